@@ -140,7 +140,7 @@ def _not_found(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chan
 
 
 def _again(receiver: Receiver, reply: Answer | NoAnswer, attempts: int, chance: float, *, announces: bool = False) -> Outcome:
-    if attempts + 1 >= receiver.retry.attempts:
+    if receiver.retry.is_last(attempts + 1):
         return Failed(f"{reply} (after {attempts + 1} attempts)", RetryMode.BACK_OFF)
     return Again(RetryMode.BACK_OFF, receiver.retry.back_off_ms(attempts + 1, chance), str(reply), announces)
 

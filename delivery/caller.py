@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpcore
 import httpx
 
 from delivery.answers import Answer, NoAnswer, Trouble
-from delivery.rows import Claim
 from delivery.settings import Receiver, Step
 from domain import headers as names
+from domain.record import Headers
 
 _BODY_BYTES = 2_000
 _PASSED_ON = (names.TRACEPARENT, names.TRACESTATE)
@@ -37,6 +37,25 @@ _FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+class Call(Protocol):
+    """What is sent: a claim of the ledger, or a record of a topic. `key` stands for `{unit}` in a path."""
+
+    @property
+    def step(self) -> Step: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def notification_id(self) -> str: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    @property
+    def value(self) -> bytes: ...
+
+
 class Caller:
     """Makes calls to one receiver, over connections that are kept. `close` ends them.
 
@@ -50,12 +69,12 @@ class Caller:
         self._clients: set[httpx.AsyncClient] = set()
         self._idle: list[httpx.AsyncClient] = []
 
-    async def call(self, claim: Claim) -> Answer | NoAnswer:
-        """Make the call of the claim's step. Never raises; it takes as long as the receiver's time limit at most."""
+    async def call(self, call: Call) -> Answer | NoAnswer:
+        """Make the call of the step. Never raises; it takes as long as the receiver's time limit at most."""
         sent = _Sent()
         try:
             async with self._connection() as client, asyncio.timeout(self._receiver.timeout_ms / 1_000):
-                return await self._call(client, claim, sent)
+                return await self._call(client, call, sent)
         except TimeoutError:
             return NoAnswer(_trouble(sent), f"no answer within {self._receiver.timeout_ms / 1_000:g} s")
         except _Forbidden as error:
@@ -105,14 +124,14 @@ class Caller:
         self._clients.add(client)
         return client
 
-    async def _call(self, client: httpx.AsyncClient, claim: Claim, sent: "_Sent") -> Answer:
-        method, path = _request_of(self._receiver, claim.step)
-        is_delivery = claim.step is Step.DELIVER
+    async def _call(self, client: httpx.AsyncClient, call: Call, sent: "_Sent") -> Answer:
+        method, path = _request_of(self._receiver, call.step)
+        is_delivery = call.step is Step.DELIVER
         request = client.build_request(
             method,
-            path.replace("{unit}", _segment(claim.key)),
-            content=claim.value if is_delivery else None,
-            headers=_headers(claim, is_delivery=is_delivery),
+            path.replace("{unit}", _segment(call.key)),
+            content=call.value if is_delivery else None,
+            headers=_headers(call, is_delivery=is_delivery),
             extensions={"trace": sent.trace},
         )
         response = await client.send(request, stream=True)
@@ -220,15 +239,15 @@ def _segment(unit: str) -> str:
     return quote(unit, safe="") if unit not in (".", "..") else unit.replace(".", "%2E")
 
 
-def _headers(claim: Claim, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
-    found = _sendable(claim, _PASSED_ON)
+def _headers(call: Call, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
+    found = _sendable(call, _PASSED_ON)
     if not is_delivery:
         return found
-    kind = b"application/xml" if claim.value.lstrip()[:1] == b"<" else b"application/json"
-    found += [(b"content-type", kind), (b"idempotency-key", claim.notification_id.encode())]
-    return found + _sendable(claim, _MARKS)
+    kind = b"application/xml" if call.value.lstrip()[:1] == b"<" else b"application/json"
+    found += [(b"content-type", kind), (b"idempotency-key", call.notification_id.encode())]
+    return found + _sendable(call, _MARKS)
 
 
-def _sendable(claim: Claim, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
+def _sendable(call: Call, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """Return the wanted headers, but none with a value that HTTP cannot carry: other programs may have written it."""
-    return [(name.encode(), value) for name, value in claim.headers if name in wanted and _FIELD_VALUE.fullmatch(value)]
+    return [(name.encode(), value) for name, value in call.headers if name in wanted and _FIELD_VALUE.fullmatch(value)]

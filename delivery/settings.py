@@ -11,11 +11,13 @@ from domain.configuration_key import Key, NamedSections, Section
 from domain.value_types import (
     Choice,
     Duration,
+    Durations,
     FilePath,
     Names,
     Number,
     PerSecond,
     SecretText,
+    Size,
     Statuses,
     Switch,
     Text,
@@ -23,6 +25,7 @@ from domain.value_types import (
     Whole,
 )
 
+_TOPIC = r"[A-Za-z0-9._-]{0,249}"
 _PATH = Text(r"/[^\s?#]*", "a path that begins with a slash; {unit} stands for the unit of work")
 _METHOD = Choice(("PUT", "POST", "GET", "PATCH"))
 _BODY = Text(r"[^\x00-\x1f]{0,200}", "a text of at most 200 characters that is part of the answer's body; empty: any body")
@@ -51,6 +54,23 @@ class Steps(StrEnum):
     @property
     def all(self) -> tuple[Step, ...]:
         return tuple(Step(each) for each in self.value.split("-"))
+
+
+class Policy(StrEnum):
+    """How what could not be delivered is tried again (docs/delivery.md).
+
+    Only `LEDGER` keeps rows in the ledger. The others read a topic as a consumer group. `BLOCKING` tries a record again in its
+    place, while its key waits; `RETRY_TOPICS` moves it to a topic from which it is read later.
+    """
+
+    LEDGER = "ledger"
+    BLOCKING = "blocking"
+    RETRY_TOPICS = "retry-topics"
+    BLOCKING_THEN_RETRY_TOPICS = "blocking-then-retry-topics"
+
+    @property
+    def has_retry_topics(self) -> bool:
+        return self in (Policy.RETRY_TOPICS, Policy.BLOCKING_THEN_RETRY_TOPICS)
 
 
 class OnFailed(StrEnum):
@@ -125,16 +145,26 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The back-off of a call: `first_ms`, then `factor` times as long, up to `most_ms`, each longer by up to `jitter`."""
+    """The back-off of a call: `first_ms`, then `factor` times as long, up to `most_ms`, each longer by up to `jitter`.
+
+    With `intervals_ms` the waits are these instead, the last one again and again. `attempts` None: it is tried for ever.
+    """
 
     first_ms: Annotated[int, Key(Duration("1ms", "1h"))]
     factor: Annotated[float, Key(Number(1, 100))]
     most_ms: Annotated[int, Key(Duration("1ms", "1d"))]
     jitter: Annotated[float, Key(Number(0, 1))]
-    attempts: Annotated[int, Key(Whole(1, 10_000))]
+    attempts: Annotated[int | None, Key(Whole(1, 10_000, "for ever"))]
+    intervals_ms: Annotated[tuple[int, ...], Key(Durations("1ms", "1d", "as first, factor, most and jitter say"))]
+
+    def is_last(self, attempts: int) -> bool:
+        """Return whether no attempt follows after so many failed ones."""
+        return self.attempts is not None and attempts >= self.attempts
 
     def back_off_ms(self, attempts: int, chance: float) -> int:
         """Return the wait after so many failed attempts (1 or more); `chance` is from 0 to 1."""
+        if self.intervals_ms:
+            return self.intervals_ms[min(attempts, len(self.intervals_ms)) - 1]
         base = min(float(self.most_ms), self.first_ms * self.factor ** min(attempts - 1, 64))
         return round(base * (1 + self.jitter * chance))
 
@@ -159,6 +189,7 @@ class Receiver(msgspec.Struct, frozen=True):
     """One receiver. `rate` is calls per second, None: as many as `concurrency` allows."""
 
     url: Annotated[str | None, Key(Url(("http", "https"), "none; each receiver needs one"))]
+    policy: Annotated[Policy, Key(Choice(tuple(Policy)))]
     is_live: Annotated[bool, Key(Switch(), "live")]
     steps: Annotated[Steps, Key(Choice(tuple(Steps)))]
     timeout_ms: Annotated[int, Key(Duration("10ms", "10m"))]
@@ -176,6 +207,10 @@ class Receiver(msgspec.Struct, frozen=True):
     rate: Annotated[float | None, Key(PerSecond("as many as concurrency allows"))]
     retry: Annotated[Retry, Section("retry")]
     on_failed: Annotated[OnFailed, Key(Choice(tuple(OnFailed)))]
+    topic: Annotated[str, Key(Text(_TOPIC, "the name of a topic; empty: that of the notifications"))]
+    group: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{0,200}", "a consumer group; empty: <storage.namespace>-<receiver>"))]
+    blocked_bytes: Annotated[int, Key(Size("64K", "1G"))]
+    retry_topics_ms: Annotated[tuple[int, ...], Key(Durations("1ms", "30d", "no retry topics"), "retry-topics.intervals")]
 
 
 class LedgerSettings(msgspec.Struct, frozen=True):
@@ -208,6 +243,16 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]
+
+    @property
+    def of_ledger(self) -> tuple[tuple[str, Receiver], ...]:
+        """The receivers whose notifications are rows of the ledger."""
+        return tuple((name, each) for name, each in self.receivers if each.policy is Policy.LEDGER)
+
+    @property
+    def of_topics(self) -> tuple[tuple[str, Receiver], ...]:
+        """The receivers that are delivered to straight from topics."""
+        return tuple((name, each) for name, each in self.receivers if each.policy is not Policy.LEDGER)
 
     @property
     def worker_count(self) -> int:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Protocol
 
 from delivery.caller import Caller, Network
+from delivery.direct.receiver import DirectReceiver, DirectReport
 from delivery.jobs import GateReport
 from delivery.ledger.ledger import Ledger
 from delivery.scheduler import LedgerThreads, Scheduler
@@ -31,13 +32,19 @@ _THREADS = 4
 class Reporting(Protocol):
     """Is told every second how the worker does."""
 
-    def __call__(self, problem: str | None, gates: Sequence[GateReport]) -> object:
-        """`problem` says why the ledger does not answer, None while it does; `gates` are the last ones that were read."""
+    def __call__(self, problem: str | None, gates: Sequence[GateReport], direct: Sequence[DirectReport]) -> object:
+        """`problem` says why the ledger does not answer, None while it does; `gates` are the last ones that were read.
+
+        `direct` are the receivers that are delivered to straight from topics.
+        """
         ...
 
 
 class DeliveryWorker:
-    """`owner` names the worker in its claims. `publish_events` publishes the events of jobs, and is called every second."""
+    """`owner` names the worker in its claims. `publish_events` publishes the events of jobs, and is called every second.
+
+    `direct` are the receivers that are delivered to straight from topics. Without a receiver of its own the ledger is not used.
+    """
 
     def __init__(
         self,
@@ -47,35 +54,40 @@ class DeliveryWorker:
         sources: Sources,
         publish_events: Callable[[], object],
         forbidden: Sequence[Network] = (),
-        report: Reporting | None = None,
+        direct: Sequence[DirectReceiver] = (),
     ) -> None:
         self._ledger, self._settings, self._owner, self._sources = ledger, settings, owner, sources
-        self._publish_events, self._report, self._forbidden = publish_events, report, forbidden
+        self._publish_events, self._forbidden = publish_events, forbidden
+        self._direct = direct
         self._gates: Sequence[GateReport] = ()
 
-    def run(self, is_stopping: Callable[[], bool]) -> None:
+    def run(self, is_stopping: Callable[[], bool], report: Reporting | None = None) -> None:
         """Deliver until `is_stopping`; then end what is under way."""
-        asyncio.run(self._run(is_stopping))
+        asyncio.run(self._run(is_stopping, report))
 
-    async def _run(self, is_stopping: Callable[[], bool]) -> None:
+    async def _run(self, is_stopping: Callable[[], bool], report: Reporting | None) -> None:
         with ThreadPoolExecutor(_THREADS, "ledger") as executor:
             threads = LedgerThreads(executor)
             callers = {name: Caller(receiver, self._forbidden) for name, receiver in self._ledger.receivers.items()}
             schedulers = {name: self._scheduler(threads, name, caller) for name, caller in callers.items()}
             running = [asyncio.create_task(each.run()) for each in schedulers.values()]
+            running += [asyncio.create_task(each.run(executor)) for each in self._direct]
             others = [asyncio.create_task(self._read(threads, name, each.wake)) for name, each in schedulers.items()]
-            others.append(asyncio.create_task(self._keep_up(threads)))
+            if schedulers:
+                others.append(asyncio.create_task(self._keep_up(threads)))
             try:
                 for turn in count():
-                    if is_stopping() or any(each.done() for each in (*running, *others)):
+                    if is_stopping() or any(task.done() for task in (*running, *others)):
                         break
-                    if self._report is not None and turn % _REPORT_TURNS == 0:
-                        self._report(threads.problem, self._gates)
+                    if report is not None and turn % _REPORT_TURNS == 0:
+                        report(threads.problem, self._gates, [each.report() for each in self._direct])
                     await asyncio.sleep(_TURN_SECONDS)
             finally:
                 await _end(others)
                 for scheduler in schedulers.values():
                     scheduler.stop()
+                for receiver in self._direct:
+                    receiver.stop()
                 if running:
                     await asyncio.wait(running, timeout=_DRAIN_SECONDS)
                 await _end(running)

@@ -25,6 +25,11 @@ class DeadLetterReason(StrEnum):
     HANDLER_FAILED = "handler-failed"
     ENDED_ITS_WORKER = "ended-its-worker"
     ORDERED = "ordered"
+    REJECTED = "rejected"
+    UNEXPECTED_ANSWER = "unexpected-answer"
+    ATTEMPTS_EXHAUSTED = "attempts-exhausted"
+    SKIPPED = "skipped"
+    UNDELIVERABLE = "undeliverable"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):

@@ -61,6 +61,19 @@ DEAD_LETTER_ACTION: Final = "dead-letter-action"
 REQUEUED_FROM: Final = "requeued-from"
 """The number of the dead letter from which a record was requeued. It identifies a requeued record."""
 
+DELIVERY_ID: Final = "delivery-id"
+"""The idempotency key of a record that has no `notification-id`."""
+DELIVERY_SUBMITTED_AT: Final = "delivery-submitted-at"
+"""When the record was moved to the retry topic (ISO 8601, UTC)."""
+DELIVERY_BACK_OFF: Final = "delivery-back-off"
+"""How long it waits there, in ms."""
+DELIVERY_SOURCE_POSITION: Final = "delivery-source-position"
+"""`topic-partition@offset` of the record in the topic from which it was delivered first."""
+DELIVERY_ATTEMPTS: Final = "delivery-attempts"
+"""How many calls have failed so far."""
+DELIVERY_ERROR: Final = "delivery-error"
+"""What the last one failed with."""
+
 _LONGEST_ERROR = 2_000
 """The longest error in a header, in characters. Foreign errors may be long, and some transports limit headers."""
 

@@ -19,6 +19,7 @@ _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*s")
 _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
+_MOST_DURATIONS = 100
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4_000
 """The longest file name and path of Linux, in bytes: 255, and 4 096 less the suffixes that the service adds."""
@@ -276,6 +277,27 @@ class Duration(msgspec.Struct, frozen=True):
             return value
         unit = next(unit for unit, size in reversed(_MILLISECONDS.items()) if value % size == 0)
         return f"{value // _MILLISECONDS[unit]}{unit}" if value else "0s"
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """A list of durations, each as `Duration` reads them."""
+
+    least: str
+    most: str
+    empty: str
+
+    @property
+    def expects(self) -> str:
+        return f"a list of durations with their units from {self.least} to {self.most}, such as [1s, 10s]; empty: {self.empty}"
+
+    def read(self, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or len(value) > _MOST_DURATIONS:
+            raise Mismatch
+        each_of = Duration(self.least, self.most)
+        return tuple(int(each_of.read(each) or 0) for each in value)
+
+    def show(self, value: tuple[int, ...]) -> list[str]:
+        return [str(Duration(self.least, self.most).show(each)) for each in value]
 
 
 class Size(msgspec.Struct, frozen=True):

@@ -1,11 +1,13 @@
 """What delivery workers tell `status`, each in a file of its own."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from domain.clock import Instant, instant_of
+from domain.printable import counted
 from status.run_file import RunFile
 
 STALE_AFTER_MS = 10_000
@@ -27,6 +29,49 @@ class GateStatus(msgspec.Struct, frozen=True):
     probe_at: str | None = None
 
 
+class BlockedStatus(msgspec.Struct, frozen=True):
+    """A record that is delivered straight from a topic, and of which a call has failed; `position` is that in the source."""
+
+    position: str
+    key: str
+    since: str
+    attempts: int
+    error: str
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a partition of a topic is delivered. Offsets from `position` to `end` are not done or not read.
+
+    `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
+    `skips_all`: an operator has ordered that none of them is tried again. `pause` says why nothing more is read for now, and
+    `problem` why the partition cannot be read until a person acts.
+    """
+
+    partition: str
+    position: int
+    end: int
+    open: int
+    blocked: int = 0
+    records: tuple[BlockedStatus, ...] = ()
+    skips_all: bool = False
+    pause: str | None = None
+    problem: str | None = None
+
+
+class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A receiver that is delivered to straight from topics, as one worker sees it: the partitions are those of this worker.
+
+    `reason` says why its gate is shut since `since`; None while it is open. `problem` says why nothing is read.
+    """
+
+    receiver: str
+    reason: str | None = None
+    since: str | None = None
+    probe_at: str | None = None
+    problem: str | None = None
+    partitions: tuple[PartitionStatus, ...] = ()
+
+
 class DeliveryReport(msgspec.Struct, frozen=True):
     """The last report of one delivery worker. `problem` says why it does not deliver, None while it does.
 
@@ -40,6 +85,7 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     reported_at: str | None
     problem: str | None = None
     gates: tuple[GateStatus, ...] = ()
+    direct: tuple[DirectStatus, ...] = ()
 
 
 class DeliveryFile(RunFile[DeliveryReport]):
@@ -63,10 +109,14 @@ class DeliveryWorkerStatus(msgspec.Struct, frozen=True):
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report."""
+    """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
+
+    `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
+    """
 
     delivery_workers: tuple[DeliveryWorkerStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
+    direct: tuple[DirectStatus, ...] = ()
 
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
@@ -75,7 +125,7 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
     workers = tuple(_worker(slot, report, now) for slot, report in enumerate(reports))
     told = [each for each in reports if each is not None and each.gates]
     newest = max(told, key=lambda each: each.reported_at or "", default=None)
-    return DeliveryStatus(workers, () if newest is None else newest.gates)
+    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports))
 
 
 def delivery_lines(status: DeliveryStatus) -> list[str]:
@@ -84,7 +134,48 @@ def delivery_lines(status: DeliveryStatus) -> list[str]:
         f"delivery worker {each.slot}{f' (process {each.process_id})' if each.process_id else ''}: {each.problem or 'delivers'}"
         for each in status.delivery_workers
     ]
-    return [*workers, *map(_gate_line, status.gates)]
+    return [*workers, *map(_gate_line, status.gates), *(line for each in status.direct for line in _direct_lines(each))]
+
+
+def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...]:
+    """Return each receiver once, with the partitions of all workers. A gate that is shut, and a problem, come first."""
+    found: dict[str, DirectStatus] = {}
+    for each in (one for report in reports if report is not None for one in report.direct):
+        before = found.get(each.receiver, each)
+        shown = before if before.reason is not None else each
+        partitions = each.partitions if before is each else (*before.partitions, *each.partitions)
+        found[each.receiver] = msgspec.structs.replace(
+            shown,
+            problem=before.problem or each.problem,
+            partitions=tuple(sorted(partitions, key=lambda one: one.partition)),
+        )
+    return tuple(found.values())
+
+
+def _direct_lines(status: DirectStatus) -> list[str]:
+    open_count = sum(each.open for each in status.partitions)
+    behind = sum(each.end - each.position for each in status.partitions)
+    state = "open" if status.reason is None else f"shut since {status.since}, next probe at {status.probe_at}: {status.reason}"
+    lines = [f"receiver {status.receiver}: {state}; {behind} behind, {open_count} read"]
+    if status.problem is not None:
+        lines.append(f"receiver {status.receiver}: {status.problem}")
+    for each in status.partitions:
+        lines += _partition_lines(status.receiver, each)
+    return lines
+
+
+def _partition_lines(receiver: str, each: PartitionStatus) -> list[str]:
+    name = f"receiver {receiver}, {each.partition}"
+    lines = [f"{name}: {each.problem}"] if each.problem is not None else []
+    if each.blocked:
+        first = each.records[0]
+        told = f"{counted(each.blocked, 'record')} blocked, the first {first.position} since {first.since}"
+        lines.append(f"{name}: {told} after {counted(first.attempts, 'attempt')}: {first.error}")
+    if each.pause is not None:
+        lines.append(f"{name}: paused: {each.pause}")
+    if each.skips_all:
+        lines.append(f"{name}: what fails is skipped, as an operator has ordered")
+    return lines
 
 
 def _worker(slot: int, report: DeliveryReport | None, now: Instant) -> DeliveryWorkerStatus:

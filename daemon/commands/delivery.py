@@ -12,7 +12,7 @@ import msgspec
 
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
-from daemon.delivery.composition import make_ledger, make_worker
+from daemon.delivery.composition import make_ledger, make_report, make_worker
 from daemon.delivery.sources import source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
@@ -65,7 +65,8 @@ def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> 
     stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
     stop.install()
     configure_logs(configuration.logging)
-    make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set)
+    report = None if arguments.slot is None else make_report(configuration, arguments.slot)
+    make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set, report)
     return ExitCode.DONE
 
 

@@ -101,13 +101,13 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
 
 
 def ledger_is_usable(configuration: Configuration) -> None:
-    """Connect to the ledger of delivery, if there is a receiver. A missing file is no error: the delivery worker makes it.
+    """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
 
     Raises:
         LedgerUnavailable, LedgerRefused: As a delivery worker would meet them.
     """
     delivery = configuration.delivery
-    if not delivery.receivers or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
+    if not delivery.of_ledger or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
         return
     from daemon.delivery.composition import make_ledger  # Imported here: the databases' client takes a quarter of a second.
 
@@ -116,13 +116,15 @@ def ledger_is_usable(configuration: Configuration) -> None:
 
 
 def topics_of_delivery_are_usable(configuration: Configuration) -> Sequence[str]:
-    """Check the topic that delivery reads and the one it writes, if there is a receiver.
+    """Check the topic that delivery reads and the one it writes, if a receiver uses the ledger.
+
+    The other receivers wait for their topics, and tell in `status` what is missing.
 
     Raises:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As a delivery worker would meet them.
     """
-    if configuration.notification.transport is not TransportType.KAFKA or not configuration.delivery.receivers:
+    if configuration.notification.transport is not TransportType.KAFKA or not configuration.delivery.of_ledger:
         return ()
     from connectors.kafka.preflight import preflight_topics
 

@@ -1,7 +1,6 @@
 """The rules that hold between keys, as data. A constraint is checked only if each of its keys has a valid value."""
 
 import ipaddress
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,9 +8,9 @@ import msgspec
 
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
-from daemon.configuration.schema import Schema, names_below, path_of
+from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
-from delivery.settings import Login, Receiver, Retry, Suspension, Tls, WorkerSettings
+from delivery.settings import WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
@@ -51,12 +50,6 @@ _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
-_RECEIVER_URL, _RECEIVER_LIVE = path_of(Receiver, "url"), path_of(Receiver, "is_live")
-_RECEIVER_USER, _RECEIVER_TOKEN = path_of(Login, "user"), path_of(Login, "token")
-_RECEIVER_CERTIFICATE, _RECEIVER_KEY = path_of(Tls, "certificate"), path_of(Tls, "key")
-_PROBE, _MOST_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "most_ms")
-_FIRST, _MOST_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "most_ms")
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
@@ -229,36 +222,6 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
     for constraint in CONSTRAINTS:
         if all(key in values for key in constraint.keys) and not constraint.holds(values):
             yield ConfigurationError(constraint.keys[0], constraint.problem)
-
-
-def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationError]:
-    """Return what is wrong within each receiver; `schema` has the keys of all of them."""
-    section, of_all = next(iter(schema.named.items()), ("", ""))
-    for name in names_below(section, schema.defaults):
-        path = f"{section}.{name}"
-        found = {
-            key: values.get(f"{path}.{key.removeprefix(of_all + '.')}") for key in schema.keys if key.startswith(f"{of_all}.")
-        }
-        if not _NAME.fullmatch(name):
-            yield ConfigurationError(path, "is no name of a receiver; give 1 to 60 small letters, digits and hyphens")
-        if f"{path}.url" in values and found[_RECEIVER_URL] is None:
-            yield ConfigurationError(f"{path}.url", "has no value; give the URL of the receiver")
-        if found[_RECEIVER_USER] and found[_RECEIVER_TOKEN]:
-            yield ConfigurationError(
-                f"{path}.auth.user", "and auth.token are both set; a receiver takes one of them: empty the other"
-            )
-        if found[_RECEIVER_KEY] and not found[_RECEIVER_CERTIFICATE]:
-            yield ConfigurationError(f"{path}.tls.key-file", "needs tls.certificate-file, to which the key belongs")
-        for first, most in ((_PROBE, _MOST_PROBE), (_FIRST, _MOST_RETRY)):
-            if (found[first] or 0) > (found[most] or MOST_DEADLINE_MS):
-                low, high = (each.removeprefix(of_all + ".") for each in (first, most))
-                yield ConfigurationError(f"{path}.{low}", f"is more than {high}: lower it, or raise {high}")
-        if found[_RECEIVER_LIVE] and values.get(_KEPT) is not None and values.get(_TRANSPORT) == "file":
-            yield ConfigurationError(
-                f"{path}.live",
-                f"is true, and {_KEPT} is {values[_KEPT]}: a full file could be deleted before it is delivered; "
-                f"set {_KEPT} to null, or live to false",
-            )
 
 
 def doubtful_constraints(values: Values) -> tuple[str, ...]:

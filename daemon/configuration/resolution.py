@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from console.settings import HttpSettings
-from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints, broken_receivers
+from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
+from daemon.configuration.receiver_constraints import broken_receivers
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
@@ -63,7 +64,7 @@ def resolve_values(
     problems.extend(_wrong_options(strange))
     known = {path: raw for path, raw in options.items() if path not in strange}
     problems.extend(refused_options(known))
-    problems.extend(broken_receivers(values, schema))
+    problems.extend(broken_receivers({**values, **known}, schema))
     problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can be missing only if another value replaces it or its section, which is reported above.

@@ -54,7 +54,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
-        open_ledger=partial(make_ledger, configuration) if configuration.delivery.receivers else None,
+        open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
     )
 
 

@@ -10,24 +10,28 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import TransportType
+from daemon.delivery.direct import make_direct_receiver
 from daemon.delivery.sources import LIVE, open_feed
 from daemon.system_clock import SystemClock
+from delivery.direct.receiver import DirectReport
 from delivery.event_file import EventFile
 from delivery.jobs import GateReport
 from delivery.ledger.database import Database
 from delivery.ledger.ledger import Ledger
 from delivery.settings import DeliverySettings
 from delivery.source_reader import Sources
-from delivery.worker import DeliveryWorker
+from delivery.worker import DeliveryWorker, Reporting
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ConfigurationError
-from status.delivery import DeliveryFile, DeliveryReport, GateStatus
+from status.delivery import BlockedStatus, DeliveryFile, DeliveryReport, DirectStatus, GateStatus, PartitionStatus
 
 EventsAfter = Callable[[int, int], Sequence[bytes]]
 
 
 def make_ledger(configuration: Configuration) -> Ledger:
     """Return the ledger, which connects at its first use.
+
+    It has the receivers whose policy is `ledger`.
 
     Raises:
         ConfigurationError: No receiver is configured.
@@ -37,20 +41,23 @@ def make_ledger(configuration: Configuration) -> Ledger:
         raise ConfigurationError(path_of(DeliverySettings, "receivers"), "is empty: name a receiver, and give its url")
     settings = delivery.ledger
     url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
-    return Ledger(Database(url), delivery.receivers, settings.retention_ms, delivery.worker.stalled_after_ms)
+    return Ledger(Database(url), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms)
 
 
 def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) -> DeliveryWorker:
-    """Return a delivery worker, which reports to `status` if it is in a slot. The ledger knows it by machine and process."""
+    """Return a delivery worker. The ledger knows it by machine and process."""
     delivery = configuration.delivery
     owner = f"{socket.gethostname()}:{os.getpid()}"
     forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
     sources = Sources(LIVE, partial(open_feed, configuration))
     publish = partial(_event_publisher(configuration), ledger.events_after)
-    if slot is None:
-        return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden)
-    report = partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
-    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, report)
+    direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
+    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, direct)
+
+
+def make_report(configuration: Configuration, slot: int) -> Reporting:
+    """Return what the worker in this slot reports by."""
+    return partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
 
 
 def _event_publisher(configuration: Configuration) -> Callable[[EventsAfter], int]:
@@ -63,13 +70,50 @@ def _event_publisher(configuration: Configuration) -> Callable[[EventsAfter], in
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group).publish
 
 
-def _report(file: DeliveryFile, slot: int, clock: Clock, problem: str | None, gates: Sequence[GateReport]) -> None:
+def _report(
+    file: DeliveryFile,
+    slot: int,
+    clock: Clock,
+    problem: str | None,
+    gates: Sequence[GateReport],
+    direct: Sequence[DirectReport],
+) -> None:
     told = tuple(
         GateStatus(each.receiver, each.is_open, each.waiting) if each.is_open else
         GateStatus(each.receiver, each.is_open, each.waiting, each.reason, _text(each.since), _text(each.probe_at))
         for each in gates
     )  # fmt: skip
-    file.write(DeliveryReport(os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told))
+    file.write(
+        DeliveryReport(os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told, tuple(map(_told, direct)))
+    )
+
+
+def _told(report: DirectReport) -> DirectStatus:
+    is_shut = report.shut_because is not None
+    return DirectStatus(
+        receiver=report.receiver,
+        reason=report.shut_because,
+        since=instant_text(report.shut_since) if is_shut else None,
+        probe_at=instant_text(report.probe_at) if is_shut else None,
+        problem=report.problem,
+        partitions=tuple(
+            PartitionStatus(
+                partition=str(each.partition),
+                position=each.position,
+                end=each.end,
+                open=each.open_count,
+                blocked=each.blocked_count,
+                records=tuple(
+                    BlockedStatus(str(record.origin), record.key, instant_text(record.since), record.attempts, record.error)
+                    for record in each.blocked
+                ),
+                skips_all=each.skips_all,
+                pause=each.pause,
+                problem=each.problem,
+            )
+            for each in report.partitions
+        ),
+    )
 
 
 def _text(instant: Instant | None) -> str | None:

@@ -6,14 +6,18 @@ from daemon.configuration.configuration import load
 from delivery.settings import DeliverySettings, Receiver
 
 _SECTION = "payment-status-notification.delivery"
+_ON_KAFKA = (
+    "ipf.processing-data.ingress.transport = kafka",
+    "payment-status-notification.transport = kafka",
+)
 
 
-def delivery_settings(*keys: str, url: str = "http://127.0.0.1:1") -> DeliverySettings:
+def delivery_settings(*keys: str, url: str = "http://127.0.0.1:1", is_kafka: bool = False) -> DeliverySettings:
     """Return the settings of delivery with one receiver `r`; `keys` are HOCON below it, such as `retry.attempts = 3`."""
     told = [f'{_SECTION}.receivers.r.url = "{url}"', *(f"{_SECTION}.receivers.r.{key}" for key in keys)]
-    return load(Path("conf/application.conf"), told).delivery
+    return load(Path("conf/application.conf"), [*told, *(_ON_KAFKA if is_kafka else ())]).delivery
 
 
-def receiver(*keys: str, url: str = "http://127.0.0.1:1") -> Receiver:
+def receiver(*keys: str, url: str = "http://127.0.0.1:1", is_kafka: bool = False) -> Receiver:
     """Return the settings of one receiver."""
-    return delivery_settings(*keys, url=url).receivers[0][1]
+    return delivery_settings(*keys, url=url, is_kafka=is_kafka).receivers[0][1]

@@ -17,6 +17,7 @@ from domain.dead_letter import DeadLetterReason
 from domain.headers import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_VALUE_LENGTH,
+    DELIVERY_SOURCE_POSITION,
     ORDER_ID,
     ORDER_OFFSET,
     ORDER_PARTITION,
@@ -56,7 +57,8 @@ class SizeLimits:
 
     def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
-        source = next((value for name, value in each.headers if name == SOURCE_POSITION), b"")
+        said = dict(each.headers)
+        source = said.get(DELIVERY_SOURCE_POSITION) or said.get(SOURCE_POSITION, b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 

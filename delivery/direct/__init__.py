@@ -1,0 +1,1 @@
+"""Delivery straight from topics of Kafka, without the ledger: blocking and retry topics (docs/delivery.md)."""

@@ -1,0 +1,46 @@
+"""A record that was read and has not ended yet."""
+
+import msgspec
+
+from delivery.direct.record_headers import Way
+from delivery.settings import Step
+from domain.clock import Instant
+from domain.record import Headers, Record
+
+
+class OpenRecord(msgspec.Struct, eq=False):
+    """A record on its way to the receiver. It has what `Caller` sends.
+
+    `key` is the text that stands for `{unit}` in a path. Records with the same `lane` are delivered one after the other.
+    `notification_id` is sent as the idempotency key. `row` identifies the record at the gate. `due_at` is in ms of the clock that
+    never goes back. `attempts` are the failed calls of this stage that count, `error` what the last call failed with, and
+    `blocked_since` when the first one failed.
+    """
+
+    record: Record
+    way: Way
+    key: str
+    lane: bytes | int
+    notification_id: str
+    row: int
+    due_at: int
+    attempts: int = 0
+    error: str | None = None
+    blocked_since: Instant | None = None
+    skipped_by: str | None = None
+
+    @property
+    def offset(self) -> int:
+        return self.record.origin.offset
+
+    @property
+    def headers(self) -> Headers:
+        return self.record.headers
+
+    @property
+    def value(self) -> bytes:
+        return self.record.value
+
+    @property
+    def step(self) -> Step:
+        return Step.DELIVER

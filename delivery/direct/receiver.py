@@ -1,0 +1,164 @@
+"""A receiver that is delivered to straight from topics: its stages, which share calls and gate."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+import msgspec
+
+from connectors.port import Transport, TransportRefused, TransportUnavailable
+from delivery.caller import Caller, Network
+from delivery.direct.consumer import StageConsumer
+from delivery.direct.shared_gate import SharedGate
+from delivery.direct.stages import Stage
+from delivery.settings import Receiver
+from domain.clock import Clock, Instant
+from domain.record import Origin, Partition
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_SECONDS = 2.0
+_MOST_BLOCKED = 20
+
+
+class BlockedRecord(msgspec.Struct, frozen=True):
+    """A record of which a call has failed. `attempts` counts the failed calls that count, of all stages."""
+
+    origin: Origin
+    key: str
+    since: Instant
+    attempts: int
+    error: str
+
+
+class PartitionReport(msgspec.Struct, frozen=True):
+    """How far a partition is delivered. `position` to `end` are the offsets that are not done or not read.
+
+    `blocked` are the first of the `blocked_count` records of which a call has failed. `pause` says why nothing more of it is
+    read, None if it is read on; `problem` why it cannot be read at all.
+    """
+
+    partition: Partition
+    position: int = 0
+    end: int = 0
+    open_count: int = 0
+    blocked_count: int = 0
+    blocked: tuple[BlockedRecord, ...] = ()
+    skips_all: bool = False
+    pause: str | None = None
+    problem: str | None = None
+
+
+class DirectReport(msgspec.Struct, frozen=True):
+    """What one delivery worker does for a receiver. `shut_because` is None while its gate is open.
+
+    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from.
+    """
+
+    receiver: str
+    shut_because: str | None
+    shut_since: Instant
+    probe_at: Instant
+    problem: str | None
+    partitions: tuple[PartitionReport, ...]
+
+
+class DirectReceiver:
+    """`make_topics` makes the retry topics and the dead-letter topic; `open_transport` returns the transport of a stage."""
+
+    def __init__(
+        self,
+        name: str,
+        receiver: Receiver,
+        stages: Sequence[Stage],
+        make_topics: Callable[[], None],
+        open_transport: Callable[[Stage], Transport],
+        clock: Clock,
+        forbidden: Sequence[Network] = (),
+    ) -> None:
+        self.name = name
+        self._receiver, self._stages, self._forbidden = receiver, stages, forbidden
+        self._make_topics, self._open_transport, self._clock = make_topics, open_transport, clock
+        self._gate = SharedGate(receiver)
+        self._consumers: list[StageConsumer] = []
+        self._is_stopping = asyncio.Event()
+        self._problem: str | None = None
+
+    async def run(self, threads: Executor) -> None:
+        """Deliver until `stop`, then end what is under way."""
+        if not await self._made(threads):
+            return
+        caller = Caller(self._receiver, self._forbidden)
+        delays = [each.delay_ms for each in self._stages[1:]]
+        self._consumers = [
+            StageConsumer(each, self._open_transport(each), caller, self._gate, self._clock, delay)
+            for each, delay in zip(self._stages, [*delays, 0], strict=True)
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in self._consumers:
+                    group.create_task(each.run())
+                await self._is_stopping.wait()
+                for each in self._consumers:
+                    each.stop()
+        finally:
+            await caller.close()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+
+    def report(self) -> DirectReport:
+        """Return how far each partition of this worker is."""
+        gate, now = self._gate.gate, self._clock.now()
+        ago = round(asyncio.get_running_loop().time() * 1_000)
+        problem = next((each.problem for each in self._consumers if each.problem is not None), self._problem)
+        partitions = [report for each in self._consumers for report in _partitions_of(each)]
+        return DirectReport(
+            self.name,
+            gate.reason if self._gate.is_shut else None,
+            now + gate.since - ago,
+            now + gate.probe_at - ago,
+            problem,
+            tuple(partitions),
+        )
+
+    async def _made(self, threads: Executor) -> bool:
+        """Make the topics, however long that takes; return whether they are there."""
+        while not self._is_stopping.is_set():
+            try:
+                await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
+            except (TransportUnavailable, TransportRefused) as error:
+                if self._problem != str(error):
+                    _LOG.warning("receiver %s is not delivered to: %s", self.name, error)
+                self._problem = str(error)
+                try:
+                    await asyncio.wait_for(self._is_stopping.wait(), _PAUSE_SECONDS)
+                except TimeoutError:
+                    continue
+            else:
+                self._problem = None
+                return True
+        return False
+
+
+def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
+    refused = [PartitionReport(name, problem=why) for name, why in consumer.refused.items()]
+    found = []
+    for state, end in consumer.partitions:
+        blocked = [
+            BlockedRecord(each.way.origin, each.key, each.blocked_since or 0, each.way.attempts + each.attempts, each.error or "")
+            for each in state.blocked()
+        ]
+        found.append(
+            PartitionReport(
+                partition=state.partition,
+                position=state.position,
+                end=end,
+                open_count=state.open_count,
+                blocked_count=len(blocked),
+                blocked=tuple(blocked[:_MOST_BLOCKED]),
+                skips_all=state.skips_all,
+                pause=state.pause,
+            )
+        )
+    return sorted([*refused, *found], key=lambda each: each.partition)

@@ -1,0 +1,146 @@
+"""Direct delivery on a real broker: topics and groups of its own, workers in threads, and the receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+from harness.receivers import receiver
+from harness.waiting import wait_until
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from connectors.kafka.made_topics import make_topics
+from connectors.kafka.settings import KafkaSettings
+from connectors.kafka.transport import KafkaTransport
+from daemon.system_clock import SystemClock
+from delivery.direct.receiver import DirectReceiver, DirectReport
+from delivery.direct.stages import Stage, stages_of
+from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.stage import KafkaStage, settings_of
+
+_FACTS = (
+    "suspension { probe = 200ms, most = 1s }",
+    "retry { first = 50ms, factor = 1, jitter = 0 }",
+)
+
+
+class Worker:
+    """A worker of direct delivery in a thread."""
+
+    def __init__(self, made: DirectReceiver) -> None:
+        self._made = made
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run)
+        self.error: BaseException | None = None
+        self._thread.start()
+
+    def report(self) -> DirectReport:
+        async def ask() -> DirectReport:
+            return self._made.report()
+
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+
+    def stop(self) -> None:
+        """Stop as the service does, and wait for the end."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._made.stop)
+            self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            with ThreadPoolExecutor(1) as threads:
+                self._loop.run_until_complete(self._made.run(threads))
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._loop.close()
+
+
+class DirectStage:
+    """A receiver `keys` of which are HOCON; `url` is where it is called."""
+
+    def __init__(self, kafka: KafkaServer, url: str, *keys: str, partitions: int = 2) -> None:
+        name = uuid4().hex[:8]
+        self.kafka = kafka
+        self.topics = KafkaStage(kafka, partitions)
+        self.source = self.topics.topics.input
+        self.group = f"g-{name}"
+        self._url = url
+        self.configure(*keys)
+        self.workers: list[Worker] = []
+
+    def configure(self, *keys: str) -> None:
+        """Give the receiver other keys; workers that are started later have them."""
+        # The policy is checked against the transport by the configuration, which has a test of its own.
+        self.receiver = receiver(*_FACTS, "policy = blocking", *keys, url=self._url, is_kafka=True)
+        self.stages = stages_of(self.receiver, self.source, self.group)
+
+    def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
+        quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer
+        topics = (stage.topic, stage.next_topic or stage.dead_letters, stage.dead_letters)
+        return settings_of(self.kafka.bootstrap, topics, stage.group, slot, quick, {})
+
+    def worker(self, slot: str = "") -> Worker:
+        slot = slot or uuid4().hex[:6]
+        wanted = {each.topic: {"retention.ms": str(each.retention_ms)} for each in self.stages[1:]}
+        wanted[self.stages[0].dead_letters] = {}
+        make = partial(make_topics, self.settings(self.stages[0], slot), self.source, wanted)
+
+        def open_transport(stage: Stage) -> KafkaTransport:
+            return KafkaTransport(self.settings(stage, slot), SystemClock())
+
+        self.workers.append(Worker(DirectReceiver("r", self.receiver, self.stages, make, open_transport, SystemClock())))
+        return self.workers[-1]
+
+    def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0) -> None:
+        """Send a record for each pair of key and notification id."""
+        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap)) as producer:
+            for key, id_ in records:
+                headers = [("notification-id", id_.encode())]
+                producer.send(self.source, b"{}", key.encode(), headers, partition)
+            producer.flush()
+
+    def position(self, partition: int = 0) -> OffsetAndMetadata | None:
+        with closing(self.topics.reader(self.group)) as reader:
+            return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=30_000)
+
+    def read(self, topic: str) -> list[Any]:
+        """Return the decided records of a topic."""
+        return self.topics._decided(topic)
+
+    def topics_configuration(self, topic: str) -> Mapping[str, str]:
+        """Return the configuration of a topic, with the brokers' defaults."""
+        with closing(self.kafka.admin()) as admin:
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+        return {name: each["value"] for name, each in found["topic"][topic].items()}
+
+    def dead_letters(self) -> list[dict[str, str]]:
+        """Return the headers of each dead letter."""
+        found = self.read(self.stages[0].dead_letters)
+        return [{name: value.decode() for name, value in each.headers} for each in found]
+
+    def wait(self, question: Callable[[], object], what: str, seconds: float = 60) -> None:
+        """Wait while all workers are well."""
+
+        def ask() -> bool:
+            for each in self.workers:
+                if each.error is not None:
+                    raise each.error
+            return bool(question())
+
+        wait_until(ask, what, seconds)
+
+    def close(self) -> None:
+        for each in self.workers:
+            each.stop()
+        self.topics.close()

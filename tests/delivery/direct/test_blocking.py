@@ -1,0 +1,187 @@
+"""Blocking: what fails is tried again in its place; its key waits, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from time import sleep
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.scripted_receiver import OK, Reply, ScriptedReceiver
+
+if TYPE_CHECKING:
+    from tests.delivery.direct.stage import DirectStage, Worker
+
+pytestmark = pytest.mark.slow
+FAILS = Reply(500)
+
+
+def records(keys: int, each: int) -> list[tuple[str, str]]:
+    """Return keys and ids, the keys in turn."""
+    return [(f"k{key}", f"k{key}-{number}") for number in range(each) for key in range(keys)]
+
+
+def is_full(worker: Worker) -> bool:
+    """Return whether a partition is paused because its position can list no more."""
+    return any("list" in (each.pause or "") for each in worker.report().partitions)
+
+
+def test_each_key_keeps_its_order_while_other_keys_of_the_partition_go_on(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.attempts = null")
+    is_ill = True
+    receiving.answers = lambda key, _id, _nth: FAILS if key == "k0" and is_ill else OK
+    stage.send(records(3, 20))
+    worker = stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 40, "the other keys")
+    stage.wait(lambda: (found := stage.position()) and found.offset == 0 and len(found.metadata) > 60, "what is done ahead")
+    (report,) = [each for each in worker.report().partitions if each.partition.number == 0]
+    assert (report.position, report.open_count, report.blocked_count) == (0, 20, 1)
+    assert (report.blocked[0].origin.offset, report.blocked[0].key, report.blocked[0].error) == (0, "k0", "HTTP 500")
+    is_ill = False
+    stage.wait(lambda: len(receiving.taken) == 60, "all")
+    for key in ("k0", "k1", "k2"):
+        assert receiving.ids(key) == [f"{key}-{number}" for number in range(20)]
+    stage.wait(lambda: stage.position().offset == 60, "the position")
+    assert len(receiving.taken) == len(set(receiving.taken))
+
+
+def test_what_was_done_ahead_is_not_called_again_after_a_stop(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.attempts = null")
+    receiving.answers = lambda key, _id, _nth: FAILS if key == "k0" else OK
+    stage.send(records(3, 20))
+    worker = stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 40, "the other keys")
+    worker.stop()
+    assert stage.position().offset == 0
+    receiving.answers = lambda _key, _id, _nth: OK
+    stage.worker()
+    stage.wait(lambda: len(receiving.ids("k0")) == 20, "the rest")
+    stage.wait(lambda: stage.position().offset == 60, "the position")
+    sleep(0.5)
+    assert len(receiving.taken) == 60
+    assert receiving.ids("k0") == [f"k0-{number}" for number in range(20)]
+
+
+def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.attempts = null", "blocked-bytes = 64K")
+    receiving.answers = lambda _key, _id, _nth: FAILS
+    stage.send([("k", f"n{number}") for number in range(3_000)], partition=0)
+    stage.send([("other", "o")], partition=1)
+    worker = stage.worker()
+    stage.wait(lambda: any(each.pause for each in worker.report().partitions), "the pause")
+    before = worker.report().partitions[0]
+    assert "blocked-bytes" in (before.pause or "")
+    assert before.open_count < 3_000
+    sleep(1)
+    assert worker.report().partitions[0].open_count == before.open_count
+    assert [each.blocked_count for each in worker.report().partitions] == [1, 1], "the other partition is read on"
+    receiving.answers = lambda _key, _id, _nth: OK
+    stage.wait(lambda: len(receiving.ids("k")) == 3_000, "all", 120)
+    assert receiving.ids("k") == [f"n{number}" for number in range(3_000)]
+
+
+def test_a_position_that_can_list_no_more_pauses_the_partition(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delivery.direct.partition.MOST_CHARACTERS", 800)
+    stage = direct("retry.first = 1h", "retry.most = 1h", "concurrency = 100", "blocked-bytes = 1G")
+    receiving.answers = lambda key, _id, _nth: FAILS if key[0] == "b" else OK
+    # Every other record is open, over 10 000 offsets: a bit for each is more than a position has room for.
+    stage.send([(f"{'ab'[number % 2]}{number % 200}", f"n{number}") for number in range(10_000)])
+    worker = stage.worker()
+    stage.wait(lambda: is_full(worker), "the pause", 120)
+    worker.stop()
+    again = stage.worker()
+    stage.wait(lambda: is_full(again), "the pause after a restart", 120)
+    assert len(set(receiving.taken)) == len(receiving.taken) < 3_000, "what was done ahead is not called again"
+    receiving.answers = lambda _key, _id, _nth: OK
+    again.stop()
+    stage.worker()
+    stage.wait(lambda: len(set(receiving.taken)) == 10_000, "all", 240)
+    assert len(receiving.taken) == 10_000
+
+
+def test_attempts_and_their_waits_are_those_of_the_policy_and_then_it_is_a_dead_letter(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.intervals = [100ms, 500ms, 200ms]", "retry.attempts = 5")
+    receiving.answers = lambda _key, id_, _nth: FAILS if id_ == "bad" else OK
+    stage.send([("k", "bad"), ("k", "good")])
+    stage.worker()
+    stage.wait(lambda: receiving.taken == [("k", "good")], "the next of the key")
+    at = [each.at for each in receiving.calls if each.id == "bad"]
+    assert len(at) == 5
+    waits = [later - earlier for earlier, later in pairwise(at)]
+    assert all(least <= wait < least + 1 for wait, least in zip(waits, (0.1, 0.5, 0.2, 0.2), strict=True)), waits
+    stage.wait(lambda: stage.position().offset == 2, "the position")
+    (letter,) = stage.dead_letters()
+    assert letter["dead-letter-reason"] == "attempts-exhausted"
+    assert letter["dead-letter-error"] == "HTTP 500 (after 5 attempts)"
+    assert letter["dead-letter-source-position"] == f"{stage.source}-0@0"
+    assert letter["notification-id"] == "bad"
+
+
+def test_what_will_never_be_taken_is_a_dead_letter_at_once_and_the_next_of_the_key_goes_on(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.attempts = null", "reject.when.status = [422]")
+    receiving.answers = lambda _key, id_, _nth: {"a": Reply(400), "b": Reply(422)}.get(id_, OK)
+    stage.send([("k", "a"), ("k", "b"), ("", "no key"), ("k", "c")])
+    stage.worker()
+    stage.wait(lambda: stage.position() and stage.position().offset == 4, "the position")
+    assert receiving.taken == [("k", "c")]
+    assert [each.nth for each in receiving.calls] == [1, 1, 1]
+    reasons = [each["dead-letter-reason"] for each in stage.dead_letters()]
+    assert sorted(reasons) == ["rejected", "undeliverable", "unexpected-answer"]
+
+
+def test_a_receiver_that_sleeps_is_probed_and_no_attempt_counts(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.attempts = 2")
+    receiving.answers = lambda _key, _id, _nth: Reply(503, {"retry-after": "0"})
+    stage.send(records(20, 2))
+    worker = stage.worker()
+    stage.wait(lambda: worker.report().shut_because, "the gate is shut")
+    stage.wait(lambda: len(receiving.calls) >= 22, "two probes")
+    assert len(receiving.calls) <= 25, "one probe after the other, not all records"
+    receiving.answers = lambda _key, _id, _nth: OK
+    stage.wait(lambda: len(receiving.taken) == 40, "all")
+    assert worker.report().shut_because is None
+    assert stage.dead_letters() == []
+
+
+def test_a_stop_interrupts_a_wait(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
+    stage = direct("retry.first = 1h", "retry.most = 1h")
+    receiving.answers = lambda key, _id, _nth: FAILS
+    stage.send([("k", "a")])
+    worker = stage.worker()
+    stage.wait(lambda: len(receiving.calls) == 1, "the call")
+    worker.stop()
+    assert stage.position() is None or stage.position().offset == 0
+
+
+def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_open(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.first = 1h", "retry.most = 1h", partitions=4)
+    receiving.answers = lambda key, id_, nth: FAILS if key == "k0" and id_.endswith("-0") and nth == 1 else OK
+    for number in range(4):
+        stage.send([(f"k{key}", f"{number}-{key}-{each}") for each in range(5) for key in range(3)], partition=number)
+    first = stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 40, "what is not blocked")
+    stage.wait(lambda: all(each.position == 0 and each.open_count == 5 for each in first.report().partitions), "four open heads")
+    second = stage.worker()
+    stage.wait(lambda: len(second.report().partitions) == len(first.report().partitions) == 2, "the partitions are shared out")
+    # The new owner does not know of the wait: it calls at once.
+    moved = [each.partition.number for each in second.report().partitions]
+    stage.wait(lambda: len(set(receiving.taken)) == 50, "what the new owner has")
+    assert {id_[0] for key, id_ in receiving.taken if key == "k0"} == {str(number) for number in moved}
+    assert len(receiving.taken) == 50, "what was done ahead is not called again"

@@ -1,0 +1,108 @@
+"""Retry topics: what fails is moved to a topic from which it is read later; nothing is lost between topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.scripted_receiver import OK, Reply, ScriptedReceiver
+
+from domain.clock import instant_of
+
+if TYPE_CHECKING:
+    from tests.delivery.direct.stage import DirectStage
+
+pytestmark = pytest.mark.slow
+FAILS = Reply(500)
+POLICY = "policy = retry-topics"
+
+
+def test_a_topic_per_interval_has_the_partitions_of_the_source_and_keeps_records_long_enough(
+    direct: Callable[..., DirectStage],
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [1s, 10m]", partitions=3)
+    worker = stage.worker()
+    stage.wait(lambda: len(worker.report().partitions) == 9, "all topics are read")
+    worker.stop()
+    names = [f"{stage.source}-{stage.group}-{each}" for each in ("retry-1", "retry-2", "dlq")]
+    with closing(stage.kafka.admin()) as admin:
+        found = {each["name"]: each for each in admin.describe_topics(names)}
+    assert [len(found[each]["partitions"]) for each in names] == [3, 3, 3]
+    retentions = [stage.topics_configuration(each)["retention.ms"] for each in names[:2]]
+    week = 7 * 86_400_000
+    assert retentions == [str(2_000 + week), str(1_200_000 + week)]
+
+
+def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_are_over(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [500ms, 2s]")
+    receiving.answers = lambda key, _id, nth: FAILS if key == "ill" or (key == "soon" and nth == 1) else OK
+    stage.send([("ill", "a"), ("soon", "b"), ("well", "c"), ("ill", "d")])
+    stage.worker()
+    stage.wait(lambda: len(receiving.calls) == 9, "all calls")
+    stage.wait(lambda: len(stage.dead_letters()) == 2, "the dead letters")
+    assert set(receiving.taken) == {("well", "c"), ("soon", "b")}
+    for id_ in ("a", "d"):
+        at = [each.at for each in receiving.calls if each.id == id_]
+        assert len(at) == 3
+        assert 0.5 <= at[1] - at[0] < 2
+        assert 2 <= at[2] - at[1] < 3.5
+    letters = {each["notification-id"]: each for each in stage.dead_letters()}
+    assert {each["dead-letter-reason"] for each in letters.values()} == {"attempts-exhausted"}
+    assert letters["d"]["dead-letter-source-position"] == f"{stage.source}-0@3"
+    assert not any(name in letters["a"] for name in ("delivery-attempts", "delivery-submitted-at"))
+    (moved, *_) = [each for each in stage.read(stage.stages[2].topic) if dict(each.headers)["notification-id"] == b"a"]
+    said = {name: value.decode() for name, value in moved.headers}
+    assert (said["delivery-attempts"], said["delivery-back-off"], said["delivery-error"]) == (
+        "2",
+        "2000",
+        "HTTP 500 (after 1 attempts)",
+    )
+    assert said["delivery-source-position"] == f"{stage.source}-0@0"
+    assert abs(instant_of(said["delivery-submitted-at"]) - moved.timestamp) < 5_000
+    assert (moved.key, moved.value) == (b"ill", b"{}")
+
+
+def test_blocking_then_retry_topics_makes_its_attempts_in_place_first(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(
+        "policy = blocking-then-retry-topics",
+        "retry.intervals = [100ms]",
+        "retry.attempts = 3",
+        "retry-topics.intervals = [1s]",
+    )
+    receiving.answers = lambda _key, id_, nth: FAILS if id_ == "a" and nth < 4 else OK
+    stage.send([("k", "a"), ("k", "b")])
+    stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 2, "both")
+    assert receiving.taken == [("k", "b"), ("k", "a")], "the key waits for the attempts in place, and not for the retry topic"
+    at = [each.at for each in receiving.calls if each.id == "a"]
+    assert len(at) == 4
+    assert at[3] - at[2] >= 1
+    assert stage.dead_letters() == []
+
+
+def test_an_answer_that_will_not_change_is_a_dead_letter_at_once(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [1h]")
+    receiving.answers = lambda _key, _id, _nth: Reply(400)
+    stage.send([("k", "a")])
+    stage.worker()
+    stage.wait(lambda: [each["dead-letter-reason"] for each in stage.dead_letters()] == ["unexpected-answer"], "the dead letter")
+    assert stage.read(stage.stages[1].topic) == []
+
+
+def test_while_the_receiver_sleeps_nothing_moves(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [1h]")
+    receiving.answers = lambda _key, _id, _nth: Reply(503, {"retry-after": "0"})
+    stage.send([(f"k{number}", f"n{number}") for number in range(50)])
+    worker = stage.worker()
+    stage.wait(lambda: worker.report().shut_because and len(receiving.calls) > 22, "probes")
+    receiving.answers = lambda _key, _id, _nth: OK
+    stage.wait(lambda: len(receiving.taken) == 50, "all")
+    assert stage.read(stage.stages[1].topic) == []
