@@ -20,3 +20,7 @@ class JobRefused(ResequencerError):
 
 class IntakeLost(ResequencerError):
     """Another process reads the source of the job now: what this one read is not written."""
+
+
+class OrderRefused(ResequencerError):
+    """An order could not be given, or its owner has refused it; the text says why."""

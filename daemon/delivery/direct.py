@@ -11,15 +11,13 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.system_clock import SystemClock
 from delivery.caller import Network
+from delivery.direct.consumer import StageClients
 from delivery.direct.receiver import DirectReceiver
-from delivery.direct.stages import Stage, stages_of
+from delivery.direct.stages import Stage, stages_of, topics_to_make
 from delivery.settings import Receiver
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
-    from connectors.kafka.transport import KafkaTransport
-
-_FOR_EVER = "-1"
 
 
 def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiver) -> tuple[Stage, ...]:
@@ -30,15 +28,13 @@ def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiv
 
 def settings_of_stage(configuration: Configuration, stage: Stage, slot: int | None) -> "KafkaSettings":
     """Return the settings to read the stage's topic. Without a slot the transactional id is a new one."""
-    from connectors.kafka.core.topic_names import KafkaTopics
-
     settings = kafka_settings(configuration, slot or 0)
     service = settings.transactional_id.split(".")[-2]
     consumer = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
     member = uuid4().hex if slot is None else f"{service}.{slot}"
     return replace(
         settings,
-        topics=KafkaTopics(stage.topic, stage.next_topic or stage.dead_letters, stage.dead_letters),
+        topics=stage.topics,
         consumer={**consumer, "group_id": stage.group},
         producer={**settings.producer, "transactional_id": f"{stage.group}.{member}"},
         begins_at_earliest=True,
@@ -50,22 +46,20 @@ def make_direct_receiver(
 ) -> DirectReceiver:
     """Return the receiver; nothing is connected yet."""
     stages = stages_of_receiver(configuration, name, receiver)
-    open_transport = partial(_open_transport, configuration, slot)
+    clients = partial(_clients_of, configuration, slot)
     clock = SystemClock()
-    return DirectReceiver(name, receiver, stages, partial(_make_topics, configuration, stages), open_transport, clock, forbidden)
+    return DirectReceiver(name, receiver, stages, partial(_make_topics, configuration, stages), clients, clock, forbidden)
 
 
-def _open_transport(configuration: Configuration, slot: int | None, stage: Stage) -> "KafkaTransport":
+def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) -> StageClients:
+    from connectors.kafka.orders import KafkaOrderSource
     from connectors.kafka.transport import KafkaTransport
 
-    return KafkaTransport(settings_of_stage(configuration, stage, slot), SystemClock())
+    settings = settings_of_stage(configuration, stage, slot)
+    return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
 
 
 def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> None:
     from connectors.kafka.made_topics import make_topics
 
-    source = stages[0]
-    wanted = {each.topic: {"retention.ms": str(each.retention_ms)} for each in stages[1:]}
-    # Dead letters are kept until an operator deletes them.
-    wanted[source.dead_letters] = {"retention.ms": _FOR_EVER}
-    make_topics(kafka_settings(configuration), source.topic, wanted)
+    make_topics(kafka_settings(configuration), stages[0].topic, topics_to_make(stages))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from connectors.orders.port import OrderSource
 from connectors.port import (
     NothingLeft,
     OutputRecord,
@@ -23,6 +24,7 @@ from delivery.caller import Caller
 from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
 from delivery.direct.kept import Kept, find_kept
 from delivery.direct.open_record import OpenRecord
+from delivery.direct.ordered import Ordered
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.partition import DirectPartition
 from delivery.direct.reading import Reading
@@ -44,18 +46,28 @@ _AT_ONCE = 500
 _COMMIT_SECONDS = 0.2
 _COMMIT_BYTES = 8 << 20
 _WRITING_SHARE = 10
+_ORDERS_SECONDS, _ORDERS_AT_ONCE = 1.0, 100
+_TO_SKIP_MS = 60_000
 _BUSY_POLL_MS, _IDLE_POLL_MS = 20, 500
 _PAUSE_SECONDS = 1.0
 _TAKEOVER_SECONDS = 5.0
 _DRAIN_SECONDS = 20.0
 
 
+class StageClients(NamedTuple):
+    """The transport of a stage, and where its orders come from; None if there are none."""
+
+    transport: Transport
+    orders: OrderSource | None = None
+
+
 class _Owned:
     """A partition of this worker, with the calls that are under way for it."""
 
-    def __init__(self, state: DirectPartition, reading: Reading) -> None:
+    def __init__(self, state: DirectPartition, reading: Reading, ordered: Ordered) -> None:
         self.state = state
         self.reading = reading
+        self.ordered = ordered
         self.calls: set[asyncio.Task[None]] = set()
         self.log_end = state.read_to
 
@@ -67,14 +79,17 @@ class StageConsumer:
     """
 
     def __init__(
-        self, stage: Stage, transport: Transport, caller: Caller, gate: SharedGate, clock: Clock, next_delay_ms: int
+        self, stage: Stage, clients: StageClients, caller: Caller, gate: SharedGate, clock: Clock, next_delay_ms: int
     ) -> None:
         self.stage = stage
-        self._transport, self._caller, self._gate, self._clock = transport, caller, gate, clock
+        self._transport, self._orders = clients
+        self._caller, self._gate, self._clock = caller, gate, clock
         self._next_delay_ms = next_delay_ms
         self._owned: dict[Partition, _Owned] = {}
         self._attempt: list[tuple[_Owned, PartitionOutput]] = []
         self._commits_at = 0.0
+        self._orders_at = 0.0
+        self._orders_wait_for: str | None = None
         self._tries_at: dict[Partition, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, f"delivery-{stage.group}")
@@ -106,6 +121,8 @@ class StageConsumer:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
             await self._in_thread(self._transport.close)
+            if self._orders is not None:
+                await self._in_thread(self._orders.close)
             self._thread.shutdown(wait=False)
 
     def stop(self) -> None:
@@ -148,9 +165,29 @@ class StageConsumer:
         for name, end in polled.log_ends.items():
             if name in self._owned:
                 self._owned[name].log_end = end
+        if self._orders is not None and monotonic() > self._orders_at:
+            self._orders_at = monotonic() + _ORDERS_SECONDS
+            await self._execute_orders(self._orders)
         self._start_calls()
         if monotonic() > self._commits_at:
             await self._publish()
+
+    async def _execute_orders(self, orders: OrderSource) -> None:
+        """Execute what operators have ordered for these partitions. While orders cannot be read, delivery goes on."""
+        reads_from = {name: owned.state.orders_read_to for name, owned in self._owned.items()}
+        try:
+            batches = await self._in_thread(partial(orders.poll, reads_from, _ORDERS_AT_ONCE))
+        except (TransportUnavailable, TransportRefused) as error:
+            if str(error) != self._orders_wait_for:
+                _LOG.warning("orders wait: %s", error)
+            self._orders_wait_for = str(error)
+            return
+        self._orders_wait_for = None
+        for name, batch in batches.items():
+            if (owned := self._owned.get(name)) is not None:
+                for record in batch.records:
+                    if not owned.ordered.execute(record, self._now()):
+                        break
 
     def _rests(self, state: DirectPartition) -> bool:
         return state.pause is not None or state.ready_count >= _AT_ONCE or state.leaving_bytes >= _COMMIT_BYTES
@@ -179,7 +216,7 @@ class StageConsumer:
 
     async def _take_over(self, partition: Partition) -> None:
         try:
-            self._owned[partition] = await self._in_thread(partial(self._taken_over, partition))
+            self._owned[partition] = await self._in_thread(partial(self._taken_over, partition, self._now()))
             self.refused.pop(partition, None)
         except TransportUnavailable as error:
             # Of one partition the last transaction may be undecided, while the others can be read.
@@ -191,12 +228,14 @@ class StageConsumer:
             self.refused[partition] = str(error)
             self._tries_at[partition] = monotonic() + _TAKEOVER_SECONDS
 
-    def _taken_over(self, partition: Partition) -> _Owned:
+    def _taken_over(self, partition: Partition, now: int) -> _Owned:
         position = self._transport.position(partition)
         offset = self._transport.start_offset(partition) if position is None else position.offset
-        kept: Kept | None = Kept(DoneOffsets(offset))
         if position is not None and position.metadata:
             kept = find_kept(offset, position.metadata)
+        else:
+            # Orders that were given before were meant for other positions.
+            kept = Kept(DoneOffsets(offset), orders_read_to=self._orders.bounds(partition).stop if self._orders else 0)
         if kept is None:
             problem = (
                 "its position holds what this version cannot read: start the version that wrote it, or set the group's position"
@@ -205,7 +244,8 @@ class StageConsumer:
         source = self._transport.source(partition)
         self._transport.seek(partition, offset)
         state = DirectPartition(partition, offset, kept, self.stage.receiver.blocked_bytes)
-        return _Owned(state, Reading(self.stage, self._gate, self._clock, source))
+        ordered = Ordered(state, self._letter, self._clock, now)
+        return _Owned(state, Reading(self.stage, self._gate, self._clock, source), ordered)
 
     def _start_calls(self) -> None:
         """Begin as many calls as the gate permits, and see to it that this is tried again when the next record is due."""
@@ -251,7 +291,8 @@ class StageConsumer:
             record.blocked_since = self._clock.now()
         if isinstance(decision, Waits):
             record.attempts += decision.counts
-            owned.state.again(record, self._now() + decision.after_ms)
+            # What an operator wants back is not called again before the order is executed.
+            owned.state.again(record, self._now() + (_TO_SKIP_MS if record.is_to_skip else decision.after_ms))
             return
         record.attempts += 1
         if isinstance(decision, Moves) and self.stage.next_topic is not None:

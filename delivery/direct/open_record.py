@@ -14,7 +14,7 @@ class OpenRecord(msgspec.Struct, eq=False):
     `key` is the text that stands for `{unit}` in a path. Records with the same `lane` are delivered one after the other.
     `notification_id` is sent as the idempotency key. `row` identifies the record at the gate. `due_at` is in ms of the clock that
     never goes back. `attempts` are the failed calls of this stage that count, `error` what the last call failed with, and
-    `blocked_since` when the first one failed.
+    `blocked_since` when the first one failed. `is_to_skip`: an operator wants it back when its call has failed.
     """
 
     record: Record
@@ -27,7 +27,7 @@ class OpenRecord(msgspec.Struct, eq=False):
     attempts: int = 0
     error: str | None = None
     blocked_since: Instant | None = None
-    skipped_by: str | None = None
+    is_to_skip: bool = False
 
     @property
     def offset(self) -> int:

@@ -144,6 +144,12 @@ class DirectPartition:
         else:
             del self._lanes[record.lane]
 
+    def pass_order(self, read_to: int, *leaving: OutputRecord) -> None:
+        """Note that the orders up to `read_to` were executed; their outcomes leave with the next position."""
+        self.orders_read_to = read_to
+        self._leaving += leaving
+        self.has_news = True
+
     def find_open(self, offset: int) -> OpenRecord | None:
         return self._open.get(offset)
 

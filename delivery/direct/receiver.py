@@ -7,9 +7,9 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from connectors.port import Transport, TransportRefused, TransportUnavailable
+from connectors.port import TransportRefused, TransportUnavailable
 from delivery.caller import Caller, Network
-from delivery.direct.consumer import StageConsumer
+from delivery.direct.consumer import StageClients, StageConsumer
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
 from delivery.settings import Receiver
@@ -64,7 +64,7 @@ class DirectReport(msgspec.Struct, frozen=True):
 
 
 class DirectReceiver:
-    """`make_topics` makes the retry topics and the dead-letter topic; `open_transport` returns the transport of a stage."""
+    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class DirectReceiver:
         receiver: Receiver,
         stages: Sequence[Stage],
         make_topics: Callable[[], None],
-        open_transport: Callable[[Stage], Transport],
+        open_clients: Callable[[Stage], StageClients],
         clock: Clock,
         forbidden: Sequence[Network] = (),
     ) -> None:
         self.name = name
         self._receiver, self._stages, self._forbidden = receiver, stages, forbidden
-        self._make_topics, self._open_transport, self._clock = make_topics, open_transport, clock
+        self._make_topics, self._open_clients, self._clock = make_topics, open_clients, clock
         self._gate = SharedGate(receiver)
         self._consumers: list[StageConsumer] = []
         self._is_stopping = asyncio.Event()
@@ -91,7 +91,7 @@ class DirectReceiver:
         caller = Caller(self._receiver, self._forbidden)
         delays = [each.delay_ms for each in self._stages[1:]]
         self._consumers = [
-            StageConsumer(each, self._open_transport(each), caller, self._gate, self._clock, delay)
+            StageConsumer(each, self._open_clients(each), caller, self._gate, self._clock, delay)
             for each, delay in zip(self._stages, [*delays, 0], strict=True)
         ]
         try:

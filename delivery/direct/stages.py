@@ -1,12 +1,14 @@
 """The stages of a receiver: the topics from which its records are read, one after the other. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from connectors.kafka.core.topic_names import KafkaTopics
 from delivery.settings import Policy, Receiver
 
 _DAY_MS = 86_400_000
+_RETENTION, _FOR_EVER = "retention.ms", "-1"
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -14,7 +16,8 @@ class Stage(msgspec.Struct, frozen=True):
 
     Stage 0 is the source, the others are retry topics. A record is delivered `delay_ms` after it was moved there at the
     earliest. `receiver` has the attempts that are made in this stage. What fails for good goes to `next_topic`, or if that is
-    None to the dead letters.
+    None to the dead letters. `orders` is the topic of the operators' orders; there are none for retry topics, where nothing
+    blocks.
     """
 
     number: int
@@ -24,11 +27,26 @@ class Stage(msgspec.Struct, frozen=True):
     receiver: Receiver
     next_topic: str | None
     dead_letters: str
+    orders: str | None
+
+    @property
+    def topics(self) -> KafkaTopics:
+        """The topics as the transport knows them: what moves takes the place of the notifications."""
+        orders = self.orders or ""
+        return KafkaTopics(self.topic, self.next_topic or self.dead_letters, self.dead_letters, orders, orders)
 
     @property
     def retention_ms(self) -> int:
         """How long a retry topic keeps its records: twice its delay, and a week to find out why nothing reads them."""
         return 2 * self.delay_ms + 7 * _DAY_MS
+
+
+def topics_to_make(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
+    """Return the topics beside the source that the service makes, with their configuration."""
+    source = stages[0]
+    made = {each.topic: {_RETENTION: str(each.retention_ms)} for each in stages[1:]}
+    # Dead letters are kept until an operator deletes them, and orders with them: they say why something was skipped.
+    return made | {name: {_RETENTION: _FOR_EVER} for name in (source.dead_letters, source.orders) if name}
 
 
 def stages_of(receiver: Receiver, topic: str, group: str) -> tuple[Stage, ...]:
@@ -53,4 +71,5 @@ def _stages(receiver: Receiver, topic: str, group: str) -> Iterator[Stage]:
             receiver=receiver if is_source and receiver.policy is not Policy.RETRY_TOPICS else once,
             next_topic=topics[number + 1] if number + 1 < len(topics) else None,
             dead_letters=f"{topic}-{group}-dlq",
+            orders=f"{topic}-{group}-orders" if is_source else None,
         )

@@ -8,20 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from threading import Thread
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from harness.receivers import receiver
 from harness.waiting import wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from connectors.kafka.made_topics import make_topics
+from connectors.kafka.orders import KafkaOrderSource
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
+from delivery.direct.consumer import StageClients
+from delivery.direct.order_topic import OrderTopic
+from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
 from delivery.direct.receiver import DirectReceiver, DirectReport
-from delivery.direct.stages import Stage, stages_of
+from delivery.direct.stages import Stage, stages_of, topics_to_make
+from domain.record import Partition
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage, settings_of
 
@@ -42,6 +49,9 @@ class Worker:
         self._thread.start()
 
     def report(self) -> DirectReport:
+        if self.error is not None:
+            raise self.error
+
         async def ask() -> DirectReport:
             return self._made.report()
 
@@ -87,27 +97,33 @@ class DirectStage:
 
     def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
         quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer
-        topics = (stage.topic, stage.next_topic or stage.dead_letters, stage.dead_letters)
-        return settings_of(self.kafka.bootstrap, topics, stage.group, slot, quick, {})
+        made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, {})
+        return msgspec.structs.replace(made, topics=stage.topics)
 
     def worker(self, slot: str = "") -> Worker:
         slot = slot or uuid4().hex[:6]
-        wanted = {each.topic: {"retention.ms": str(each.retention_ms)} for each in self.stages[1:]}
-        wanted[self.stages[0].dead_letters] = {}
-        make = partial(make_topics, self.settings(self.stages[0], slot), self.source, wanted)
+        make = partial(make_topics, self.settings(self.stages[0], slot), self.source, topics_to_make(self.stages))
 
-        def open_transport(stage: Stage) -> KafkaTransport:
-            return KafkaTransport(self.settings(stage, slot), SystemClock())
+        def open_clients(stage: Stage) -> StageClients:
+            settings = self.settings(stage, slot)
+            return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
 
-        self.workers.append(Worker(DirectReceiver("r", self.receiver, self.stages, make, open_transport, SystemClock())))
+        self.workers.append(Worker(DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())))
         return self.workers[-1]
 
-    def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0) -> None:
-        """Send a record for each pair of key and notification id."""
+    def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0, size: int = 2) -> None:
+        """Send a record for each pair of key and notification id, with a value of so many bytes."""
         with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap)) as producer:
             for key, id_ in records:
                 headers = [("notification-id", id_.encode())]
-                producer.send(self.source, b"{}", key.encode(), headers, partition)
+                producer.send(self.source, b"{}".ljust(size), key.encode(), headers, partition)
+            producer.flush()
+
+    def send_raw(self, topic: str, values: Sequence[bytes]) -> None:
+        """Send values to the first partition of a topic."""
+        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap)) as producer:
+            for value in values:
+                producer.send(topic, value, partition=0)
             producer.flush()
 
     def position(self, partition: int = 0) -> OffsetAndMetadata | None:
@@ -139,6 +155,15 @@ class DirectStage:
             return bool(question())
 
         wait_until(ask, what, seconds)
+
+    def order(self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = 30) -> DirectOutcome:
+        """Give an order, and return its outcome."""
+        topic = OrderTopic(self.settings(self.stages[0], "orders"))
+        order = DirectOrder(id=uuid4().hex, order=kind, by="me", because="a test", at="2026-03-28T00:00:00Z", offset=offset)
+        place = Partition(self.source, partition)
+        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, sleep)
+        assert found is not None, "no outcome"
+        return found
 
     def close(self) -> None:
         for each in self.workers:
