@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from daemon.commands.direct_delivery import NAMES, direct_delivery, direct_subcommands
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
@@ -34,6 +35,8 @@ _MOST_HELD = 100
 def delivery(arguments: Namespace) -> ExitCode:
     """Run the subcommand."""
     configuration = load_for(arguments)
+    if arguments.subcommand in NAMES:
+        return direct_delivery(arguments, configuration)
     with closing(make_ledger(configuration)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
@@ -57,6 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
         Subcommand("release", "let a unit go on that a failed row holds", _add_release),
+        *direct_subcommands(),
         is_required=True,
     )
 

@@ -14,10 +14,12 @@ from delivery.caller import Network
 from delivery.direct.consumer import StageClients
 from delivery.direct.receiver import DirectReceiver
 from delivery.direct.stages import Stage, stages_of, topics_to_make
+from delivery.errors import OrderRefused
 from delivery.settings import Receiver
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
+    from delivery.direct.order_topic import OrderTopic
 
 
 def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiver) -> tuple[Stage, ...]:
@@ -63,3 +65,19 @@ def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> None:
     from connectors.kafka.made_topics import make_topics
 
     make_topics(kafka_settings(configuration), stages[0].topic, topics_to_make(stages))
+
+
+def open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
+    """Return where orders for a receiver's partitions are given.
+
+    Raises:
+        OrderRefused: There is no such receiver, or it has no orders.
+    """
+    from delivery.direct.order_topic import OrderTopic
+
+    receivers = dict(configuration.delivery.of_topics)
+    if name not in receivers:
+        known = ", ".join(receivers) or "none"
+        raise OrderRefused(f"no receiver {name} is delivered to straight from a topic; known are: {known}")
+    source = stages_of_receiver(configuration, name, receivers[name])[0]
+    return OrderTopic(settings_of_stage(configuration, source, None))
