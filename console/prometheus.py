@@ -1,5 +1,6 @@
 """What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
-from status.delivery import DeliveryStatus, GateStatus
+from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
@@ -277,6 +278,18 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], int]]] = {
     "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+TOPIC_METRICS: Mapping[str, tuple[str, Callable[[DeliveredPartition], int]]] = {
+    "delivery_topic_lag_offsets": (
+        "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
+        lambda each: max(0, each.end - each.position),
+    ),
+    "delivery_records_blocked": ("Records that were read, and of which a call has failed.", lambda each: each.blocked),
+    "delivery_partitions_paused": (
+        "Partitions that are read no further, because too much is blocked or because a person has to act.",
+        lambda each: int(each.pause is not None or each.problem is not None),
+    ),
+}
+"""Gauges with the labels `receiver` and `topic`, summed up over the partitions of this service's workers."""
 
 
 class ServiceCollector(Collector):
@@ -331,7 +344,23 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
         family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
         for gate in status.gates:
             family.add_metric((gate.receiver,), get(gate))
+        if name == "delivery_gate_open":
+            for receiver in status.direct:
+                family.add_metric((receiver.receiver,), int(receiver.reason is None))
         yield family
+    for name, (meaning, count) in TOPIC_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
+        for labels, partitions in _by_topic(status).items():
+            family.add_metric(labels, sum(map(count, partitions)))
+        yield family
+
+
+def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:
+    found: defaultdict[tuple[str, str], list[DeliveredPartition]] = defaultdict(list)
+    for receiver in status.direct:
+        for each in receiver.partitions:
+            found[receiver.receiver, each.partition.rpartition("-")[0]].append(each)
+    return found
 
 
 def _family(described: Described, workers: Iterable[Worker]) -> Metric:

@@ -39,7 +39,7 @@ class BlockedStatus(msgspec.Struct, frozen=True):
     error: str
 
 
-class PartitionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a partition of a topic is delivered. Offsets from `position` to `end` are not done or not read.
 
     `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
@@ -69,7 +69,7 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str | None = None
     probe_at: str | None = None
     problem: str | None = None
-    partitions: tuple[PartitionStatus, ...] = ()
+    partitions: tuple[DeliveredPartition, ...] = ()
 
 
 class DeliveryReport(msgspec.Struct, frozen=True):
@@ -164,7 +164,7 @@ def _direct_lines(status: DirectStatus) -> list[str]:
     return lines
 
 
-def _partition_lines(receiver: str, each: PartitionStatus) -> list[str]:
+def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
     name = f"receiver {receiver}, {each.partition}"
     lines = [f"{name}: {each.problem}"] if each.problem is not None else []
     if each.blocked:

@@ -61,6 +61,8 @@ def _blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
                 listed += 1
                 told = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver)
                 sys.stdout.write(msgspec.json.encode(told).decode() + "\n" if arguments.json else printable(_line(told)) + "\n")
+    if not total and not arguments.json:
+        sys.stdout.write("nothing is blocked\n")
     of_all = "" if listed == total else f", the first {listed} are shown"
     running = "" if service.holder is not None else "; the service does not run"
     sys.stderr.write(f"resequencer: {counted(total, 'blocked record')}{of_all}{running}\n")

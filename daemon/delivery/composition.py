@@ -23,7 +23,7 @@ from delivery.source_reader import Sources
 from delivery.worker import DeliveryWorker, Reporting
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ConfigurationError
-from status.delivery import BlockedStatus, DeliveryFile, DeliveryReport, DirectStatus, GateStatus, PartitionStatus
+from status.delivery import BlockedStatus, DeliveredPartition, DeliveryFile, DeliveryReport, DirectStatus, GateStatus
 
 EventsAfter = Callable[[int, int], Sequence[bytes]]
 
@@ -97,7 +97,7 @@ def _told(report: DirectReport) -> DirectStatus:
         probe_at=instant_text(report.probe_at) if is_shut else None,
         problem=report.problem,
         partitions=tuple(
-            PartitionStatus(
+            DeliveredPartition(
                 partition=str(each.partition),
                 position=each.position,
                 end=each.end,

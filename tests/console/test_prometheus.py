@@ -19,6 +19,7 @@ from console.prometheus import (
     METRICS,
     NEW_DEAD_LETTERS,
     SERVICE_METRICS,
+    TOPIC_METRICS,
     Described,
 )
 from console.sources import ArchiveDistance
@@ -28,7 +29,7 @@ from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
 from resequencer.unit import Tally
 from servers.prometheus.program import find_promtool
-from status.delivery import DeliveryStatus, DeliveryWorkerStatus, GateStatus
+from status.delivery import DeliveredPartition, DeliveryStatus, DeliveryWorkerStatus, DirectStatus, GateStatus
 from status.report import (
     Identity,
     PartitionStatus,
@@ -186,6 +187,7 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service += [(name, "gauge", "`partition`", meaning) for name, (meaning, _) in ARCHIVE_METRICS.items()]
     service.append((DELIVERY_WORKERS[0], "gauge", "", DELIVERY_WORKERS[1]))
     service += [(name, "gauge", "`receiver`", meaning) for name, (meaning, _) in GATE_METRICS.items()]
+    service += [(name, "gauge", "`receiver`, `topic`", meaning) for name, (meaning, _) in TOPIC_METRICS.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -226,8 +228,22 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     gates = (GateStatus("tracker", True, 3), GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"))
-    known = DeliveryStatus(workers, gates)
+    partitions = (
+        DeliveredPartition("T-0", 5, 9, 3, blocked=2, pause="full"),
+        DeliveredPartition("T-1", 1, 2, 0),
+        DeliveredPartition("T-g-retry-1-0", 0, 0, 0, problem="no right"),
+    )
+    direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
+    known = DeliveryStatus(workers, gates, direct)
     shown = {
+        'resequencer_delivery_gate_open{receiver="mail"} 0.0',
+        'resequencer_delivery_gate_open{receiver="fax"} 1.0',
+        'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T"} 5.0',
+        'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T-g-retry-1"} 0.0',
+        'resequencer_delivery_records_blocked{receiver="mail",topic="T"} 2.0',
+        'resequencer_delivery_records_blocked{receiver="mail",topic="T-g-retry-1"} 0.0',
+        'resequencer_delivery_partitions_paused{receiver="mail",topic="T"} 1.0',
+        'resequencer_delivery_partitions_paused{receiver="mail",topic="T-g-retry-1"} 1.0',
         "resequencer_delivery_workers_delivering 2.0",
         'resequencer_delivery_gate_open{receiver="tracker"} 1.0',
         'resequencer_delivery_gate_open{receiver="bank"} 0.0',

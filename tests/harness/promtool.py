@@ -6,7 +6,15 @@ import re
 import subprocess
 from pathlib import Path
 
-from console.prometheus import ARCHIVE_METRICS, DELIVERY_WORKERS, GATE_METRICS, METRICS, NEW_DEAD_LETTERS, SERVICE_METRICS
+from console.prometheus import (
+    ARCHIVE_METRICS,
+    DELIVERY_WORKERS,
+    GATE_METRICS,
+    METRICS,
+    NEW_DEAD_LETTERS,
+    SERVICE_METRICS,
+    TOPIC_METRICS,
+)
 from servers.prometheus.program import find_promtool
 
 _OF_OTHERS = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
@@ -25,7 +33,7 @@ def known_metrics() -> set[str]:
         f"{each.full_name}{part}" for each in METRICS if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")
     }
     plain = {each.full_name for each in METRICS if each.kind != "histogram"}
-    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, DELIVERY_WORKERS[0], *GATE_METRICS)
+    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, DELIVERY_WORKERS[0], *GATE_METRICS, *TOPIC_METRICS)
     service = {f"resequencer_{name}" for name in names}
     return plain | histograms | service | _OF_OTHERS
 

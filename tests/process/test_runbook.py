@@ -42,6 +42,7 @@ ANSWERS = {
     "resequencer orders": "a look",
     "resequencer delivery gates": "tracker",
     "resequencer delivery waiting tracker": "uow-3",
+    "resequencer delivery blocked": "nothing is blocked",
 }
 """By command: a word of its answer on the service below."""
 
