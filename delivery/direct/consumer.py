@@ -18,6 +18,7 @@ from connectors.port import (
     Transport,
     TransportRefused,
     TransportUnavailable,
+    TransportWithheld,
 )
 from delivery.answers import outcome_of
 from delivery.caller import Caller
@@ -51,7 +52,8 @@ _TO_SKIP_MS = 60_000
 _BUSY_POLL_MS, _IDLE_POLL_MS = 20, 500
 _PAUSE_SECONDS = 1.0
 _TAKEOVER_SECONDS = 5.0
-_DRAIN_SECONDS = 20.0
+_DRAIN_SECONDS = 12.0
+"""Less than a delivery worker has for the end of all that it does."""
 
 
 class StageClients(NamedTuple):
@@ -79,10 +81,17 @@ class StageConsumer:
     """
 
     def __init__(
-        self, stage: Stage, clients: StageClients, caller: Caller, gate: SharedGate, clock: Clock, next_delay_ms: int
+        self,
+        stage: Stage,
+        open_clients: Callable[[], StageClients],
+        caller: Caller,
+        gate: SharedGate,
+        clock: Clock,
+        next_delay_ms: int,
     ) -> None:
         self.stage = stage
-        self._transport, self._orders = clients
+        self._open_clients = open_clients
+        self._transport, self._orders = open_clients()
         self._caller, self._gate, self._clock = caller, gate, clock
         self._next_delay_ms = next_delay_ms
         self._owned: dict[Partition, _Owned] = {}
@@ -116,13 +125,7 @@ class StageConsumer:
             await self._drain()
         finally:
             self.stop()
-            calls = [call for owned in self._owned.values() for call in owned.calls]
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            await self._in_thread(self._transport.close)
-            if self._orders is not None:
-                await self._in_thread(self._orders.close)
+            await self._close()
             self._thread.shutdown(wait=False)
 
     def stop(self) -> None:
@@ -143,12 +146,27 @@ class StageConsumer:
             if self.problem != str(error):
                 _LOG.warning("%s is not delivered from: %s", self.stage.topic, error)
             self.problem = str(error)
+            if isinstance(error, TransportRefused) and not isinstance(error, TransportWithheld):
+                # It cannot be used any more. What an operator repairs is found by a new one.
+                await self._close()
+                self._transport, self._orders = self._open_clients()
             await asyncio.sleep(_PAUSE_SECONDS)
             return False
         if self.problem is not None:
             _LOG.info("%s is delivered from again", self.stage.topic)
             self.problem = None
         return True
+
+    async def _close(self) -> None:
+        """Give up all calls and partitions, and close the clients."""
+        calls = [call for owned in self._owned.values() for call in owned.calls]
+        self._owned, self._attempt = {}, []
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._in_thread(self._transport.close)
+        if self._orders is not None:
+            await self._in_thread(self._orders.close)
 
     async def _turn(self) -> None:
         await self._follow()

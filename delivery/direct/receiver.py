@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 
@@ -91,7 +92,7 @@ class DirectReceiver:
         caller = Caller(self._receiver, self._forbidden)
         delays = [each.delay_ms for each in self._stages[1:]]
         self._consumers = [
-            StageConsumer(each, self._open_clients(each), caller, self._gate, self._clock, delay)
+            StageConsumer(each, partial(self._open_clients, each), caller, self._gate, self._clock, delay)
             for each, delay in zip(self._stages, [*delays, 0], strict=True)
         ]
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
@@ -185,3 +185,29 @@ def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_ope
     stage.wait(lambda: len(set(receiving.taken)) == 50, "what the new owner has")
     assert {id_[0] for key, id_ in receiving.taken if key == "k0"} == {str(number) for number in moved}
     assert len(receiving.taken) == 50, "what was done ahead is not called again"
+
+
+def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
+    own_server: Callable[..., Any], receiving: ScriptedReceiver
+) -> None:
+    from servers.kafka.server import KafkaServer
+    from tests.delivery.direct.stage import DirectStage
+
+    kafka = own_server(KafkaServer).start()
+    stage = DirectStage(kafka, receiving.url, "retry.attempts = null", "concurrency = 4")
+    try:
+        receiving.answers = lambda _key, id_, nth: FAILS if id_.endswith("7") and nth == 1 else Reply(201, after_seconds=0.01)
+        stage.send(records(20, 60))
+        worker = stage.worker()
+        stage.wait(lambda: len(receiving.taken) > 200, "some")
+        kafka.kill()
+        stage.wait(lambda: worker.report().problem, "the problem is told")
+        kafka.start()
+        stage.wait(lambda: len(set(receiving.taken)) == 1_200, "all", 180)
+        stage.wait(lambda: stage.position() and stage.position().offset == 1_200, "the position")
+        for key in range(20):
+            assert receiving.ids(f"k{key}") == [f"k{key}-{number}" for number in range(60)]
+        assert stage.dead_letters() == []
+        assert worker.report().problem is None
+    finally:
+        stage.close()

@@ -1,0 +1,134 @@
+"""The stages of a policy, what follows an outcome, and the headers of what is moved."""
+
+import pytest
+from harness.receivers import receiver
+
+from connectors.port import Channel
+from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
+from delivery.direct.open_record import OpenRecord
+from delivery.direct.outputs import dead_letter, moved
+from delivery.direct.reading import Reading
+from delivery.direct.record_headers import Way, way_of
+from delivery.direct.shared_gate import SharedGate
+from delivery.direct.stages import stages_of, topics_to_make
+from delivery.rows import RetryMode
+from domain.dead_letter import DeadLetterReason
+from domain.headers import texts_of
+from domain.record import Origin, Partition, Record
+
+P = Partition("T", 3)
+BACK_OFF = RetryMode.BACK_OFF
+NOW = 1_774_740_835_941
+
+
+class FixedClock:
+    def now(self) -> int:
+        return NOW
+
+
+@pytest.mark.parametrize(
+    ("policy", "attempts", "topics"),
+    [
+        ("blocking", [4], ["T"]),
+        ("retry-topics", [1, 1, 1], ["T", "T-g-retry-1", "T-g-retry-2"]),
+        ("blocking-then-retry-topics", [4, 1, 1], ["T", "T-g-retry-1", "T-g-retry-2"]),
+    ],
+)
+def test_the_stages_of_a_policy(policy: str, attempts: list[int], topics: list[str]) -> None:
+    intervals = "retry-topics.intervals = [1m, 1h]" if len(topics) > 1 else "concurrency = 1"
+    stages = stages_of(receiver(f"policy = {policy}", "retry.attempts = 4", intervals, is_kafka=True), "T", "g")
+    assert [each.topic for each in stages] == topics
+    assert [each.next_topic for each in stages] == [*topics[1:], None]
+    assert [each.receiver.retry.attempts for each in stages] == attempts
+    assert [each.delay_ms for each in stages] == [0, 60_000, 3_600_000][: len(topics)]
+    assert len({each.group for each in stages}) == len(stages)
+    assert topics_to_make(stages).keys() == {*topics[1:], "T-g-dlq", "T-g-orders"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "skips", "is_asleep", "decision"),
+    [
+        (Done(), False, False, Ended()),
+        (Done(), True, True, Ended()),
+        (Again(BACK_OFF, 7, "HTTP 500"), False, False, Waits(7, "HTTP 500", counts=True)),
+        (Again(BACK_OFF, 7, "HTTP 500"), True, False, Dead(DeadLetterReason.SKIPPED, "HTTP 500")),
+        (Again(BACK_OFF, 7, "HTTP 500"), True, True, Waits(0, "HTTP 500", counts=False)),
+        (Failed("HTTP 500", BACK_OFF), False, False, Moves("HTTP 500")),
+        (Failed("HTTP 500", BACK_OFF), True, False, Dead(DeadLetterReason.SKIPPED, "HTTP 500")),
+        (Failed("HTTP 400"), False, False, Dead(DeadLetterReason.UNEXPECTED_ANSWER, "HTTP 400")),
+        (Rejected("HTTP 422"), False, False, Dead(DeadLetterReason.REJECTED, "HTTP 422")),
+        (Suspended("HTTP 401"), True, False, Waits(0, "HTTP 401", counts=False)),
+        (Limited("HTTP 429", 9), True, False, Waits(9, "HTTP 429", counts=False)),
+    ],
+)
+def test_what_follows_an_outcome(outcome: Outcome, skips: bool, is_asleep: bool, decision: Decision) -> None:
+    assert decide(outcome, skips=skips, is_asleep=is_asleep) == decision
+
+
+def open_one(record: Record, number: int = 0) -> OpenRecord:
+    stages = stages_of(receiver("policy = retry-topics", "retry-topics.intervals = [1m, 1h]", is_kafka=True), "T", "g")
+    reading = Reading(stages[number], SharedGate(stages[number].receiver), FixedClock(), "log")
+    found = reading.open(record, 1_000)
+    assert found is not None
+    return found
+
+
+def test_a_moved_record_knows_where_it_came_from_and_waits_from_the_instant_at_which_it_was_moved() -> None:
+    headers = (("notification-id", b"n"), ("traceparent", b"t"))
+    first = open_one(Record(Origin(P, 5), b"v", b"k", headers))
+    first.attempts = 1
+    output = moved(first, 60_000, "HTTP 500", NOW - 20_000)
+    assert (output.channel, output.key, output.value) == (Channel.NOTIFICATIONS, b"k", b"v")
+    there = Record(Origin(Partition("T-g-retry-1", 0), 77), output.value, output.key, output.headers)
+    assert way_of(there) == Way(Origin(P, 5), 1, NOW - 20_000)
+    second = open_one(there, 1)
+    assert (second.due_at, second.notification_id) == (1_000 + 40_000, "n")
+    second.attempts = 1
+    letter = dead_letter(second, DeadLetterReason.ATTEMPTS_EXHAUSTED, "HTTP 500", NOW)
+    texts = texts_of(letter.headers)
+    assert (texts["dead-letter-source-position"], texts["notification-id"], texts["traceparent"]) == ("T-3@5", "n", "t")
+    assert {name for name in texts if name.startswith("delivery-")} == {"delivery-id"}
+    again = texts_of(moved(second, 1, "x" * 5_000, NOW).headers)
+    assert (again["delivery-attempts"], len(again["delivery-error"])) == ("2", 1_000)
+
+
+def test_a_record_without_an_id_keeps_the_one_that_was_made_for_it() -> None:
+    first = open_one(Record(Origin(P, 5), b"v", b"k"))
+    output = moved(first, 60_000, "HTTP 500", NOW)
+    second = open_one(Record(Origin(Partition("T-g-retry-1", 0), 77), b"v", b"k", output.headers), 1)
+    assert first.notification_id == second.notification_id != open_one(Record(Origin(P, 6), b"v", b"k")).notification_id
+    assert open_one(Record(Origin(P, 5), b"v", b"k", (("delivery-id", b"mine"),))).notification_id == "mine"
+
+
+def test_headers_that_another_program_wrote_are_not_believed() -> None:
+    record = Record(Origin(P, 5), b"v", b"k", (("delivery-attempts", b"many"), ("delivery-source-position", b"T-0@1")))
+    assert way_of(record) == Way(Origin(P, 5))
+    assert open_one(record).way == Way(Origin(P, 5)), "in the source none of them is"
+
+
+def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
+    first = open_one(Record(Origin(P, 5), b"v", b"k"))
+    output = moved(first, 60_000, "HTTP 500", NOW + 3_600_000)
+    there = Record(Origin(Partition("T-g-retry-1", 0), 77), b"v", b"k", output.headers)
+    assert open_one(there, 1).due_at == 1_000 + 60_000
+
+
+def test_a_probe_that_gets_an_answer_for_good_opens_the_gate_and_one_that_fails_does_not() -> None:
+    gate = SharedGate(receiver("suspension { probe = 1s, most = 4s }"))
+    gate.begin(0, 1)
+    assert not gate.end(10, 1, Suspended("HTTP 503"))
+    assert (gate.is_shut, gate.permits(10, 5), gate.permits(1_010, 5)) == (True, 0, 1)
+    gate.begin(1_010, 2)
+    assert gate.end(1_020, 2, Again(BACK_OFF, 1, "HTTP 500")), "it sleeps, so the attempt does not count"
+    gate.begin(9_000, 3)
+    assert not gate.end(9_010, 3, Failed("HTTP 400"))
+    assert not gate.is_shut
+
+
+def test_failures_one_after_the_other_shut_no_gate() -> None:
+    gate = SharedGate(receiver())
+    for row in range(20):
+        gate.begin(0, row)
+        gate.end(0, row, Again(BACK_OFF, 1, "HTTP 500"))
+    assert (gate.is_shut, gate.running) == (False, 0)
