@@ -54,19 +54,24 @@ class Gate(msgspec.Struct, frozen=True):
         most = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
         if receiver.rate is not None:
             # One second's calls may be made at once.
-            credit = now - max(self.next_call, now - 1_000)
-            most = min(most, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= self.next_call))
+            next_call = self._next_call(receiver.rate, now)
+            credit = now - max(next_call, now - 1_000)
+            most = min(most, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= next_call))
         return max(0, most)
 
     def begun(self, receiver: Receiver, now: int, rows: list[int], until: int) -> "Gate":
         """Return the gate after calls for these rows have begun, which end at `until` at the latest."""
         gate = self
         if receiver.rate is not None and rows:
-            after = max(self.next_call, now - 1_000) if receiver.rate >= 1 else now
+            after = max(self._next_call(receiver.rate, now), now - 1_000) if receiver.rate >= 1 else now
             gate = msgspec.structs.replace(gate, next_call=after + round(len(rows) * 1_000 / receiver.rate))
         if self.state is GateState.SHUT and rows:
             gate = msgspec.structs.replace(gate, probe=rows[0], probe_until=until, probes=self.probes + 1)
         return gate
+
+    def _next_call(self, rate: float, now: int) -> int:
+        """Return `next_call`; 0 if it is farther away than the rate can have put it: the clock was set back."""
+        return self.next_call if self.next_call <= now + max(1_000, round(1_000 / rate)) else 0
 
     def after(self, receiver: Receiver, row: int, attempts: int, outcome: Outcome, now: int) -> "Gate":
         """Return the gate after the outcome of a row's call, which had so many attempts before."""

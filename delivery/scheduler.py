@@ -5,11 +5,13 @@ import logging
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
+from time import monotonic
 from typing import TypeVar
 
 from delivery.answers import outcome_of
 from delivery.caller import Caller
 from delivery.errors import LedgerUnavailable
+from delivery.ledger.claims import lease_ms
 from delivery.ledger.finishing import Result
 from delivery.ledger.ledger import Ledger
 from delivery.rows import Claim
@@ -73,18 +75,20 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run until `stop` was called, and what was under way has ended."""
-        writing = asyncio.create_task(self._write_results())
         try:
-            async with asyncio.TaskGroup() as group:
-                for step in self._wake:
-                    group.create_task(self._claim(step))
-            if self._calls:
-                await asyncio.wait(self._calls)
-            await self._results.join()
+            # If outcomes cannot be written any more, nothing more is claimed.
+            async with asyncio.TaskGroup() as writing:
+                writer = writing.create_task(self._write_results())
+                async with asyncio.TaskGroup() as group:
+                    for step in self._wake:
+                        group.create_task(self._claim(step))
+                if self._calls:
+                    await asyncio.wait(self._calls)
+                await self._results.join()
+                writer.cancel()
         finally:
             for call in self._calls:
                 call.cancel()
-            writing.cancel()
 
     def stop(self) -> None:
         """Claim nothing more."""
@@ -99,9 +103,11 @@ class Scheduler:
             if wanted <= 0:
                 await self._wait(step, self._settings.poll_ms)
                 continue
+            # Before the claim: the lease is counted from then on at the latest.
+            until = monotonic() + (lease_ms(self._receiver) - self._receiver.timeout_ms) / 1_000
             claimed = await self._threads.run(lambda wanted=wanted: self._ledger.claim(self._name, step, self._owner, wanted))  # type: ignore[misc]
             for claim in claimed.claims:
-                call = asyncio.create_task(self._deliver(claim))
+                call = asyncio.create_task(self._deliver(claim, until))
                 self._calls.add(call)
                 call.add_done_callback(self._calls.discard)
             if claimed.claims:
@@ -119,7 +125,10 @@ class Scheduler:
         except TimeoutError:
             pass
 
-    async def _deliver(self, claim: Claim) -> None:
+    async def _deliver(self, claim: Claim, until: float) -> None:
+        if monotonic() > until:
+            # This process stood still for so long that the call could outlast its lease, and another process may call by now.
+            return
         reply = await self._caller.call(claim)
         chance = random.random()  # noqa: S311 - Jitter is no secret.
         self._results.put_nowait(Result(claim, outcome_of(self._receiver, claim.step, reply, claim.tries, chance)))

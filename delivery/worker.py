@@ -119,6 +119,9 @@ class DeliveryWorker:
                 waits_for = str(error)
             self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
+                for name in self._ledger.receivers:
+                    while await threads.run(lambda name=name: self._ledger.fit_steps(name)):  # type: ignore[misc]
+                        pass
                 while await threads.run(self._ledger.delete_expired):
                     pass
             await asyncio.sleep(_UPKEEP_SECONDS)

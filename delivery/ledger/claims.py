@@ -30,8 +30,13 @@ class Claimed(NamedTuple):
     wait_ms: int | None
 
 
+def lease_ms(receiver: Receiver) -> int:
+    """Return how long a claim lasts: twice the time limit of a call, and ten seconds more."""
+    return 2 * receiver.timeout_ms + 10_000
+
+
 def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: str, wanted: int) -> Claimed:
-    """Take on up to `wanted` due rows of a step. The lease is twice the time limit of a call, and ten seconds more.
+    """Take on up to `wanted` due rows of a step, for the time of a lease.
 
     Only the first open row of each key is there to be taken. Nothing is locked or written while nothing is due.
     """
@@ -43,7 +48,7 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
         permitted = gate.permits(receiver, now, running_calls(connection, name, now), wanted)
         if permitted == 0:
             return Claimed([], None)
-        until = now + 2 * receiver.timeout_ms + 10_000
+        until = now + lease_ms(receiver)
         due = (
             select(*(ROWS.c[each] for each in _COLUMNS))
             .where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.due_at <= now)

@@ -17,6 +17,9 @@ from delivery.rows import ENDS, Claim, RetryMode, Status
 from delivery.settings import OnFailed, Receiver, Step, Steps
 from domain.clock import Instant
 
+CANCELLING = "cancelling"
+"""In place of the step of a row that was being called when its job was cancelled: nothing claims it."""
+
 _LONGEST_ERROR = 1_000
 _STATUS_OF = {Step.VERIFY: Status.IN_PROGRESS, Step.DELIVER: Status.READY_FOR_ITEMS, Step.ANNOUNCE: Status.READY_TO_ANNOUNCE}
 _MODES = {
@@ -102,6 +105,23 @@ class Finishing:
         self.count(row["job"], status.value)
         self.freed.add(row["key"])
 
+    def cancel(self, row: dict[str, Any]) -> None:
+        """End an open row as cancelled; one that is being called ends with its call, or is given here again after its lease."""
+        if row["status"] in ENDS:
+            return
+        if row["owner"] is not None and row["due_at"] > self.now:
+            row["step"] = CANCELLING
+        else:
+            self.end(row, Status.CANCELLED)
+
+    def fit(self, row: dict[str, Any]) -> None:
+        """Let an open row wait for the step that is next for its unit."""
+        if row["status"] in ENDS:
+            return
+        step = self._step_of(row["key"])
+        status = Status.RETRY if row["status"] == Status.RETRY else ready_status(self.receiver.steps, step)
+        row |= {"step": step, "status": status, "owner": None}
+
     def reopen(self, row: dict[str, Any], attempts: int) -> None:
         """Let an ended row be delivered again, after nothing of its key that is open and older."""
         self.count(row["job"], row["status"], -1)
@@ -159,6 +179,10 @@ class Finishing:
         row = self.rows.get(claim.row)
         if row is None or row["epoch"] != claim.epoch or row["owner"] is None:
             self.count(claim.job, "refused_results")
+            return False
+        if row["step"] == CANCELLING:
+            self.count(claim.job, "refused_results")
+            self.end(row, Status.CANCELLED)
             return False
         was_shut = self.gate.state is GateState.SHUT
         self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import JobRefused
@@ -14,12 +14,14 @@ from delivery.ledger.database import Database
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
-from delivery.rows import ENDS, Status
+from delivery.rows import Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
+LIVE_JOB = "live-"
+"""The names of the jobs that never end begin so."""
+
 _CHUNK = 500
-_ENDED = [each.value for each in ENDS]
 _COUNTED = (
     "read",
     "duplicates",
@@ -36,7 +38,7 @@ _COUNTED = (
 
 def live_job(receiver: str) -> str:
     """Return the id of the job that never ends: it delivers to this receiver whatever comes."""
-    return f"live-{receiver}"
+    return f"{LIVE_JOB}{receiver}"
 
 
 def start_job(database: Database, job: str, receiver: str, source: str, by: str, *, is_live: bool = False) -> bool:
@@ -90,8 +92,10 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
 def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> None:
     """Cancel a job: nothing more of it is taken in or claimed, and results of calls under way are refused.
 
+    A row that is being called ends with its call, or with its lease: the next one of its unit must not overtake it.
+
     Raises:
-        JobRefused: There is no such job, it has ended, or it is the live one.
+        JobRefused: There is no such job, it has ended, it is the live one, or its receiver is not configured.
     """
     with database.write() as connection:
         found = _find(connection, job)
@@ -99,6 +103,7 @@ def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> 
             raise JobRefused(f"{job} never ends; to deliver no more to {found['receiver']}, set its key live to false")
         if found["completed_at"] is not None:
             raise JobRefused(f"{job} has ended already")
+        _check_receiver(receivers, found)
         now = database.now(connection)
         connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.cancelled_at.is_(None)).values(cancelled_at=now))
     cancel_rows(database, receivers, job)
@@ -126,8 +131,7 @@ def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, a
         finishing.lock({key for _, key, _ in rows})
         finishing.load([row for row, _, _ in rows])
         for row, _, _ in rows:
-            if finishing.rows[row]["status"] not in _ENDED:
-                finishing.end(finishing.rows[row], Status.CANCELLED)
+            finishing.cancel(finishing.rows[row])
         finishing.write()
     return str(rows[-1].dedup)
 
@@ -144,10 +148,11 @@ def cancelled_jobs(database: Database, receiver: str) -> list[str]:
 def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *, with_late: bool) -> tuple[int, int]:
     """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
 
-    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then.
+    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then. What
+    could not be delivered to any receiver, such as a record whose key is no unit, was never called and stays failed.
 
     Raises:
-        JobRefused: There is no such job, or it was cancelled.
+        JobRefused: There is no such job, it was cancelled, or its receiver is not configured.
     """
     done = left = 0
     after = 0
@@ -156,12 +161,19 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
             found = _find(connection, job)
             if found["cancelled_at"] is not None:
                 raise JobRefused(f"{job} was cancelled; start another job to deliver what it has left")
+            _check_receiver(receivers, found)
             name, now = found["receiver"], database.now(connection)
+            was_never_called = exists().where(ERRORS.c.row == ROWS.c.id, ERRORS.c.attempts == 0)
             asked = select(ROWS.c.id, ROWS.c.key).where(
-                ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after
+                ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after, ~was_never_called
             )
             rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).all()
             if not rows:
+                # It ends once more, with an event of its own. Not before: it could end between two portions, and tell that, too.
+                ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
+                is_open = JOBS.c.id == job if done else (JOBS.c.id == job) & (ended != JOBS.c.ingested)
+                connection.execute(update(JOBS).where(is_open).values(completed_at=None))
+                complete_jobs(connection, [job] if done else [], now)
                 return done, left
             after = rows[-1][0]
             finishing = Finishing(connection, receivers[name], name, now)
@@ -178,9 +190,6 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
                 if finishing.keys[key]["held_by"] == row:
                     finishing.keys[key]["held_by"] = None
                 chosen += 1
-            if chosen:
-                # It ends once more, with an event of its own.
-                connection.execute(update(JOBS).where(JOBS.c.id == job).values(completed_at=None))
             finishing.write()
             done += chosen
 
@@ -282,6 +291,12 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -
         waiting=int(waiting or 0),
         held_units=held or 0,
     )
+
+
+def _check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
+    if job["receiver"] not in receivers:
+        remedy = "configure it again, with live = false if nothing new shall be delivered to it"
+        raise JobRefused(f"the receiver {job['receiver']} of {job['id']} is not configured with policy = ledger: {remedy}")
 
 
 def _find(connection: Connection, job: str) -> RowMapping:

@@ -12,16 +12,18 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     """Delete some rows that ended before the retention, with keys and ended jobs that have no rows left; return how many rows.
 
     Of the live jobs the time counts while their intake has read everything: a notification that comes a second time, after its
-    topic was away for days, still finds its first row. Rows of other jobs stay until the job has ended.
+    topic was away for days, still finds its first row. Rows of other jobs stay until the job has ended. A failed row that holds
+    its unit stays until an operator decides.
     """
     with database.write() as connection:
         now = database.now(connection)
         before = now - retention_ms
         is_over = (JOBS.c.is_live & (ROWS.c.ended_at < JOBS.c.caught_up_at - retention_ms)) | JOBS.c.completed_at.is_not(None)
+        holds = exists().where(KEYS.c.receiver == ROWS.c.receiver, KEYS.c.held_by == ROWS.c.id)
         asked = (
             select(ROWS.c.id, ROWS.c.receiver, ROWS.c.key)
             .join(JOBS, JOBS.c.id == ROWS.c.job)
-            .where(ROWS.c.ended_at < before, is_over)
+            .where(ROWS.c.ended_at < before, is_over, ~holds)
             .order_by(ROWS.c.ended_at)
             .limit(_CHUNK)
             .with_for_update(skip_locked=True, of=ROWS)
@@ -43,7 +45,7 @@ def delete_expired(database: Database, retention_ms: int) -> int:
 
 def _delete_empty_keys(connection: Connection, receiver: str, keys: list[str]) -> None:
     """Delete keys without rows. They are locked first, so that no intake puts a row into one meanwhile."""
-    of = (KEYS.c.receiver == receiver, KEYS.c.key.in_(keys))
+    of = (KEYS.c.receiver == receiver, KEYS.c.key.in_(keys), KEYS.c.held_by.is_(None))
     connection.execute(select(KEYS.c.key).where(*of).order_by(KEYS.c.key).with_for_update())
     rows = exists().where(ROWS.c.receiver == receiver, ROWS.c.key == KEYS.c.key)
     # Two questions, for each of which there is an index.

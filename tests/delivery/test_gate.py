@@ -126,3 +126,11 @@ def test_an_operator_opens_it() -> None:
 def test_its_state_is_kept_as_json() -> None:
     gate = Gate().after(R, 1, 3, BACK_OFF, 5)
     assert msgspec.json.decode(msgspec.json.encode(gate), type=Gate) == gate
+
+
+def test_a_clock_that_is_set_back_stops_no_calls() -> None:
+    for rate in ("50/s", "0.5/s"):
+        limited = receiver(f'rate = "{rate}"')
+        gate = Gate().begun(limited, 2 * HOUR, [1], 2 * HOUR + 1_000)
+        assert gate.permits(limited, HOUR, 0, 50) > 0
+        assert gate.begun(limited, HOUR, [1], HOUR + 1_000).next_call <= HOUR + 2_000

@@ -294,7 +294,7 @@ def _is_taken(result: Result, before: Seen, after: Seen) -> bool:
     row = before.rows.get(result.claim.row)
     if row is None or row.owner is None or row.epoch != result.claim.epoch:
         return False
-    return after.rows[row.id].owner is None
+    return after.rows[row.id].owner is None and after.rows[row.id].status != "cancelled"
 
 
 def _broken(text: str) -> NoReturn:

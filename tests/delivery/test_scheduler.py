@@ -1,0 +1,70 @@
+"""The scheduler of a receiver: what it does when it stood still, and when outcomes cannot be written."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.ledger_stage import LedgerStage, item
+from harness.receivers import delivery_settings
+
+from delivery.answers import Answer
+from delivery.rows import Claim
+from delivery.scheduler import LedgerThreads, Scheduler
+
+
+class Recording:
+    """Takes everything, and notes the calls."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    async def call(self, claim: Claim) -> Answer:
+        self.called.append(claim.notification_id)
+        return Answer(201)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Any:
+    made = LedgerStage(f"sqlite:///{tmp_path}/ledger.db", delivery_settings("timeout = 1s").receivers[0][1])
+    made.take(item("a", 1), item("b", 2))
+    yield made
+    made.close()
+
+
+def run(stage: LedgerStage, caller: Recording, seconds: float) -> None:
+    """Run a scheduler for so long, or until it ends by itself."""
+
+    async def deliver() -> None:
+        with ThreadPoolExecutor(2) as executor:
+            scheduler = Scheduler(stage.ledger, LedgerThreads(executor), "r", delivery_settings().worker, "w", caller)  # type: ignore[arg-type]
+            running = asyncio.create_task(scheduler.run())
+            await asyncio.wait([running], timeout=seconds)
+            scheduler.stop()
+            await running
+
+    asyncio.run(deliver())
+
+
+def test_a_claim_that_the_process_stood_still_with_is_not_called(stage: LedgerStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, *[11.5] * 50])  # The lease is 12 s, a call takes up to 1 s.
+    monkeypatch.setattr("delivery.scheduler.monotonic", lambda: next(clock))
+    caller = Recording()
+    run(stage, caller, 0.5)
+    assert caller.called == []
+    assert stage.job().open == 2
+    monkeypatch.undo()
+    stage.now += 13_000
+    run(stage, caller, 0.5)
+    assert caller.called == ["a-1", "b-2"]
+
+
+def test_nothing_more_is_claimed_when_outcomes_cannot_be_written(stage: LedgerStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(stage.ledger, "finish", finish)
+    with pytest.raises(ExceptionGroup) as raised:
+        run(stage, Recording(), 5)
+    assert raised.group_contains(RuntimeError, match="a defect")
