@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, Protocol
@@ -35,6 +35,9 @@ _FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\
 """RFC 9110, 5.5."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")
+"""RFC 6052, and RFC 4291, 2.5.5.1: their last four bytes are an IPv4 address."""
 
 
 class Call(Protocol):
@@ -79,7 +82,7 @@ class Caller:
             return NoAnswer(_trouble(sent), f"no answer within {self._receiver.timeout_ms / 1_000:g} s")
         except _Forbidden as error:
             return NoAnswer(Trouble.FORBIDDEN, str(error))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:  # ValueError: a host that is no host name.
             # A failed connection can be wrapped more than once.
             cause: BaseException | None = error
             while cause is not None:
@@ -118,6 +121,7 @@ class Caller:
             transport=transport,
             auth=_login(self._receiver),
             timeout=None,  # noqa: S113 - The whole call has a limit, above.
+            headers={"accept-encoding": "identity"},
             follow_redirects=False,
             trust_env=False,
         )
@@ -137,7 +141,8 @@ class Caller:
         response = await client.send(request, stream=True)
         try:
             body = b""
-            async for chunk in response.aiter_bytes():
+            # As it came: a few compressed bytes could become gigabytes.
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) >= _BODY_BYTES:
                     break
@@ -193,10 +198,27 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise httpcore.ConnectError(str(error)) from error
-        for address in dict.fromkeys(each[4][0] for each in found):
-            if any(ipaddress.ip_address(address) in network for network in self._forbidden):
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        for address in addresses:
+            if any(each in network for each in _meant_by(address) for network in self._forbidden):
                 raise _Forbidden(f"{host} resolves to {address}, which is in a network of delivery.forbidden-addresses")
-        return await self._inner.connect_tcp(str(found[0][4][0]), port, timeout, local_address, socket_options)
+        for address in addresses[:-1]:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+        return await self._inner.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+
+def _meant_by(address: str) -> list[_Address]:
+    """Return the address, and those that are reached by it: IPv6 has forms that contain an IPv4 address."""
+    found = ipaddress.ip_address(address)
+    if found.is_unspecified:  # It connects to this machine.
+        return [found, ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
+    if isinstance(found, ipaddress.IPv4Address):
+        return [found]
+    inner = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if found in _NAT64 or found in _COMPATIBLE:
+        inner.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    return [found, *(each for each in inner if each is not None)]
 
 
 def _trouble(sent: _Sent) -> Trouble:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from typing import Protocol
 
 import msgspec
 from kafka import errors
@@ -25,6 +26,14 @@ class _Event(msgspec.Struct):
     job: str
 
 
+class Mark(Protocol):
+    """The number of the last published event, where it is not forgotten. Less than the number is harmless for a week."""
+
+    def find(self) -> int: ...
+
+    def note(self, number: int) -> None: ...
+
+
 class EventTopic:
     """Any number of processes may publish: one after the other does.
 
@@ -32,10 +41,10 @@ class EventTopic:
     transactional id, so whoever begins fences the others before it reads the number.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, group: str) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, group: str, mark: Mark) -> None:
         own = {"group_id": group}
         self._settings = msgspec.structs.replace(settings, consumer={**settings.consumer, **own})
-        self._topic, self._group = topic, group
+        self._topic, self._group, self._mark = topic, group, mark
         self._producer: TransactionalProducer | None = None
         self._published = 0
 
@@ -75,12 +84,14 @@ class EventTopic:
         group = ConsumerGroupMetadata(self._group, *_SIMPLE_MEMBER)
         self._producer.commit(records, {Partition(self._topic, 0): Committed(number, "")}, group)
         self._published = number
+        self._mark.note(number)
         return len(bodies)
 
     def _find_published(self) -> int:
         with closing(LogReader(self._settings)) as reader:
             found = reader.position(Partition(self._topic, 0), None)
-        return 0 if found is None else found.offset
+        # Brokers delete the offset of a group that was not used for a week; the ledger remembers it, perhaps a little less.
+        return max(0 if found is None else found.offset, self._mark.find())
 
     def _discard(self) -> None:
         producer, self._producer = self._producer, None

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from delivery.errors import IntakeLost, LedgerUnavailable
+from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable
 from delivery.feeds.port import Feed
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver
@@ -40,7 +40,7 @@ class SourceReader:
             LedgerUnavailable: The ledger does not answer. The call may be repeated.
         """
         if self._receiver.is_live:
-            self._ledger.ensure_live(self._name, self._sources.live)
+            self._ensure_live()
         opened = self._ledger.open_jobs(self._name)
         if not self._receiver.is_live:
             opened = [(job, source) for job, source in opened if source != self._sources.live]
@@ -50,6 +50,17 @@ class SourceReader:
     def close(self) -> None:
         for feed in self._feeds.values():
             feed.close()
+
+    def _ensure_live(self) -> None:
+        try:
+            self._ledger.ensure_live(self._name, self._sources.live)
+        except JobRefused as error:
+            self._tell("live", str(error))
+
+    def _tell(self, job: str, problem: str) -> None:
+        if self._told.get(job) != problem:
+            _LOG.warning("job %s takes nothing in: %s", job, problem)
+        self._told[job] = problem
 
     def _read_job(self, job: str, source: str) -> bool:
         try:
@@ -62,10 +73,8 @@ class SourceReader:
         except IntakeLost as error:
             _LOG.info("%s", error)
             return False
-        except ResequencerError as error:
-            if self._told.get(job) != str(error):
-                _LOG.warning("job %s takes nothing in: %s", job, error)
-            self._told[job] = str(error)
+        except (ResequencerError, OSError) as error:
+            self._tell(job, str(error))
             return False
         return has_more
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from itertools import count
 from typing import Protocol
@@ -26,7 +26,7 @@ _RETENTION_TURNS = 30
 """Retention looks once in so many turns of the upkeep."""
 
 _DRAIN_SECONDS = 20.0
-_THREADS = 4
+_THREADS, _SOURCE_THREADS = 4, 16
 
 
 class Reporting(Protocol):
@@ -66,15 +66,16 @@ class DeliveryWorker:
         asyncio.run(self._run(is_stopping, report))
 
     async def _run(self, is_stopping: Callable[[], bool], report: Reporting | None) -> None:
-        with ThreadPoolExecutor(_THREADS, "ledger") as executor:
-            threads = LedgerThreads(executor)
+        # Sources and brokers that are slow must not keep claims and outcomes from the ledger.
+        with ThreadPoolExecutor(_THREADS, "ledger") as executor, ThreadPoolExecutor(_SOURCE_THREADS, "sources") as slow:
+            threads, sources = LedgerThreads(executor), LedgerThreads(slow)
             callers = {name: Caller(receiver, self._forbidden) for name, receiver in self._ledger.receivers.items()}
             schedulers = {name: self._scheduler(threads, name, caller) for name, caller in callers.items()}
             running = [asyncio.create_task(each.run()) for each in schedulers.values()]
-            running += [asyncio.create_task(each.run(executor)) for each in self._direct]
-            others = [asyncio.create_task(self._read(threads, name, each.wake)) for name, each in schedulers.items()]
+            running += [asyncio.create_task(each.run(slow)) for each in self._direct]
+            others = [asyncio.create_task(self._read(sources, name, each.wake)) for name, each in schedulers.items()]
             if schedulers:
-                others.append(asyncio.create_task(self._keep_up(threads)))
+                others += [asyncio.create_task(self._keep_up(threads)), asyncio.create_task(self._publish(sources))]
             try:
                 for turn in count():
                     if is_stopping() or any(task.done() for task in (*running, *others)):
@@ -83,16 +84,18 @@ class DeliveryWorker:
                         report(threads.problem, self._gates, [each.report() for each in self._direct])
                     await asyncio.sleep(_TURN_SECONDS)
             finally:
-                await _end(others)
+                errors = await _end(others)
                 for scheduler in schedulers.values():
                     scheduler.stop()
                 for receiver in self._direct:
                     receiver.stop()
                 if running:
                     await asyncio.wait(running, timeout=_DRAIN_SECONDS)
-                await _end(running)
+                errors += await _end(running)
                 for caller in callers.values():
                     await caller.close()
+                if errors:
+                    raise errors[0]
 
     def _scheduler(self, threads: LedgerThreads, name: str, caller: Caller) -> Scheduler:
         return Scheduler(self._ledger, threads, name, self._settings, self._owner, caller)
@@ -105,11 +108,9 @@ class DeliveryWorker:
                 if not await threads.run(reader.read):
                     await asyncio.sleep(self._settings.poll_ms / 1_000)
 
-    async def _keep_up(self, threads: LedgerThreads) -> None:
+    async def _publish(self, threads: LedgerThreads) -> None:
         waits_for: str | None = None
-        for turn in count():
-            for name in self._ledger.receivers:
-                await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
+        while True:
             try:
                 await threads.run(self._publish_events)
                 waits_for = None
@@ -117,6 +118,12 @@ class DeliveryWorker:
                 if str(error) != waits_for:
                     _LOG.warning("the events of jobs wait: %s", error)
                 waits_for = str(error)
+            await asyncio.sleep(_UPKEEP_SECONDS)
+
+    async def _keep_up(self, threads: LedgerThreads) -> None:
+        for turn in count():
+            for name in self._ledger.receivers:
+                await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
             self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
                 for name in self._ledger.receivers:
@@ -127,10 +134,9 @@ class DeliveryWorker:
             await asyncio.sleep(_UPKEEP_SECONDS)
 
 
-async def _end(tasks: list["asyncio.Task[None]"]) -> None:
-    """Cancel what still runs; raise the first error of those that ended by themselves."""
+async def _end(tasks: list["asyncio.Task[None]"]) -> list[BaseException]:
+    """Cancel what still runs; return the errors of those that ended by themselves."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    return [each for each in ends if isinstance(each, BaseException) and not isinstance(each, asyncio.CancelledError)]

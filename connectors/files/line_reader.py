@@ -75,6 +75,13 @@ class LineReader:
         self._cursor = self._searched = at + 1
         return line
 
+    def rest(self) -> FoundLine | None:
+        """Return what was read behind the last newline; None if nothing was. Call it after `fill` has found the end."""
+        if self._overlong:
+            return self._overlong.found()
+        content = self._data[self._cursor :]
+        return FoundLine(self.progress, content) if content else None
+
     def fill(self, end: int) -> bool:
         """Read one more chunk, up to the offset `end` at most; return whether it brought bytes.
 

@@ -12,10 +12,11 @@ from connectors.files.rotated_names import find_rotated
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
 
 
-def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLine]:
+def scan(path: Path, files: FileOperations, start: int = 0, *, takes_unended: bool = False) -> Iterator[FoundLine]:
     """Yield the lines from `start`, the start of a line, to the end that the file had at the call; none for a missing file.
 
-    A last line without its end is left out. A line beyond `LONGEST_LINE_BYTES` is `cut`: only its beginning is there.
+    A last line without its end is left out, unless `takes_unended`. A line beyond `LONGEST_LINE_BYTES` is `cut`: only its
+    beginning is there.
 
     Raises:
         TransportRefused, TransportUnavailable: The file cannot be read.
@@ -24,7 +25,7 @@ def scan(path: Path, files: FileOperations, start: int = 0) -> Iterator[FoundLin
         descriptor = _find_opened(path, files)
         if descriptor is not None:
             try:
-                yield from _lines(descriptor, files, start)
+                yield from _lines(descriptor, files, start, takes_unended=takes_unended)
             finally:
                 os.close(descriptor)
 
@@ -58,12 +59,14 @@ def _find_opened(path: Path, files: FileOperations) -> int | None:
         return None
 
 
-def _lines(descriptor: int, files: FileOperations, start: int) -> Iterator[FoundLine]:
+def _lines(descriptor: int, files: FileOperations, start: int, *, takes_unended: bool = False) -> Iterator[FoundLine]:
     size = os.fstat(descriptor).st_size
     reader = LineReader(lambda length, offset: files.read(descriptor, length, offset), start, LONGEST_LINE_BYTES)
     while (line := reader.next_line()) or reader.fill(size):
         if line is not None:
             yield line
+    if takes_unended and (rest := reader.rest()) is not None:
+        yield rest
 
 
 def _is_same(path: Path, opened: os.stat_result) -> bool:

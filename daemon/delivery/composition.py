@@ -50,7 +50,7 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     owner = f"{socket.gethostname()}:{os.getpid()}"
     forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
     sources = Sources(LIVE, partial(open_feed, configuration))
-    publish = partial(_event_publisher(configuration), ledger.events_after)
+    publish = partial(_event_publisher(configuration, ledger), ledger.events_after)
     direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
     return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, direct)
 
@@ -60,14 +60,14 @@ def make_report(configuration: Configuration, slot: int) -> Reporting:
     return partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
 
 
-def _event_publisher(configuration: Configuration) -> Callable[[EventsAfter], int]:
+def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[EventsAfter], int]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return EventFile(notification.output_directory / "job-events.jsonl").publish
     from delivery.event_topic import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
-    return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group).publish
+    return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.published).publish
 
 
 def _report(

@@ -1,6 +1,7 @@
 """Notifications from files: of the service's own output, with the rotated files, or of files that a job names."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -16,11 +17,14 @@ from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
 
+_TRIES = 5
+
 
 class FileFeed:
     """Reads files one after the other. A part of the feed is a file, known by a hash of its first line: its name may change.
 
-    A last line without its end is not there yet. With `seals` the feed ends where the last file ends.
+    A second file with the same first line is another part. A last line without its end is not there yet. With `seals` the feed
+    ends where the last file ends, and a last line without its end is a line: nothing is appended to it any more.
     """
 
     def __init__(self, find_files: Callable[[], list[Path]], files: FileOperations, select: Select, *, seals: bool) -> None:
@@ -30,14 +34,30 @@ class FileFeed:
         self._seals = seals
 
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        for _ in range(_TRIES):
+            paths = self._find_files()
+            before = [_inode(path) for path in paths]
+            portion = self._read(paths, positions, most)
+            # A file that was rotated meanwhile may have been read under the name of another one, or behind it.
+            if before == [_inode(path) for path in self._find_files()]:
+                return portion
+        return Portion([], {})
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _read(self, paths: list[Path], positions: Mapping[str, int], most: int) -> Portion:
         items: list[Item] = []
         ends: dict[str, int] = {}
-        for path in self._find_files():
-            part = self._identity(path)
-            if part is None:
+        seen = Counter[str]()
+        for path in paths:
+            identity = self._identity(path)
+            if identity is None:
                 continue
+            seen[identity] += 1
+            part = identity if seen[identity] == 1 else f"{identity}#{seen[identity]}"
             at = positions.get(part, 0)
-            for line in islice(scan(path, self._files, at), most - len(items)):
+            for line in islice(self._lines(path, at), most - len(items)):
                 items.append(_item(line, f"{part}@{line.start}"))
                 at = line.start + (line.cut.length if line.cut else len(line.content)) + 1
                 ends[part] = at
@@ -45,16 +65,24 @@ class FileFeed:
                 return self._portion(items, ends, is_end=False)
         return self._portion(items, ends, is_end=True)
 
-    def close(self) -> None:
-        """Nothing is kept open."""
+    def _lines(self, path: Path, start: int = 0) -> Iterator[FoundLine]:
+        return scan(path, self._files, start, takes_unended=self._seals)
 
     def _portion(self, items: list[Item], ends: dict[str, int], *, is_end: bool) -> Portion:
         selected = select_items(items, self._select)
         return Portion(selected, ends, len(items) - len(selected), is_end, is_end and self._seals)
 
     def _identity(self, path: Path) -> str | None:
-        first = next(scan(path, self._files), None)
+        first = next(self._lines(path), None)
         return None if first is None else sha256(first.content).hexdigest()[:32]
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def output_files(path: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from delivery.jobs import JobEvent, JobState
 from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
 from domain.clock import Instant
 
-_EVENT = "event"
+_EVENT, _PUBLISHED = "event", "published"
 
 
 def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> None:
@@ -35,6 +35,23 @@ def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
     """Return the bodies of the events behind this number, in order."""
     asked = select(EVENTS.c.body).where(EVENTS.c.number > number).order_by(EVENTS.c.number).limit(most)
     return [bytes(each) for each in connection.scalars(asked)]
+
+
+def find_published(connection: Connection) -> int:
+    """Return the number that `note_published` noted last; 0 before the first."""
+    found = connection.scalar(select(COUNTERS.c.value).where(COUNTERS.c.name == _PUBLISHED))
+    return int(found or 0)
+
+
+def note_published(connection: Connection, number: int) -> None:
+    """Remember that the events up to this number were published."""
+    noted = update(COUNTERS).where(COUNTERS.c.name == _PUBLISHED).values(value=number)
+    if connection.execute(noted).rowcount == 0:
+        try:
+            with connection.begin_nested():
+                connection.execute(COUNTERS.insert().values(name=_PUBLISHED, value=number))
+        except IntegrityError:
+            connection.execute(noted)  # Another transaction has made it.
 
 
 def _write(connection: Connection, job: RowMapping, now: Instant) -> None:

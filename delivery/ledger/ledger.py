@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.ledger import claims, finishing, fitting, intake, jobs, retention
 from delivery.ledger.claims import Claimed
-from delivery.ledger.completion import events_after
+from delivery.ledger.completion import events_after, find_published, note_published
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import Finished, Result
 from delivery.ledger.intake import Intake, Portion
@@ -93,8 +93,28 @@ class Ledger:
         with self.database.read() as connection:
             return events_after(connection, number, most)
 
+    @property
+    def published(self) -> "PublishedMark":
+        """The number of the last event that was published."""
+        return PublishedMark(self.database)
+
     def delete_expired(self) -> int:
         return retention.delete_expired(self.database, self._retention_ms)
 
     def close(self) -> None:
         self.database.close()
+
+
+class PublishedMark:
+    """The number of the last event that was published, as far as it was noted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self) -> int:
+        with self._database.read() as connection:
+            return find_published(connection)
+
+    def note(self, number: int) -> None:
+        with self._database.write() as connection:
+            note_published(connection, number)

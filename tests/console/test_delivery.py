@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from console.access.identity import Identity
 from console.access.role import Role
-from delivery.answers import Done, Failed, Suspended
+from delivery.answers import Answer, Done, Failed, Suspended
 
 
 class Viewer:
@@ -54,7 +54,7 @@ def failed(stage: LedgerStage) -> None:
     stage.take(item("u<1>", 1), item("u<1>", 2), item("u2", 1))
     claims = stage.claim()
     for each in claims:
-        stage.finish([each], Failed("418 what?") if each.key == "u<1>" else Done())
+        stage.finish([each], Failed(str(Answer(418, "what?"))) if each.key == "u<1>" else Done())
 
 
 def change(client: TestClient, path: str, page: str, **form: str) -> int:
@@ -76,7 +76,7 @@ def test_a_job_its_errors_and_what_is_held_are_shown(stage: LedgerStage, client:
     assert "HELD : 1 unit held" in job
     assert "2 of 3 rows have ended" in job
     assert "u<1> u<1>-1 deliver" in job
-    assert "418 what?" in job
+    assert "HTTP 418: what?" in job
     shown = text_of(client.get("/delivery/receiver?name=r").text)
     assert "Held units" in shown
     assert "u<1> , by row 1" in shown
@@ -121,7 +121,7 @@ def test_who_may_only_look_finds_no_forms_and_changes_nothing(stage: LedgerStage
         assert page.status_code == 200
         assert 'method="post"' not in page.text
         assert "what?" not in page.text, "it may quote the payment"
-    assert "418 (its text may quote the payment" in client.get("/delivery/job?id=j").text
-    assert client.get("/api/v1/delivery/job?job=j").json()["errors"][0]["error"].startswith("418 (its text")
+    assert "HTTP 418 (its text may quote the payment" in client.get("/delivery/job?id=j").text
+    assert client.get("/api/v1/delivery/job?job=j").json()["errors"][0]["error"].startswith("HTTP 418 (its text")
     assert client.post("/delivery/cancel", data={"job": "j"}).status_code == 403
     assert stage.job().cancelled == 0

@@ -1,7 +1,9 @@
 """Calls to a real HTTP server: what is sent, and what each kind of trouble is told as."""
 
 import asyncio
+import gzip
 import ipaddress
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from email.utils import formatdate
@@ -39,6 +41,9 @@ class Called(BaseHTTPRequestHandler):
         self.send_response(302 if "away" in self.path else 503)
         self.send_header("location", "http://127.0.0.1:1/elsewhere")
         self.send_header("retry-after", "7")
+        if "packed" in self.path:
+            body = gzip.compress(b"x" * 5_000_000)
+            self.send_header("content-encoding", "gzip")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         try:
@@ -261,3 +266,34 @@ def test_calls_that_were_given_up_hold_up_no_later_ones(keeping: Callable[..., A
 
     assert keeping(act) == [Answer(200, "{}")] * 4
     assert Keeping.connections > 4
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "0.0.0.0", "[::]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]"]
+)
+def test_no_form_of_a_forbidden_address_is_called(call: Callable[..., Any], server: ThreadingHTTPServer, host: str) -> None:
+    reply = call(url=f"http://{host}:{server.server_address[1]}", forbidden="127.0.0.0/8")
+    assert reply.trouble is Trouble.FORBIDDEN
+    assert Called.requests == []
+
+
+def test_with_forbidden_addresses_each_permitted_address_is_tried(
+    call: Callable[..., Any], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "getaddrinfo", resolve)
+    assert call(url=f"http://receiver:{server.server_address[1]}/base", forbidden="10.0.0.0/8").status == 503
+
+
+def test_an_answer_is_not_unpacked(call: Callable[..., Any]) -> None:
+    packed = call(key="packed")
+    assert Called.requests[0][2]["accept-encoding"] == "identity"
+    assert len(packed.body) <= 2_000
+    assert "x" * 100 not in packed.body
+
+
+def test_a_host_that_is_no_host_name_is_told(call: Callable[..., Any]) -> None:
+    for forbidden in ("", "10.0.0.0/8"):
+        assert call(url=f"http://{'a' * 70}.example", forbidden=forbidden).trouble is Trouble.UNREACHABLE

@@ -30,19 +30,44 @@ class Events:
         return [json.dumps({"number": each, "job": f"job-{each}"}).encode() for each in found[:most]]
 
 
+class Mark:
+    """The number that the ledger remembers."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def find(self) -> int:
+        return self.number
+
+    def note(self, number: int) -> None:
+        self.number = number
+
+
 @pytest.fixture
 def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
     from delivery.event_topic import EventTopic
 
     made: list[EventTopic] = []
 
-    def make() -> EventTopic:
-        made.append(EventTopic(topics.settings(), topics.topics.notifications, f"{topics.group}-events"))
+    mark = Mark()
+
+    def make(group: str = "events") -> EventTopic:
+        made.append(EventTopic(topics.settings(), topics.topics.notifications, f"{topics.group}-{group}", mark))
         return made[-1]
 
     yield make
     for each in made:
         each._discard()
+
+
+def test_events_are_not_published_again_when_the_brokers_have_forgotten_the_offset(topics: KafkaStage, publisher: Any) -> None:
+    events = Events()
+    events.count = 3
+    assert publisher().publish(events.after) == 3
+    events.count = 5
+    # A group of another name has no offset, as one whose offset the brokers have deleted.
+    assert publisher("forgotten").publish(events.after) == 2
+    wait_until(lambda: published(topics) == [1, 2, 3, 4, 5], "all events, each once")
 
 
 def published(topics: KafkaStage) -> list[int]:

@@ -98,3 +98,43 @@ def test_a_job_ends_with_its_files_and_a_missing_one_is_named(tmp_path: Path) ->
     assert not it.read({}, 1).seals
     whole = it.read({}, 10)
     assert (whole.seals, len(whole.items)) == (True, 2)
+
+
+def test_a_last_line_without_its_end_belongs_to_a_job_and_not_yet_to_what_is_live(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_bytes(line("u", "n0") + line("u", "n1")[:-1])
+    assert [each.dedup for each in feed(path).read({}, 10).items] == ["n0"]
+    assert read_all(feed(path, seals=True), {}) == ["n0", "n1"]
+    path.write_bytes(line("u", "n1")[:-1])
+    assert feed(path).read({}, 10).items == []
+    assert read_all(feed(path, seals=True), {}) == ["n1"]
+
+
+def test_two_files_of_a_job_may_begin_alike(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_bytes(b"".join(line("u", f"n{number}") for number in range(5)))
+    second.write_bytes(line("u", "n0") + b"".join(line("u", f"m{number}") for number in range(8)))
+    for most in (2, 100):
+        it = FileFeed(lambda: given_files([first, second]), SystemFiles(), ALL, seals=True)
+        assert read_all(it, {}, most) == [*(f"n{number}" for number in range(5)), "n0", *(f"m{number}" for number in range(8))]
+
+
+def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: Path) -> None:
+    path, rotated = tmp_path / "n.jsonl", tmp_path / "n.000001.jsonl"
+    path.write_bytes(line("u", "n0") + line("u", "n1"))
+    positions: dict[str, int] = {}
+    assert read_all(feed(path), positions) == ["n0", "n1"]
+    with path.open("ab") as file:
+        file.write(line("u", "n2"))
+
+    class Rotating(SystemFiles):
+        """Rotates the output before it is opened for the first time."""
+
+        def open(self, of: Path, flags: int, *others: int) -> int:
+            if not rotated.exists():
+                path.rename(rotated)
+                path.write_bytes(line("u", "n3") + line("u", "n4") + line("u", "n5"))
+            return super().open(of, flags, *others)
+
+    it = FileFeed(lambda: output_files(path), Rotating(), ALL, seals=False)
+    assert read_all(it, positions) == ["n2", "n3", "n4", "n5"]
