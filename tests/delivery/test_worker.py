@@ -1,0 +1,101 @@
+"""A delivery worker: what one source or one defect may do to the rest."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from harness.receivers import delivery_settings
+from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
+
+from delivery.ledger.database import Database
+from delivery.ledger.intake import Portion
+from delivery.ledger.ledger import Ledger
+from delivery.rows import Item
+from delivery.settings import Receiver
+from delivery.source_reader import Sources
+from delivery.worker import DeliveryWorker
+
+SETTINGS = delivery_settings("live = false").worker
+
+
+@pytest.fixture
+def receiving() -> Iterator[ScriptedReceiver]:
+    with scripted_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, receiving: ScriptedReceiver) -> Iterator[Ledger]:
+    """A ledger with the receivers good and bad, and a job for each."""
+    settings = delivery_settings("live = false", url=receiving.url).receivers[0][1]
+    made = Ledger(Database(f"sqlite:///{tmp_path}/ledger.db"), [("good", settings), ("bad", settings)], 1_000_000, 60_000)
+    for name in ("good", "bad"):
+        made.start_job(f"of-{name}", name, name, "ann")
+    yield made
+    made.close()
+
+
+class Feed:
+    """The source `good` has three notifications; `bad` does as it is told."""
+
+    def __init__(self, source: str, fails_with: BaseException | None) -> None:
+        self._source, self._fails_with = source, fails_with
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        del positions, most
+        if self._source == "bad":
+            if self._fails_with is not None:
+                raise self._fails_with
+            return Portion([], {}, is_end=True)
+        items = [Item(f"n{number}", f"u{number}", b"{}", (), f"p@{number}", f"n{number}") for number in range(3)]
+        return Portion(items, {"p": 3}, is_end=True, seals=True)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def run(ledger: Ledger, receiving: ScriptedReceiver, fails_with: BaseException | None = None) -> None:
+    """Run a worker until the three were taken, or for twenty seconds."""
+
+    def open_feed(source: str, receiver: Receiver) -> Feed:
+        del receiver
+        return Feed(source, fails_with)
+
+    until = monotonic() + 20
+    worker = DeliveryWorker(ledger, SETTINGS, "w", Sources("live", open_feed), lambda: 0)
+    worker.run(lambda: len(receiving.taken) == 3 or monotonic() > until)
+
+
+def test_a_source_that_may_not_be_read_is_told_and_holds_up_no_other_receiver(
+    ledger: Ledger, receiving: ScriptedReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(ledger, receiving, PermissionError(13, "Permission denied", "/root/n.jsonl"))
+    assert len(receiving.taken) == 3
+    assert "job of-bad takes nothing in: [Errno 13] Permission denied: '/root/n.jsonl'" in caplog.text
+
+
+def test_what_is_under_way_ends_before_a_defect_ends_the_worker(
+    ledger: Ledger, receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def answers(_key: str, id_: str, _nth: int) -> Reply:
+        called.append(id_)
+        return Reply(201, after_seconds=1)
+
+    receiving.answers = answers
+
+    def delete_expired() -> int:
+        if len(called) < 3:
+            return 0
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("delivery.worker._RETENTION_TURNS", 1)
+    monkeypatch.setattr("delivery.worker._UPKEEP_SECONDS", 0.1)
+    monkeypatch.setattr(ledger, "delete_expired", delete_expired)
+    with pytest.raises(RuntimeError, match="a defect"):
+        run(ledger, receiving)
+    job = ledger.find_job("of-good")
+    assert job is not None
+    assert (len(receiving.taken), job.processed) == (3, 3)
