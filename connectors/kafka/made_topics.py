@@ -14,7 +14,7 @@ from connectors.port import TransportRefused, TransportUnavailable, TransportWit
 def make_topics(settings: KafkaSettings, like: str, wanted: Mapping[str, Mapping[str, str]]) -> None:
     """Make those of the wanted topics that are not there, each with its configuration, as many partitions and replicas as `like`.
 
-    Topics that are there are left as they are: an operator may have changed them.
+    Topics that are there with fewer partitions get as many; else they are left as they are: an operator may have changed them.
 
     Raises:
         TransportUnavailable: The brokers do not answer, or do not know `like` yet.
@@ -24,17 +24,16 @@ def make_topics(settings: KafkaSettings, like: str, wanted: Mapping[str, Mapping
     admin = make_client("the brokers", KafkaAdminClient, options | {"request_timeout_ms": settings.call_timeout_ms})
     with closing(admin), translated("the topics"):
         found = {each["name"]: each for each in admin.describe_topics([like, *wanted])}
-        missing = {name: each for name, each in wanted.items() if _code_of(found, name) == _UNKNOWN}
-        if not missing:
-            return
         if _code_of(found, like) == _UNKNOWN:
             raise TransportUnavailable(f"topic {like} does not exist: create it with the number of partitions that it will keep")
         pattern = found[like]["partitions"]
-        replicas = len(pattern[0]["replica_nodes"])
-        for name, configuration in missing.items():
-            made = {"num_partitions": len(pattern), "replication_factor": replicas, "configs": dict(configuration)}
+        for name, configuration in wanted.items():
             try:
-                admin.create_topics({name: made}, wait_for_metadata=True)
+                if _code_of(found, name) == _UNKNOWN:
+                    made = {"num_partitions": len(pattern), "replication_factor": len(pattern[0]["replica_nodes"])}
+                    admin.create_topics({name: {**made, "configs": dict(configuration)}}, wait_for_metadata=True)
+                elif 0 < len(found[name]["partitions"]) < len(pattern):
+                    admin.create_partitions({name: len(pattern)})
             except errors.TopicAlreadyExistsError:
                 continue
             except (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
@@ -52,4 +51,4 @@ def _code_of(found: Mapping[str, Mapping[str, int]], name: str) -> int:
 
 def _remedy(partitions: int, configuration: Mapping[str, str]) -> str:
     told = ", ".join(f"{name} = {value}" for name, value in configuration.items())
-    return f"Give the user the right to create it, or create it with {partitions} partitions and {told}"
+    return f"Give the user the rights to create and alter it, or create it with {partitions} partitions and {told}"

@@ -253,7 +253,7 @@ class StageConsumer:
             kept = find_kept(offset, position.metadata)
         else:
             # Orders that were given before were meant for other positions.
-            kept = Kept(DoneOffsets(offset), orders_read_to=self._orders.bounds(partition).stop if self._orders else 0)
+            kept = Kept(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
         if kept is None:
             problem = (
                 "its position holds what this version cannot read: start the version that wrote it, or set the group's position"
@@ -264,6 +264,13 @@ class StageConsumer:
         state = DirectPartition(partition, offset, kept, self.stage.receiver.blocked_bytes)
         ordered = Ordered(state, self._letter, self._clock, now)
         return _Owned(state, Reading(self.stage, self._gate, self._clock, source), ordered)
+
+    def _find_end_of_orders(self, partition: Partition) -> int:
+        try:
+            return self._orders.bounds(partition).stop if self._orders is not None else 0
+        except TransportRefused as error:  # The source has grown since its topic of orders was made: there are no orders yet.
+            _LOG.warning("no orders for %s until the workers are started again: %s", partition, error)
+            return 0
 
     def _start_calls(self) -> None:
         """Begin as many calls as the gate permits, and see to it that this is tried again when the next record is due."""

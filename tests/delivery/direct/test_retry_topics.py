@@ -106,3 +106,24 @@ def test_while_the_receiver_sleeps_nothing_moves(direct: Callable[..., DirectSta
     receiving.answers = lambda _key, _id, _nth: OK
     stage.wait(lambda: len(receiving.taken) == 50, "all")
     assert stage.read(stage.stages[1].topic) == []
+
+
+def test_a_source_that_grows_is_delivered_and_its_other_topics_grow_at_the_next_start(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [500ms]")
+    worker = stage.worker()
+    stage.send([("k", "a")])
+    stage.wait(lambda: len(receiving.taken) == 1, "the first record")
+    with closing(stage.kafka.admin()) as admin:
+        admin.create_partitions({stage.source: 3})
+    stage.send([("k", "b")], partition=2)
+    stage.wait(lambda: len(receiving.taken) == 2, "a record of the new partition", 120)
+    worker.stop()
+    receiving.answers = lambda _key, id_, nth: FAILS if id_ == "c" and nth == 1 else OK
+    stage.send([("k", "c")], partition=2)
+    stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 3, "a record that is moved")
+    names = [stage.stages[1].topic, stage.stages[0].dead_letters, stage.stages[0].orders]
+    with closing(stage.kafka.admin()) as admin:
+        assert [len(each["partitions"]) for each in admin.describe_topics(names)] == [3, 3, 3]
