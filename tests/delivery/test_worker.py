@@ -70,9 +70,9 @@ def run(ledger: Ledger, receiving: ScriptedReceiver, fails_with: BaseException |
 def test_a_source_that_may_not_be_read_is_told_and_holds_up_no_other_receiver(
     ledger: Ledger, receiving: ScriptedReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(ledger, receiving, PermissionError(13, "Permission denied", "/root/n.jsonl"))
+    run(ledger, receiving, PermissionError(13, "Permission denied", "n.jsonl"))
     assert len(receiving.taken) == 3
-    assert "job of-bad takes nothing in: [Errno 13] Permission denied: '/root/n.jsonl'" in caplog.text
+    assert "job of-bad takes nothing in: [Errno 13] Permission denied: 'n.jsonl'" in caplog.text
 
 
 def test_what_is_under_way_ends_before_a_defect_ends_the_worker(
