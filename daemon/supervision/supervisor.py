@@ -57,7 +57,8 @@ class Supervisor:
         the first has come already.
         """
         self._heed_signals()
-        self._times_told += is_told()
+        if is_told():  # Asked before the count is read: a signal that comes meanwhile is counted, too.
+            self._times_told += 1
         while any(slot.is_running or slot.starts_at is not None for slot in self._slots) or self._is_draining_beside():
             self._start_who_is_due()
             self._listen()

@@ -15,6 +15,7 @@ def test_a_release_is_one_line_that_names_the_gap_and_an_envelope_is_none(servic
     service.tell("uow-before", 1)
     service.start_and_wait(SOON)
     service.wait_for("uow-before", 1)
+    wait_until(lambda: ": ready\n" in service.log, "the line that it is ready")
     before = service.log.count("\n")
     service.append(*(envelope_line(f"uow-{number}", sequence) for number in range(500) for sequence in (2, 1, 1, 3)))
     service.tell("uow-gap", 5, 4)
