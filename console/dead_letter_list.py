@@ -13,6 +13,7 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signat
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from console.access.identity import Identity
 from console.sources import Sources
+from delivery.errors import ReceiverUnknown
 from domain.clock import Instant, instant_text
 
 MOST_SHOWN = 500
@@ -32,11 +33,15 @@ class TooManyMatch(HTTPException):
 
 
 class Filter(NamedTuple):
-    """What a dead letter must be. None asks for nothing. `state` is `new`, or that of the last action."""
+    """What a dead letter must be. None asks for nothing. `state` is `new`, or that of the last action.
+
+    `receiver` is the one to which it could not be delivered straight from a topic; None means the service's own dead letters.
+    """
 
     reason: str | None = None
     unit: str | None = None
     state: str | None = None
+    receiver: str | None = None
 
     def matches(self, stored: StoredDeadLetter, state: str) -> bool:
         return (
@@ -90,9 +95,11 @@ class OneDeadLetter(NamedTuple):
         return find_proposal(self.history, self.now)
 
 
-def open_letters(sources: Sources, identity: Identity, *numbers: str) -> closing[DeadLetterStore]:
+def open_letters(sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
     """Open the store for one request of this user; the caller closes it. With `numbers` only these need to be found."""
-    return closing(sources.open_dead_letters(AskedFor(numbers=numbers), _sign(sources, identity)))
+    if receiver not in (None, *sources.direct_receivers):
+        raise HTTPException(HTTPStatus.NOT_FOUND, str(ReceiverUnknown(receiver or "", sources.direct_receivers)))
+    return closing(sources.open_dead_letters(AskedFor(numbers=numbers, receiver=receiver), _sign(sources, identity)))
 
 
 def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:

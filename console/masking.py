@@ -15,22 +15,33 @@ from domain.dead_letter import DeadLetterReason
 
 _RAISED = re.compile(r"^(?:(?:handler )?[\w.:-]{1,200} raised|strategy [\w.:-]{1,200} failed:) ([A-Za-z_]{1,64})\b")
 _TYPE = re.compile(r"^([A-Za-z_]{0,60}(?:Error|Exception|Unavailable|Timeout))\b")
-_ANSWER = re.compile(r"^HTTP [1-5]\d\d(?=:)")
+_ANSWER = re.compile(r"HTTP [1-5]\d\d(?=:)")
 """How `delivery.answers.Answer` writes an answer that has a body."""
+_OF_AN_ANSWER = frozenset(
+    {
+        DeadLetterReason.REJECTED.value,
+        DeadLetterReason.UNEXPECTED_ANSWER.value,
+        DeadLetterReason.ATTEMPTS_EXHAUSTED.value,
+        DeadLetterReason.SKIPPED.value,
+    }
+)
+"""Dead letters of these reasons quote what a receiver answered."""
 _OUR_MISTAKE = "; the service failed on it"
 MASKED = "its text may quote the payment: seeing it needs the role payments"
 
 
 def error_for(identity: Identity, reason: str, error: str) -> str:
     """Return the error of a dead letter, as far as this person may see it."""
+    if reason in _OF_AN_ANSWER:
+        return answer_for(identity, error)
     is_foreign = reason == DeadLetterReason.HANDLER_FAILED.value or _OUR_MISTAKE in error
     return _masked(error) if is_foreign and not identity.may(Role.PAYMENTS) else error
 
 
 def answer_for(identity: Identity, error: str) -> str:
     """Return what a receiver answered, as far as this person may see it: its status, and the text of our own errors."""
-    found = _ANSWER.match(error)
-    return error if found is None or identity.may(Role.PAYMENTS) else f"{found[0]} ({MASKED})"
+    found = _ANSWER.search(error)
+    return error if found is None or identity.may(Role.PAYMENTS) else f"{error[: found.end()]} ({MASKED})"
 
 
 def list_for(identity: Identity, found: DeadLetterList) -> DeadLetterList:

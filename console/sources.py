@@ -8,6 +8,7 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.orders.port import OrderBook
 from console.units.left import left_unknown
 from console.units.story import Left
+from delivery.direct.orders import DirectOrder, DirectOutcome
 from delivery.ledger.ledger import Ledger
 from domain.clock import Clock
 from domain.record import Partition
@@ -41,6 +42,9 @@ class ArchiveDistance(NamedTuple):
     lag: int
 
 
+OrderDelivery = Callable[[str, Partition, DirectOrder, float], DirectOutcome | None]
+
+
 class Sources(NamedTuple):
     """`find_report` returns the report of the service of this run directory, None if there is none. A service
     that runs and has not reported yet is in the state STARTING, without workers.
@@ -53,7 +57,9 @@ class Sources(NamedTuple):
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
     `find_archive_distances` returns them for the topics' partitions, empty if there is no archive that can be read here.
     `open_ledger` opens the ledger of deliveries, which connects at its first use; None if no receiver is configured.
-    `find_delivery` returns what the delivery workers of the service on this machine report.
+    `find_delivery` returns what the delivery workers of the service on this machine report. `direct_receivers` are the receivers
+    that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
+    outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -75,3 +81,5 @@ class Sources(NamedTuple):
     find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance]] = dict
     open_ledger: Callable[[], Ledger] | None = None
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
+    direct_receivers: tuple[str, ...] = ()
+    order_delivery: OrderDelivery | None = None

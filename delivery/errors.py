@@ -1,5 +1,7 @@
 """The errors of delivery."""
 
+from collections.abc import Iterable
+
 from domain.errors import ResequencerError, TransientError
 
 
@@ -20,6 +22,13 @@ class JobRefused(ResequencerError):
 
 class IntakeLost(ResequencerError):
     """Another process reads the source of the job now: what this one read is not written."""
+
+
+class ReceiverUnknown(ResequencerError):
+    """No receiver of this name is delivered to straight from a topic. `known` are those that are."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no receiver {name} is delivered to straight from a topic; known are: {', '.join(known) or 'none'}")
 
 
 class OrderRefused(ResequencerError):

@@ -71,6 +71,31 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
     partitions: tuple[DeliveredPartition, ...] = ()
 
+    @property
+    def behind(self) -> int:
+        """How many offsets lie between the positions and the ends."""
+        return sum(each.end - each.position for each in self.partitions)
+
+    @property
+    def open(self) -> int:
+        """How many records were read and are not done."""
+        return sum(each.open for each in self.partitions)
+
+    @property
+    def blocked(self) -> int:
+        """Of how many records a call has failed."""
+        return sum(each.blocked for each in self.partitions)
+
+    @property
+    def paused(self) -> int:
+        """How many partitions are not read for now."""
+        return sum(each.pause is not None for each in self.partitions)
+
+    @property
+    def first_problem(self) -> str | None:
+        """Why nothing is read, or why a partition cannot be read; None while all is well."""
+        return self.problem or next((each.problem for each in self.partitions if each.problem is not None), None)
+
 
 class DeliveryReport(msgspec.Struct, frozen=True):
     """The last report of one delivery worker. `problem` says why it does not deliver, None while it does.
@@ -153,10 +178,8 @@ def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...
 
 
 def _direct_lines(status: DirectStatus) -> list[str]:
-    open_count = sum(each.open for each in status.partitions)
-    behind = sum(each.end - each.position for each in status.partitions)
     state = "open" if status.reason is None else f"shut since {status.since}, next probe at {status.probe_at}: {status.reason}"
-    lines = [f"receiver {status.receiver}: {state}; {behind} behind, {open_count} read"]
+    lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read"]
     if status.problem is not None:
         lines.append(f"receiver {status.receiver}: {status.problem}")
     for each in status.partitions:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
+from domain.headers import DELIVERY_ID
 from domain.identifiers import shown
 from domain.record import Record
 
@@ -13,8 +14,11 @@ def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], DataEnvelope 
     """Return why the edited record would be a dead letter again, or that it is of another unit; None without such a flaw.
 
     Its unit must be one that the dead letter names, in its key or in its value. A dead letter that names none may be of any unit.
-    What handling the envelope would lead to is not tried.
+    What handling the envelope would lead to is not tried. A record that could not be delivered to a receiver is not decoded: only
+    the receiver knows what it takes.
     """
+    if DELIVERY_ID in dict(letter.headers_to_requeue):
+        return None
     record = letter.letter.record
     decoded = decode(Record(record.origin, letter.value_to_requeue, record.key, letter.headers_to_requeue))
     if isinstance(decoded, Refusal):

@@ -25,11 +25,13 @@ Sign: TypeAlias = Callable[[], Signature]
 class AskedFor(NamedTuple):
     """Selects dead letters: those set aside at `since` or later, or those with one of `numbers`; by default all.
 
-    A store may skip other dead letters and their actions where it need not read them.
+    A store may skip other dead letters and their actions where it need not read them. `receiver` is the one to which they could
+    not be delivered; None means the dead letters of the service itself, or those of the receiver whose topic `numbers` name.
     """
 
     since: Instant | None = None
     numbers: tuple[str, ...] = ()
+    receiver: str | None = None
 
 
 class Outcome(NamedTuple):

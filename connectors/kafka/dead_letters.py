@@ -13,7 +13,7 @@ from connectors.dead_letters.requeue_batches import portions
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter, stored_dead_letter
 from connectors.files.numbers import format_number
 from connectors.kafka.dead_letter_notes import is_note, read_note
-from connectors.kafka.requeue import KafkaRequeue
+from connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.port import TransportRefused
@@ -31,11 +31,12 @@ class KafkaDeadLetterStore:
     """Implements `DeadLetterStore`. A letter's number is its place in the topic; actions on the letter are noted behind it.
 
     Each call of `letters` and `actions` reads the topic again. It begins at the letters asked for and stops where the topic
-    ended when the store was opened, or when `begin` was called.
+    ended when the store was opened, or when `begin` was called. Letters are requeued on the `route`, by default to the input.
     """
 
-    def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign) -> None:
+    def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign, route: RequeueRoute | None = None) -> None:
         self._settings = settings
+        self._route = route or route_to_input(settings.topics.input)
         self._topic = settings.topics.dead_letters
         self._asked_for = asked_for
         self._sign = sign
@@ -66,7 +67,7 @@ class KafkaDeadLetterStore:
 
     def begin(self) -> Iterator[Outcome]:
         """Fence all earlier callers. No requeue is ever left incomplete here: without a commit it did not happen."""
-        self._requeue = KafkaRequeue(self._settings, self._sign)
+        self._requeue = KafkaRequeue(self._settings, self._route, self._sign)
         self._ends = self._reader.decided_ends()
         return iter(())
 
@@ -109,7 +110,7 @@ class KafkaDeadLetterStore:
                 yield number, each, tuple((header, value or b"") for header, value in each.headers or ())
 
     def _seek(self) -> None:
-        since, numbers = self._asked_for
+        since, numbers, _ = self._asked_for
         if numbers:
             self._reader.seek_only(_places(self._ends, numbers))
         elif since is not None:

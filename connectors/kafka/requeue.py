@@ -1,9 +1,9 @@
-"""Sends dead letters back to the input topic, in one transaction with the notes about it."""
+"""Sends dead letters back to the topic that reads them again, in one transaction with the notes about it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from kafka import KafkaProducer, errors
 
@@ -19,7 +19,7 @@ from connectors.kafka.time_limit import Bounded
 from connectors.kafka.topics import Topics
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.headers import NOTIFICATION_ID
-from domain.record import Partition
+from domain.record import Headers, Partition
 
 _CLOSE_SECONDS = 5
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
@@ -34,11 +34,29 @@ class _NotTaken(Exception):
         self.at = at
 
 
+class RequeueRoute(NamedTuple):
+    """Dead letters of topic `origin` are requeued to topic `to`, each to the partition that it came from.
+
+    `headers_of` returns the headers that a record gets there, and `why_not` why it cannot be requeued, None if it can.
+    """
+
+    origin: str
+    to: str
+    headers_of: Callable[[StoredDeadLetter], Headers]
+    why_not: Callable[[StoredDeadLetter], str | None]
+
+
+def route_to_input(topic: str) -> RequeueRoute:
+    """Return the route of the service's own dead letters: back to where they came from."""
+    return RequeueRoute(topic, topic, lambda letter: letter.headers_to_requeue, _why_not_a_notification)
+
+
 class KafkaRequeue:
     """Requeues dead letters. All processes use one transactional id per group, so a new object fences the earlier ones."""
 
-    def __init__(self, settings: KafkaSettings, sign: Sign) -> None:
+    def __init__(self, settings: KafkaSettings, route: RequeueRoute, sign: Sign) -> None:
         self._settings = settings
+        self._route = route
         self._sign = sign
         self._producer: KafkaProducer | None = None
         self._begin()
@@ -53,7 +71,7 @@ class KafkaRequeue:
         refused, left = list[Outcome](), list[StoredDeadLetter]()
         partitions = len(self._partitions())
         for each in letters:
-            problem = _why_not(each, self._settings.topics.input, partitions) or each.find_excess(self._settings.max_value_bytes)
+            problem = self._why_not(each, partitions) or each.find_excess(self._settings.max_value_bytes)
             (left.append(each) if problem is None else refused.append(Outcome(each.number, None, problem)))
         while left:
             try:
@@ -93,17 +111,25 @@ class KafkaRequeue:
         return self._within_transaction(send)  # type: ignore[no-any-return]  # What `send` returns.
 
     def _send_letter(self, at: int, letter: StoredDeadLetter) -> Any:
-        record, topic = letter.letter.record, self._settings.topics.input
+        record, headers = letter.letter.record, list(self._route.headers_of(letter))
+        number = record.origin.partition.number
         try:
-            return self._connected().send(
-                topic, letter.value_to_requeue, record.key, list(letter.headers_to_requeue), record.origin.partition.number
-            )
+            return self._connected().send(self._route.to, letter.value_to_requeue, record.key, headers, number)
         except errors.MessageSizeTooLargeError as error:
             raise _NotTaken(at, error) from error
 
+    def _why_not(self, letter: StoredDeadLetter, partitions: int) -> str | None:
+        """Return why the dead letter cannot be requeued, or None if it can."""
+        if (problem := self._route.why_not(letter)) is not None:
+            return problem
+        (name, number), route = letter.letter.record.origin.partition, self._route
+        if name != route.origin:
+            return f"it came from topic {name}, but the service reads {route.origin} now"
+        return f"it came from partition {number}, but {route.to} has only {partitions}" if number >= partitions else None
+
     def _why_not_taken(self, letter: StoredDeadLetter, error: _NotTaken) -> str:
-        topic = self._settings.topics.input
-        size = size_of(letter.letter.record.key, letter.headers_to_requeue, letter.value_to_requeue)
+        topic = self._route.to
+        size = size_of(letter.letter.record.key, self._route.headers_of(letter), letter.value_to_requeue)
         with closing(Topics(self._settings)) as topics:
             limit = min(self._settings.max_request_bytes, topics.limits(topic)[topic])
         remedy = "Raise the topic's max.message.bytes and the producer's max.request.size"
@@ -145,7 +171,7 @@ class KafkaRequeue:
         self.close()
         if isinstance(error, _FENCED) or any(each.__name__ in str(error) for each in _FENCED):
             raise DeadLettersInUse from error
-        problem = to_transport_error(self._settings.topics.input, error)
+        problem = to_transport_error(self._route.to, error)
         if isinstance(problem, TransportRefused):
             raise problem from error
         text = f"it is unknown whether the last dead letters were done ({text_of(error)})"
@@ -163,8 +189,8 @@ class KafkaRequeue:
         return self._producer
 
     def _partitions(self) -> set[int]:
-        with translated(self._settings.topics.input):
-            return set(self._connected().partitions_for(self._settings.topics.input))
+        with translated(self._route.to):
+            return set(self._connected().partitions_for(self._route.to))
 
 
 def _arrived(at: int, future: Any) -> Any:
@@ -196,14 +222,8 @@ def _partition_of(number: str) -> Partition:
     return partition
 
 
-def _why_not(letter: StoredDeadLetter, topic: str, partitions: int) -> str | None:
-    """Return why the dead letter cannot be requeued to its origin, or None if it can."""
-    headers, origin = dict(letter.letter.record.headers), letter.letter.record.origin
-    if NOTIFICATION_ID in headers:
+def _why_not_a_notification(letter: StoredDeadLetter) -> str | None:
+    if NOTIFICATION_ID in dict(letter.letter.record.headers):
         text = "it is a notification that its topic refused: raise the topic's max.message.bytes, and send the record yourself"
         return f"{text} (show --raw)"
-    if origin.partition.topic != topic:
-        return f"it came from topic {origin.partition.topic}, but the service reads {topic} now"
-    if origin.partition.number >= partitions:
-        return f"it came from partition {origin.partition.number}, but {topic} has only {partitions}"
     return None

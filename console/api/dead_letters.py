@@ -39,11 +39,15 @@ Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
 class LettersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which dead letters to list: all that is given must hold. At most `limit` of them, the last ones."""
+    """Which dead letters to list: all that is given must hold. At most `limit` of them, the last ones.
+
+    With `receiver` those that could not be delivered to it straight from its topic, else those of the service itself.
+    """
 
     reason: DeadLetterReason | None = None
     unit: str | None = None
     state: State | None = None
+    receiver: str | None = None
     limit: Annotated[int, Meta(ge=1, le=MOST_SHOWN)] = 50
 
 
@@ -116,6 +120,7 @@ class Matching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: DeadLetterReason | None = None
     unit: str | None = None
     state: State | None = None
+    receiver: str | None = None
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,8 +217,8 @@ class _Reading:
         self._console = console
 
     def several(self, request: Request, query: LettersQuery) -> DeadLettersAnswer:
-        wanted = Filter(query.reason, query.unit, query.state)
-        with open_letters(self._console.sources, identity_of(request)) as store:
+        wanted = Filter(query.reason, query.unit, query.state, query.receiver)
+        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
             found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
         listed = tuple(map(_listed, found.rows[: query.limit]))
         return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
@@ -262,12 +267,12 @@ class _Deciding:
     def requeue(self, request: Request, body: Requeue) -> Response:
         self._note(request, "dead-letters.requeue", body)
         numbers = self._numbers(request, body)
-        return self._carry_out(request, lambda store: decisions.requeue_named(store, numbers, again=body.again))
+        return self._carry_out(request, lambda store: decisions.requeue_named(store, numbers, again=body.again), *numbers)
 
     def discard(self, request: Request, body: Discard) -> Response:
         self._note(request, "dead-letters.discard", body, because=_reason(body.because))
         numbers = self._numbers(request, body)
-        return self._carry_out(request, lambda store: decisions.discard(store, numbers, _reason(body.because)))
+        return self._carry_out(request, lambda store: decisions.discard(store, numbers, _reason(body.because)), *numbers)
 
     def edit(self, request: Request, body: EditAndSend) -> Response:
         edited = Edit(_bytes(body.value), _reason(body.because))
@@ -299,8 +304,9 @@ class _Deciding:
         wanted = body.matching
         if wanted is None:
             return body.numbers
-        with open_letters(self._console.sources, identity_of(request)) as store:
-            numbers = matching_numbers(store, Filter(wanted.reason, wanted.unit, wanted.state), self._console.sources.clock.now())
+        asked = Filter(wanted.reason, wanted.unit, wanted.state, wanted.receiver)
+        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
+            numbers = matching_numbers(store, asked, self._console.sources.clock.now())
         if len(numbers) != wanted.count:
             raise HTTPException(HTTPStatus.CONFLICT, f"{len(numbers)} match now, and count is {wanted.count}; look again")
         return numbers

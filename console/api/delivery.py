@@ -6,20 +6,25 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
-from console import deliveries
+from console import deliveries, topic_deliveries
 from console.api.operation import Operation, change_of
 from console.context import Console, identity_of
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
+from status.delivery import DirectStatus
 
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
 Limit = Annotated[int, Meta(ge=1, le=500)]
 
 
 class DeliveryAnswer(msgspec.Struct, frozen=True):
-    """The gates of the receivers, and the jobs, the newest first. Instants are in ms since 1970."""
+    """The gates of the receivers of the ledger, and the jobs, the newest first. Instants are in ms since 1970.
+
+    `topics` are the receivers that are delivered to straight from topics, as the workers of this machine report them.
+    """
 
     gates: tuple[GateReport, ...]
     jobs: tuple[Job, ...]
+    topics: tuple[DirectStatus, ...]
 
 
 class JobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,8 +91,12 @@ class Changed(msgspec.Struct, frozen=True):
 def delivery_operations(console: Console) -> list[Operation]:
     def delivery(request: Request, query: msgspec.Struct) -> DeliveryAnswer:
         del query
+        identity = identity_of(request)
+        topics = tuple(topic_deliveries.receivers_for(console, identity))
+        if topics and console.ledger is None:
+            return DeliveryAnswer((), (), topics)
         ledger = deliveries.ledger_of(console)
-        return DeliveryAnswer(tuple(deliveries.gates_for(identity_of(request), ledger.gates())), tuple(ledger.jobs()))
+        return DeliveryAnswer(tuple(deliveries.gates_for(identity, ledger.gates())), tuple(ledger.jobs()), topics)
 
     def job(request: Request, query: JobQuery) -> JobAnswer:
         found = deliveries.find_job(console, query.job)

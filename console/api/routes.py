@@ -13,6 +13,7 @@ from console.api.operation import JSON, Operation, route_of
 from console.api.orders import order_operations
 from console.api.partitions import partition_operations
 from console.api.service import service_operations
+from console.api.topic_delivery import topic_delivery_operations
 from console.api.units import unit_operations
 from console.context import Console
 
@@ -31,6 +32,7 @@ def operations_of(console: Console) -> list[Operation]:
         *partition_operations(console),
         *order_operations(console),
         *delivery_operations(console),
+        *topic_delivery_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
 

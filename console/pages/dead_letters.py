@@ -47,11 +47,17 @@ class _DeadLetterPages:
 
     def overview(self, request: Request) -> Response:
         wanted = _filter(request.query_params)
-        with open_letters(self._console.sources, identity_of(request)) as store:
+        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
             found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
-        reasons = [each.value for each in DeadLetterReason]
         return self._console.page(
-            request, "dead_letters.html", found=found, wanted=wanted, reasons=reasons, states=STATES, parameters=wanted.given
+            request,
+            "dead_letters.html",
+            found=found,
+            wanted=wanted,
+            reasons=[each.value for each in DeadLetterReason],
+            states=STATES,
+            receivers=self._console.sources.direct_receivers,
+            parameters=wanted.given,
         )
 
     def show(self, request: Request) -> Response:
@@ -93,7 +99,7 @@ class _DeadLetterPages:
     def confirm(self, request: Request) -> Response:
         """Ask before something is done to all that a filter shows: how many, and which."""
         wanted, action = _filter(request.query_params), request.query_params.get("action", "")
-        with open_letters(self._console.sources, identity_of(request)) as store:
+        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
             found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
         return self._console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=_known(action))
 
@@ -108,7 +114,7 @@ class _DeadLetterPages:
         self._console.audit_log.note(request, f"dead-letters.{action}", number=named, because=because or None, **wanted.given)
         sources, identity = self._console.sources, identity_of(request)
         numbers = [named] if named else self._matching(request, wanted)
-        with open_letters(sources, identity) as store:
+        with open_letters(sources, identity, *numbers) as store:
             if action == "requeue":
                 outcomes = decisions.requeue_named(store, numbers, again=form.get("again") == "yes")
             else:
@@ -144,7 +150,7 @@ class _DeadLetterPages:
             return self._told(request, decisions.reject_edit(store, number, because or "no reason was given"))
 
     def _matching(self, request: Request, wanted: Filter) -> list[str]:
-        with open_letters(self._console.sources, identity_of(request)) as store:
+        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
             numbers = matching_numbers(store, wanted, self._console.sources.clock.now())
         if str(len(numbers)) != request.state.form.get("count"):
             raise HTTPException(HTTPStatus.CONFLICT, f"there are {len(numbers)} now, not as many as you confirmed; look again")

@@ -1,5 +1,6 @@
 """Delivery: the receivers and their gates, the jobs, why rows failed, and what an operator may do about it."""
 
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
 
@@ -7,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from console import deliveries
+from console import deliveries, topic_deliveries
 from console.access.role import Role
 from console.access.roles import route
 from console.context import Console, identity_of
@@ -24,11 +25,15 @@ def delivery_routes(console: Console) -> list[Route]:
         ("retry-failed", pages.retry_failed, "retry-failed"),
         ("open-gate", pages.open_gate, "open-gate"),
         ("release", pages.release, "release-unit"),
+        ("skip", pages.skip, "skip"),
+        ("skip-all", pages.skip_all, "skip-all"),
+        ("block", pages.block, "block"),
     )
     return [
         route("/delivery", pages.overview, name="delivery"),
         route("/delivery/job", pages.job, name="delivery-job"),
         route("/delivery/receiver", pages.receiver, name="delivery-receiver"),
+        route("/delivery/topics", pages.topics, name="delivery-topics"),
         *(
             route(f"/delivery/{path}", page, needs=Role.OPERATOR, name=f"delivery-{name}", tokens=console.tokens)
             for path, page, name in changes
@@ -44,7 +49,8 @@ class _DeliveryPages:
         ledger = self._console.ledger
         gates, jobs = ([], []) if ledger is None else (ledger.gates(), ledger.jobs())
         gates = deliveries.gates_for(identity_of(request), gates)
-        return self._console.page(request, "delivery.html", is_configured=ledger is not None, gates=gates, jobs=jobs)
+        direct = topic_deliveries.receivers_for(self._console, identity_of(request))
+        return self._console.page(request, "delivery.html", has_ledger=ledger is not None, gates=gates, jobs=jobs, direct=direct)
 
     def job(self, request: Request) -> Response:
         job = deliveries.find_job(self._console, request.query_params.get("id", ""))
@@ -65,6 +71,29 @@ class _DeliveryPages:
             held=ledger.held(name, _SHOWN_HELD),
             may_change=self._may_change(request),
         )
+
+    def topics(self, request: Request) -> Response:
+        found = topic_deliveries.find_receiver(self._console, identity_of(request), request.query_params.get("name", ""))
+        return self._console.page(request, "delivery_topics.html", found=found, may_change=self._may_change(request))
+
+    def skip(self, request: Request) -> Response:
+        form = request.state.form
+        text = topic_deliveries.skip(self._console, request, *_fields(form, "receiver", "position", "because"))
+        return self._ordered(request, text)
+
+    def skip_all(self, request: Request) -> Response:
+        form = request.state.form
+        text = topic_deliveries.skip_all(self._console, request, *_fields(form, "receiver", "partition", "because"))
+        return self._ordered(request, text)
+
+    def block(self, request: Request) -> Response:
+        form = request.state.form
+        text = topic_deliveries.block(self._console, request, *_fields(form, "receiver", "partition", "because"))
+        return self._ordered(request, text)
+
+    def _ordered(self, request: Request, text: str) -> Response:
+        receiver = request.state.form.get("receiver", "")
+        return self._console.page(request, "delivery_ordered.html", receiver=receiver, text=text)
 
     def cancel(self, request: Request) -> Response:
         job = request.state.form.get("job", "")
@@ -90,6 +119,10 @@ class _DeliveryPages:
 
     def _may_change(self, request: Request) -> bool:
         return identity_of(request).may(Role.OPERATOR)
+
+
+def _fields(form: Mapping[str, str], *names: str) -> Iterator[str]:
+    return (form.get(name, "") for name in names)
 
 
 def _to_job(job: str) -> Response:

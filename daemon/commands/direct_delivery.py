@@ -3,14 +3,13 @@
 import secrets
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from time import sleep
 
 import msgspec
 
 from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand
 from daemon.configuration.configuration import Configuration
-from daemon.delivery.direct import open_order_topic
+from daemon.delivery.direct import order_delivery
 from daemon.delivery.status import find_delivery_of
 from daemon.exit_code import ExitCode
 from daemon.supervision.running_service import find_service
@@ -77,14 +76,13 @@ def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrder
     """Give the order, and wait for its outcome.
 
     Raises:
-        OrderRefused: There is no such receiver or partition, or the owner of the partition refuses the order.
+        ReceiverUnknown: There is no such receiver.
+        OrderRefused: There is no such partition, or its owner refuses the order.
     """
-    topic = open_order_topic(configuration, arguments.receiver)
     partition, offset = arguments.place if kind is DirectOrderKind.SKIP else (arguments.place, None)
     by, at = sign()
     order = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=arguments.because, at=at, offset=offset)
-    given_at = topic.give(partition, order)
-    outcome = topic.wait_for_outcome(partition, order, given_at, _WAIT_SECONDS, sleep)
+    outcome = order_delivery(configuration, arguments.receiver, partition, order, _WAIT_SECONDS)
     if outcome is None:
         told = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
         sys.stderr.write(printable(f"resequencer: the order is given: {told}") + "\n")

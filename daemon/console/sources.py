@@ -18,6 +18,7 @@ from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
 from daemon.delivery.composition import make_ledger
+from daemon.delivery.direct import order_delivery
 from daemon.delivery.status import find_delivery_of
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
@@ -55,6 +56,8 @@ def console_sources(configuration: Configuration) -> Sources:
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
+        direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
+        order_delivery=partial(order_delivery, configuration),
     )
 
 

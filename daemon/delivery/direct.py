@@ -2,22 +2,27 @@
 
 from collections.abc import Sequence
 from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from msgspec.structs import replace
 
+from connectors.dead_letters.port import AskedFor, Sign
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.system_clock import SystemClock
 from delivery.caller import Network
 from delivery.direct.consumer import StageClients
+from delivery.direct.orders import DirectOrder, DirectOutcome
 from delivery.direct.receiver import DirectReceiver
 from delivery.direct.stages import Stage, stages_of, topics_to_make
-from delivery.errors import OrderRefused
+from delivery.errors import ReceiverUnknown
 from delivery.settings import Receiver
+from domain.record import Partition
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from connectors.kafka.dead_letters import KafkaDeadLetterStore
     from connectors.kafka.settings import KafkaSettings
     from delivery.direct.order_topic import OrderTopic
 
@@ -67,17 +72,56 @@ def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> None:
     make_topics(kafka_settings(configuration), stages[0].topic, topics_to_make(stages))
 
 
-def open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
+def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
     """Return where orders for a receiver's partitions are given.
 
     Raises:
-        OrderRefused: There is no such receiver, or it has no orders.
+        ReceiverUnknown: There is no such receiver.
     """
     from delivery.direct.order_topic import OrderTopic
 
+    return OrderTopic(settings_of_stage(configuration, _source_of(configuration, name), None))
+
+
+def order_delivery(
+    configuration: Configuration, name: str, partition: Partition, order: DirectOrder, seconds: float
+) -> DirectOutcome | None:
+    """Give an order for a partition of a receiver, and return its outcome; None if it has none after so many seconds.
+
+    Raises:
+        ReceiverUnknown: There is no such receiver.
+        OrderRefused: The source has no such partition.
+        TransportUnavailable, TransportRefused: It is not known whether the order was given.
+    """
+    topic = _open_order_topic(configuration, name)
+    return topic.wait_for_outcome(partition, order, topic.give(partition, order), seconds, sleep)
+
+
+def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedFor, sign: Sign) -> "KafkaDeadLetterStore":
+    """Open the dead letters of a receiver; nothing is written.
+
+    Raises:
+        ReceiverUnknown: There is no such receiver.
+    """
+    from connectors.kafka.dead_letters import KafkaDeadLetterStore
+    from delivery.direct.requeue import requeue_route
+
+    source = _source_of(configuration, name)
+    route = requeue_route(source.topic, source.group, SystemClock())
+    return KafkaDeadLetterStore(settings_of_stage(configuration, source, None), asked_for, sign, route)
+
+
+def find_receiver_of(configuration: Configuration, dead_letter: str) -> str | None:
+    """Return the receiver of a dead letter with this number; None if it is the service's own."""
+    topic = dead_letter.rpartition("#")[0].rpartition("-")[0]
+    for name, receiver in configuration.delivery.of_topics:
+        if stages_of_receiver(configuration, name, receiver)[0].dead_letters == topic:
+            return name
+    return None
+
+
+def _source_of(configuration: Configuration, name: str) -> Stage:
     receivers = dict(configuration.delivery.of_topics)
     if name not in receivers:
-        known = ", ".join(receivers) or "none"
-        raise OrderRefused(f"no receiver {name} is delivered to straight from a topic; known are: {known}")
-    source = stages_of_receiver(configuration, name, receivers[name])[0]
-    return OrderTopic(settings_of_stage(configuration, source, None))
+        raise ReceiverUnknown(name, receivers)
+    return stages_of_receiver(configuration, name, receivers[name])[0]

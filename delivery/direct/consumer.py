@@ -87,13 +87,11 @@ class StageConsumer:
         caller: Caller,
         gate: SharedGate,
         clock: Clock,
-        next_delay_ms: int,
     ) -> None:
         self.stage = stage
         self._open_clients = open_clients
         self._transport, self._orders = open_clients()
         self._caller, self._gate, self._clock = caller, gate, clock
-        self._next_delay_ms = next_delay_ms
         self._owned: dict[Partition, _Owned] = {}
         self._attempt: list[tuple[_Owned, PartitionOutput]] = []
         self._commits_at = 0.0
@@ -321,7 +319,7 @@ class StageConsumer:
             return
         record.attempts += 1
         if isinstance(decision, Moves) and self.stage.next_topic is not None:
-            owned.state.end(record, moved(record, self._next_delay_ms, decision.error, self._clock.now()))
+            owned.state.end(record, moved(record, self.stage.next_delay_ms, decision.error, self._clock.now()))
             return
         reason = decision.reason if isinstance(decision, Dead) else DeadLetterReason.ATTEMPTS_EXHAUSTED
         owned.state.end(record, self._letter(record, reason, decision.error))

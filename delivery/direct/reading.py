@@ -34,9 +34,9 @@ class Reading:
 
         Look for a flaw in it before it is delivered.
         """
-        way = way_of(record) if self._stage.number else Way(record.origin)
+        way = Way(record.origin) if self._stage.is_source else way_of(record)
         item = make_item(record.key, record.value, record.headers, str(way.origin))
-        if not self._stage.number and item.defect is None and not self._stage.receiver.select.selects(item.status, item.entity):
+        if self._stage.is_source and item.defect is None and not self._stage.receiver.select.selects(item.status, item.entity):
             return None
         return OpenRecord(
             record=record,

@@ -90,10 +90,8 @@ class DirectReceiver:
         if not await self._made(threads):
             return
         caller = Caller(self._receiver, self._forbidden)
-        delays = [each.delay_ms for each in self._stages[1:]]
         self._consumers = [
-            StageConsumer(each, partial(self._open_clients, each), caller, self._gate, self._clock, delay)
-            for each, delay in zip(self._stages, [*delays, 0], strict=True)
+            StageConsumer(each, partial(self._open_clients, each), caller, self._gate, self._clock) for each in self._stages
         ]
         try:
             async with asyncio.TaskGroup() as group:

@@ -9,23 +9,26 @@ from delivery.settings import Policy, Receiver
 
 _DAY_MS = 86_400_000
 _RETENTION, _FOR_EVER = "retention.ms", "-1"
+_REQUEUED_ATTEMPTS = 10
+"""For a requeued record of a receiver that has no limit: where nothing blocks, there are no orders to end it."""
 
 
 class Stage(msgspec.Struct, frozen=True):
     """One topic that is read for a receiver, and what happens to a record that fails there.
 
-    Stage 0 is the source, the others are retry topics. A record is delivered `delay_ms` after it was moved there at the
-    earliest. `receiver` has the attempts that are made in this stage. What fails for good goes to `next_topic`, or if that is
-    None to the dead letters. `orders` is the topic of the operators' orders; there are none for retry topics, where nothing
-    blocks.
+    The first one is the source; then come the retry topics, and at last the topic of requeued dead letters. A record is
+    delivered `delay_ms` after it was moved there at the earliest. `receiver` has the attempts that are made in this stage. What
+    fails for good goes to `next_topic`, to be delivered after `next_delay_ms`, or if that is None to the dead letters. `orders`
+    is the topic of the operators' orders; only the source has one: elsewhere nothing blocks.
     """
 
-    number: int
+    is_source: bool
     topic: str
     group: str
     delay_ms: int
     receiver: Receiver
     next_topic: str | None
+    next_delay_ms: int
     dead_letters: str
     orders: str | None
 
@@ -37,7 +40,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def retention_ms(self) -> int:
-        """How long a retry topic keeps its records: twice its delay, and a week to find out why nothing reads them."""
+        """How long a topic that the service reads keeps its records: twice its delay, and a week to find out why none does."""
         return 2 * self.delay_ms + 7 * _DAY_MS
 
 
@@ -50,7 +53,7 @@ def topics_to_make(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
 
 
 def stages_of(receiver: Receiver, topic: str, group: str) -> tuple[Stage, ...]:
-    """Return the source `topic` as the first stage, then the retry topics.
+    """Return the source `topic` as the first stage, then the retry topics, at last the topic of requeued dead letters.
 
     Each stage has a consumer group of its own: members of one group would get the partitions of all topics.
     """
@@ -59,17 +62,36 @@ def stages_of(receiver: Receiver, topic: str, group: str) -> tuple[Stage, ...]:
 
 def _stages(receiver: Receiver, topic: str, group: str) -> Iterator[Stage]:
     delays = receiver.retry_topics_ms
-    topics = [topic, *(f"{topic}-{group}-retry-{number}" for number in range(1, len(delays) + 1))]
-    once = msgspec.structs.replace(receiver, retry=msgspec.structs.replace(receiver.retry, attempts=1))
-    for number, each in enumerate(topics):
-        is_source = number == 0
-        yield Stage(
-            number=number,
-            topic=each,
-            group=group if is_source else f"{group}-retry-{number}",
-            delay_ms=0 if is_source else delays[number - 1],
-            receiver=receiver if is_source and receiver.policy is not Policy.RETRY_TOPICS else once,
-            next_topic=topics[number + 1] if number + 1 < len(topics) else None,
+    retries = [f"{topic}-{group}-retry-{number}" for number in range(1, len(delays) + 1)]
+    nexts = [*zip(retries, delays, strict=True), (None, 0)]
+
+    def stage(read: str, delay_ms: int, made: Receiver, following: tuple[str | None, int]) -> Stage:
+        is_source = read == topic
+        return Stage(
+            is_source=is_source,
+            topic=read,
+            group=group if is_source else read.removeprefix(f"{topic}-"),
+            delay_ms=delay_ms,
+            receiver=made,
+            next_topic=following[0],
+            next_delay_ms=following[1],
             dead_letters=f"{topic}-{group}-dlq",
             orders=f"{topic}-{group}-orders" if is_source else None,
         )
+
+    once = _with_attempts(receiver, 1)
+    first = once if receiver.policy is Policy.RETRY_TOPICS else receiver
+    yield stage(topic, 0, first, nexts[0])
+    for number, (each, delay_ms) in enumerate(zip(retries, delays, strict=True)):
+        yield stage(each, delay_ms, once, nexts[number + 1])
+    limited = first if first.retry.attempts is not None else _with_attempts(first, _REQUEUED_ATTEMPTS)
+    yield stage(requeue_topic_of(topic, group), 0, limited, nexts[0])
+
+
+def requeue_topic_of(topic: str, group: str) -> str:
+    """Return the topic to which dead letters of a source are requeued: other readers of the source do not see them."""
+    return f"{topic}-{group}-requeued"
+
+
+def _with_attempts(receiver: Receiver, attempts: int) -> Receiver:
+    return msgspec.structs.replace(receiver, retry=msgspec.structs.replace(receiver.retry, attempts=attempts))

@@ -12,7 +12,7 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from playwright.sync_api import Browser
 
 from servers.errors import ProgramMissing
-from tests.browser.stage import RECEIVER, Stage, kafka_settings, storage_settings, to_topic
+from tests.browser.stage import BANK, RECEIVER, Stage, kafka_settings, storage_settings, to_topic
 
 _ALWAYS = (
     f"{NOTIFICATION}.http.port=0",
@@ -48,12 +48,13 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         kafka.create_topics(*topics, partitions=4)
         keys = zip(("orders.topic", "orders.outcomes-topic", "delivery.events.topic"), topics[3:], strict=True)
         others = (f"{NOTIFICATION}.{key}={topic}" for key, topic in keys)
+        bank = f'{NOTIFICATION}.delivery.receivers.{BANK} {{ url = "http://127.0.0.1:1", policy = blocking }}'
         service = OperatedService(
-            directory, *_ALWAYS, *others, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
+            directory, *_ALWAYS, bank, *others, *kafka_settings(kafka, *topics[:3]), *storage_settings(storage, url, topics[0])
         )
         feed, output = to_topic(kafka, topics[0]), ("--topic",)
     try:
-        made = Stage(Daemon(service), feed, output, has_view=storage != "none")
+        made = Stage(Daemon(service), feed, output, has_view=storage != "none", is_kafka=storage != "files")
         made.fill()
         yield made
     finally:

@@ -27,6 +27,8 @@ TERMINAL = "\x1b[31mred\x1b]0;title\x07<b>"
 DEBTOR = "Bäckerei <b>Muster</b>"
 
 JOB, RECEIVER = "monday", "tracker"
+BANK = "bank"
+"""On Kafka a receiver straight from the topic of notifications; it cannot be reached, either."""
 
 _DEAD = 4
 _PAYMENT = {
@@ -40,14 +42,17 @@ _TITLE = "<script>alert(1)</script>"
 class Stage:
     """A service that runs; `feed` appends lines of the file format to its input, whatever its transport.
 
-    `output` are the arguments by which a job finds the notifications.
+    `output` are the arguments by which a job finds the notifications, and `more_pages` the paths of pages that only it has.
     """
 
-    def __init__(self, daemon: Daemon, feed: Callable[..., None], output: tuple[str, ...], *, has_view: bool) -> None:
+    def __init__(
+        self, daemon: Daemon, feed: Callable[..., None], output: tuple[str, ...], *, has_view: bool, is_kafka: bool
+    ) -> None:
         self.daemon = daemon
         self.feed = feed
         self.output = output
-        self.has_view = has_view
+        self.has_view, self.is_kafka = has_view, is_kafka
+        self.more_pages = (f"/delivery/topics?name={BANK}", f"/dead-letters?receiver={BANK}") if is_kafka else ()
         daemon.start()
         self.address = address_of(daemon.service)
 

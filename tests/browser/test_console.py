@@ -11,7 +11,7 @@ from harness.processes.operated_service import envelope_line
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from tests.browser.stage import ASKED, BOLD, DEBTOR, HOSTILE, JOB, LONGEST, MANY, PAID, RECEIVER, Stage
+from tests.browser.stage import ASKED, BANK, BOLD, DEBTOR, HOSTILE, JOB, LONGEST, MANY, PAID, RECEIVER, Stage
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_every_page_fits_has_no_barrier_and_complains_of_nothing(browser: Browse
     found = {}
     for width, scheme in LOOKS:
         with Visit(browser, stage.address, width, scheme) as visit:
-            for path in PAGES:
+            for path in (*PAGES, *stage.more_pages):
                 visit.open(path)
                 found[path, width, scheme] = (visit.overflow, visit.barriers)
             assert visit.complaints == []
@@ -54,7 +54,7 @@ def test_without_script_every_page_has_the_same_figures_and_a_unit_is_found(brow
     parts: dict[bool, list[list[str]]] = {True: [], False: []}
     for script, found in parts.items():
         with Visit(browser, stage.address, script=script) as visit:
-            for path in PAGES:
+            for path in (*PAGES, *stage.more_pages):
                 visit.open(path)
                 found.append(visit.page.locator("h1, dt, button").all_inner_texts())
             visit.page.get_by_role("searchbox").fill(ASKED)
@@ -115,7 +115,7 @@ def test_the_keyboard_alone_skips_navigates_and_requeues_a_dead_letter_after_a_c
     stage.daemon.wait_for(lambda report: sum(report.dead_letters.values()) == 5, "it is a dead letter again")
 
 
-def test_what_other_systems_wrote_is_text(visit: Visit) -> None:
+def test_what_other_systems_wrote_is_text(visit: Visit, stage: Stage) -> None:
     dialogs: list[str] = []
     visit.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     visit.open("/dead-letters?reason=invalid-id")
@@ -124,12 +124,35 @@ def test_what_other_systems_wrote_is_text(visit: Visit) -> None:
     assert "<script>alert(1)</script>" in visit.main
     visit.open(f"/delivery/receiver?name={RECEIVER}")
     assert BOLD in visit.main
-    for path in PAGES:
+    for path in (*PAGES, *stage.more_pages):
         visit.open(path)
         assert visit.page.locator("main img, main script, main b").count() == 0
         assert "\x1b" not in visit.page.content()
     assert dialogs == []
     assert visit.complaints == []
+
+
+def test_a_blocked_record_of_a_topic_is_skipped_and_is_a_dead_letter_of_its_receiver(visit: Visit, stage: Stage) -> None:
+    visit.open("/delivery")
+    if not stage.is_kafka:
+        assert "straight from topics" not in visit.main
+        return
+    assert "1 receiver straight from topics" in visit.main
+    visit.page.get_by_role("link", name=BANK, exact=True).click()
+    visit.page.wait_for_url("**/delivery/topics**")
+    skip = visit.page.locator("form", has_text="Skip").filter(has_not=visit.page.locator("select")).first
+    skip.get_by_label("Because").fill("the account is closed")
+    place = skip.get_by_role("button").inner_text().removeprefix("Skip ")
+    skip.get_by_role("button").click()
+    visit.page.wait_for_url("**/delivery/skip")
+    assert f"{place} is a dead letter" in visit.main
+    visit.open(f"/dead-letters?receiver={BANK}")
+    assert "the account is closed" in visit.main
+    visit.page.get_by_role("main").locator("th a").first.click()
+    visit.page.wait_for_url("**/dead-letter?**")
+    visit.page.get_by_role("button", name="Requeue").click()
+    visit.page.wait_for_url("**/dead-letters/decide")
+    assert "requeued to" in visit.main
 
 
 def test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for(visit: Visit, stage: Stage) -> None:

@@ -38,6 +38,14 @@ def test_a_handlers_words_are_for_those_who_may_see_payments(error: str, seen: s
     assert error_for(PAYER, "handler-failed", error) == error
 
 
+@pytest.mark.parametrize("reason", ["rejected", "unexpected-answer", "attempts-exhausted", "skipped"])
+def test_what_a_receiver_answered_is_for_those_who_may_see_payments(reason: str) -> None:
+    error = f"me ordered it: it is ill. The last call failed with: HTTP 422: {IBAN} is closed"
+    assert error_for(VIEWER, reason, error) == error.partition(": " + IBAN)[0] + f" ({MASKED})"
+    assert error_for(VIEWER, reason, "HTTP 422") == "HTTP 422"
+    assert error_for(PAYER, reason, error) == error
+
+
 def test_our_own_words_are_for_all() -> None:
     assert error_for(VIEWER, "too-large", "the unit's data exceeds its limit") == "the unit's data exceeds its limit"
     mistake = f"KeyError: {IBAN}; the service failed on it: report this with its log"

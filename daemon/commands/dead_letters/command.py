@@ -35,8 +35,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         Subcommand("list", "one line per dead letter, with its state", _add_list),
         Subcommand("show", "one dead letter with its exact headers and value", _add_show),
-        Subcommand("requeue", "put the records back into the input, each once", _add_requeue),
-        Subcommand("edit", "put one record back into the input with a corrected value", _add_edit),
+        Subcommand("requeue", "put the records back to where they are read again, each once", _add_requeue),
+        Subcommand("edit", "put one record back with a corrected value", _add_edit),
         Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard),
         is_required=True,
     )
@@ -45,10 +45,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _asked_for(arguments: Namespace) -> AskedFor:
     """Add the ways to select dead letters: by numbers, by an instant, by reason, or all. A subcommand takes some of these."""
     one = getattr(arguments, "number", None)
-    return AskedFor(getattr(arguments, "since", None), tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ()))
+    numbers = tuple(getattr(arguments, "numbers", ())) or ((one,) if one else ())
+    return AskedFor(getattr(arguments, "since", None), numbers, getattr(arguments, "receiver", None))
+
+
+def _add_receiver(parser: ArgumentParser) -> None:
+    what = "those that could not be delivered to this receiver straight from its topic; by default the service's own"
+    parser.add_argument("--receiver", metavar="NAME", help=what)
 
 
 def _add_list(parser: ArgumentParser) -> None:
+    _add_receiver(parser)
     states = [NEW, *(action.state for action in (Requeueing, Requeued, Editing, Edited, Discarded))]
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
     parser.add_argument("--unit", help="only those of this unit of work")
@@ -65,6 +72,7 @@ def _add_requeue(parser: ArgumentParser) -> None:
     parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="the numbers that `list` shows")
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new letters of this reason")
     parser.add_argument("--all", action="store_true", help="all new dead letters")
+    _add_receiver(parser)
     parser.add_argument("--again", action="store_true", help="also those that were requeued, edited or discarded before")
 
 

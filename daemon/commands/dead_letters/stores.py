@@ -9,6 +9,7 @@ from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
+from daemon.delivery.direct import find_receiver_of, open_dead_letters
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
 
@@ -24,7 +25,14 @@ def sign() -> Signature:
 
 
 def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = sign) -> DeadLetterStore:
-    """Open the store of dead letters; nothing is written. `sign` tells who acts, by default the user of this process."""
+    """Open the store of dead letters; nothing is written. `sign` tells who acts, by default the user of this process.
+
+    Raises:
+        ReceiverUnknown: No receiver of this name is delivered to straight from a topic.
+    """
+    receiver = asked_for.receiver or next((find_receiver_of(configuration, each) for each in asked_for.numbers), None)
+    if receiver is not None:
+        return open_dead_letters(configuration, receiver, asked_for, sign)
     ingress, notification = configuration.ingress, configuration.notification
     if notification.transport is TransportType.FILE:
         output = notification.output_directory

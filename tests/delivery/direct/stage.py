@@ -18,17 +18,22 @@ from harness.waiting import wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from connectors.dead_letters.port import AskedFor, Signature
+from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.kafka.made_topics import make_topics
 from connectors.kafka.orders import KafkaOrderSource
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
 from delivery.direct.consumer import StageClients
+from delivery.direct.kept import find_kept
 from delivery.direct.order_topic import OrderTopic
 from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
-from delivery.direct.receiver import DirectReceiver, DirectReport
+from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
+from delivery.direct.requeue import requeue_route
 from delivery.direct.stages import Stage, stages_of, topics_to_make
 from domain.record import Partition
+from guardian.done_offsets import DoneOffsets
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage, settings_of
 
@@ -41,8 +46,8 @@ _FACTS = (
 class Worker:
     """A worker of direct delivery in a thread."""
 
-    def __init__(self, made: DirectReceiver) -> None:
-        self._made = made
+    def __init__(self, made: DirectReceiver, source: str) -> None:
+        self._made, self._source = made, source
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run)
         self.error: BaseException | None = None
@@ -56,6 +61,10 @@ class Worker:
             return self._made.report()
 
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+
+    def partitions(self) -> list[PartitionReport]:
+        """Return the reports of the source's partitions."""
+        return [each for each in self.report().partitions if each.partition.topic == self._source]
 
     def stop(self) -> None:
         """Stop as the service does, and wait for the end."""
@@ -108,7 +117,8 @@ class DirectStage:
             settings = self.settings(stage, slot)
             return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
 
-        self.workers.append(Worker(DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())))
+        made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())
+        self.workers.append(Worker(made, self.source))
         return self.workers[-1]
 
     def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0, size: int = 2) -> None:
@@ -129,6 +139,12 @@ class DirectStage:
     def position(self, partition: int = 0) -> OffsetAndMetadata | None:
         with closing(self.topics.reader(self.group)) as reader:
             return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=30_000)
+
+    def done_ahead(self, partition: int = 0) -> DoneOffsets:
+        """Return what the group's position says to be done beyond it."""
+        found = self.position(partition)
+        kept = found and find_kept(found.offset, found.metadata.partition("direct/")[1] + found.metadata.partition("direct/")[2])
+        return kept.done if kept else DoneOffsets(0)
 
     def read(self, topic: str) -> list[Any]:
         """Return the decided records of a topic."""
@@ -155,6 +171,13 @@ class DirectStage:
             return bool(question())
 
         wait_until(ask, what, seconds)
+
+    def letters(self, *numbers: str) -> KafkaDeadLetterStore:
+        """Open the dead letters as `dead-letters --receiver` does; the caller closes the store."""
+        source = self.stages[0]
+        route = requeue_route(source.topic, source.group, SystemClock())
+        sign = lambda: Signature("me", "2026-03-28T00:00:00Z")  # noqa: E731
+        return KafkaDeadLetterStore(self.settings(source, "letters"), AskedFor(numbers=numbers), sign, route)
 
     def order(self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = 30) -> DirectOutcome:
         """Give an order, and return its outcome."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
 
+from guardian.done_offsets import DoneOffsets
+
 if TYPE_CHECKING:
     from tests.delivery.direct.stage import DirectStage, Worker
 
@@ -24,7 +26,7 @@ def records(keys: int, each: int) -> list[tuple[str, str]]:
 
 def is_full(worker: Worker) -> bool:
     """Return whether a partition is paused because its position can list no more."""
-    return any("list" in (each.pause or "") for each in worker.report().partitions)
+    return any("list" in (each.pause or "") for each in worker.partitions())
 
 
 def test_each_key_keeps_its_order_while_other_keys_of_the_partition_go_on(
@@ -37,7 +39,7 @@ def test_each_key_keeps_its_order_while_other_keys_of_the_partition_go_on(
     worker = stage.worker()
     stage.wait(lambda: len(receiving.taken) == 40, "the other keys")
     stage.wait(lambda: (found := stage.position()) and found.offset == 0 and len(found.metadata) > 60, "what is done ahead")
-    (report,) = [each for each in worker.report().partitions if each.partition.number == 0]
+    (report,) = [each for each in worker.partitions() if each.partition.number == 0]
     assert (report.position, report.open_count, report.blocked_count) == (0, 20, 1)
     assert (report.blocked[0].origin.offset, report.blocked[0].key, report.blocked[0].error) == (0, "k0", "HTTP 500")
     is_ill = False
@@ -75,13 +77,13 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
     stage.send([("k", f"n{number}") for number in range(2_000)], partition=0, size=200)
     stage.send([("other", "o")], partition=1)
     worker = stage.worker()
-    stage.wait(lambda: any(each.pause for each in worker.report().partitions), "the pause")
-    before = worker.report().partitions[0]
+    stage.wait(lambda: any(each.pause for each in worker.partitions()), "the pause")
+    before = worker.partitions()[0]
     assert "blocked-bytes" in (before.pause or "")
     assert before.open_count < 1_500
     sleep(1)
-    assert worker.report().partitions[0].open_count == before.open_count
-    assert [each.blocked_count for each in worker.report().partitions] == [1, 1], "the other partition is read on"
+    assert worker.partitions()[0].open_count == before.open_count
+    assert [each.blocked_count for each in worker.partitions()] == [1, 1], "the other partition is read on"
     receiving.answers = lambda _key, _id, _nth: OK
     stage.wait(lambda: len(receiving.ids("k")) == 2_000, "all", 120)
     assert receiving.ids("k") == [f"n{number}" for number in range(2_000)]
@@ -177,11 +179,14 @@ def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_ope
         stage.send([(f"k{key}", f"{number}-{key}-{each}") for each in range(5) for key in range(3)], partition=number)
     first = stage.worker()
     stage.wait(lambda: len(receiving.taken) == 40, "what is not blocked")
-    stage.wait(lambda: all(each.position == 0 and each.open_count == 5 for each in first.report().partitions), "four open heads")
+    stage.wait(lambda: all(each.position == 0 and each.open_count == 5 for each in first.partitions()), "four open heads")
+    # What ended after the last commit is called again by the next owner.
+    listed = [DoneOffsets(15, tuple(range(at, at + 1) for at in range(0, 15, 3)))] * 4
+    stage.wait(lambda: [stage.done_ahead(number) for number in range(4)] == listed, "what is done ahead is listed")
     second = stage.worker()
-    stage.wait(lambda: len(second.report().partitions) == len(first.report().partitions) == 2, "the partitions are shared out")
+    stage.wait(lambda: len(second.partitions()) == len(first.partitions()) == 2, "the partitions are shared out")
     # The new owner does not know of the wait: it calls at once.
-    moved = [each.partition.number for each in second.report().partitions]
+    moved = [each.partition.number for each in second.partitions()]
     stage.wait(lambda: len(set(receiving.taken)) == 50, "what the new owner has")
     assert {id_[0] for key, id_ in receiving.taken if key == "k0"} == {str(number) for number in moved}
     assert len(receiving.taken) == 50, "what was done ahead is not called again"
@@ -208,6 +213,6 @@ def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
         for key in range(20):
             assert receiving.ids(f"k{key}") == [f"k{key}-{number}" for number in range(60)]
         assert stage.dead_letters() == []
-        assert worker.report().problem is None
+        stage.wait(lambda: worker.report().problem is None, "all topics are read again")
     finally:
         stage.close()

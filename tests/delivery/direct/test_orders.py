@@ -25,7 +25,7 @@ def test_skip_makes_the_blocked_record_a_dead_letter_and_its_key_goes_on(
     receiving.answers = lambda _key, id_, _nth: FAILS if id_ == "b" else OK
     stage.send([("k", "a"), ("k", "b"), ("k", "c")])
     worker = stage.worker()
-    stage.wait(lambda: [each.blocked_count for each in worker.report().partitions] == [1, 0], "the blocked record")
+    stage.wait(lambda: [each.blocked_count for each in worker.partitions()] == [1, 0], "the blocked record")
     outcome = stage.order(DirectOrderKind.SKIP, 1)
     assert (outcome.result, outcome.text) == (Result.DONE, f"{stage.source}-0@1 is a dead letter")
     stage.wait(lambda: receiving.ids("k") == ["a", "c"], "the next of the key")
@@ -52,7 +52,7 @@ def test_an_order_waits_for_the_call_that_is_under_way(direct: Callable[..., Dir
     receiving.answers = lambda _key, _id, _nth: Reply(500, after_seconds=1.5)
     stage.send([("k", "a")])
     worker = stage.worker()
-    stage.wait(lambda: worker.report().partitions[0].blocked_count == 1 if worker.report().partitions else False, "it is blocked")
+    stage.wait(lambda: worker.partitions()[0].blocked_count == 1 if worker.partitions() else False, "it is blocked")
     assert stage.order(DirectOrderKind.SKIP, 0).result is Result.DONE
     assert [each["dead-letter-reason"] for each in stage.dead_letters()] == ["skipped"]
 
@@ -62,7 +62,7 @@ def test_what_is_not_blocked_is_refused(direct: Callable[..., DirectStage], rece
     receiving.answers = lambda _key, id_, _nth: FAILS if id_ == "b" else OK
     stage.send([("k", "a"), ("k", "b"), ("k", "c")])
     worker = stage.worker()
-    stage.wait(lambda: [each.blocked_count for each in worker.report().partitions] == [1, 0], "the blocked record")
+    stage.wait(lambda: [each.blocked_count for each in worker.partitions()] == [1, 0], "the blocked record")
     place = f"{stage.source}-0"
     refused = [
         (DirectOrderKind.SKIP, 0, 0, f"{place}@0 is done already"),
@@ -75,7 +75,7 @@ def test_what_is_not_blocked_is_refused(direct: Callable[..., DirectStage], rece
         outcome = stage.order(kind, offset, partition)
         assert (outcome.result, outcome.text) == (Result.REFUSED, text)
     assert stage.dead_letters() == []
-    assert worker.report().partitions[0].blocked_count == 1
+    assert worker.partitions()[0].blocked_count == 1
 
 
 def test_skip_all_is_kept_over_restarts_and_rebalances_until_block(
@@ -85,7 +85,7 @@ def test_skip_all_is_kept_over_restarts_and_rebalances_until_block(
     receiving.answers = lambda key, _id, _nth: FAILS if key[0] == "b" else OK
     stage.send([("b1", "1"), ("b2", "2"), ("b1", "3"), ("a", "4")])
     worker = stage.worker()
-    stage.wait(lambda: [each.blocked_count for each in worker.report().partitions] == [2, 0], "two blocked records")
+    stage.wait(lambda: [each.blocked_count for each in worker.partitions()] == [2, 0], "two blocked records")
     outcome = stage.order(DirectOrderKind.SKIP_ALL)
     assert outcome.text == "2 records became dead letters; so does what fails from now on, until `block`"
     stage.wait(lambda: len(stage.dead_letters()) == 3, "the next of the key is tried once")
@@ -96,10 +96,10 @@ def test_skip_all_is_kept_over_restarts_and_rebalances_until_block(
     stage.send([("b3", "5"), ("a", "6")])
     stage.wait(lambda: len(stage.dead_letters()) == 4, "the new owner skips, too")
     assert {each["dead-letter-reason"] for each in stage.dead_letters()} == {"skipped"}
-    assert [each.skips_all for each in other.report().partitions] == [True, False]
+    assert [each.skips_all for each in other.partitions()] == [True, False]
     assert stage.order(DirectOrderKind.BLOCK).result is Result.DONE
     stage.send([("b4", "7")])
-    stage.wait(lambda: other.report().partitions[0].blocked_count == 1, "it is blocked again")
+    stage.wait(lambda: other.partitions()[0].blocked_count == 1, "it is blocked again")
     assert receiving.ids("a") == ["4", "6"]
 
 
@@ -119,7 +119,7 @@ def test_an_order_that_is_given_while_no_worker_runs_is_executed_by_the_next_one
     worker.stop()
     stage.send([("k", "c")])
     worker = stage.worker()
-    stage.wait(lambda: worker.report().partitions and worker.report().partitions[0].blocked_count == 1, "it is blocked")
+    stage.wait(lambda: worker.partitions() and worker.partitions()[0].blocked_count == 1, "it is blocked")
     assert [each["notification-id"] for each in stage.dead_letters()] == ["a"]
 
 
@@ -130,7 +130,7 @@ def test_a_record_that_is_no_order_is_refused_and_the_next_one_is_executed(
     receiving.answers = lambda _key, _id, _nth: FAILS
     stage.send([("k", "a")])
     worker = stage.worker()
-    stage.wait(lambda: worker.report().partitions and worker.report().partitions[0].blocked_count == 1, "it is blocked")
+    stage.wait(lambda: worker.partitions() and worker.partitions()[0].blocked_count == 1, "it is blocked")
     orders = stage.stages[0].orders or ""
     stage.send_raw(orders, [b"nonsense", b'{"is":"order"}', b""])
     assert stage.order(DirectOrderKind.SKIP, 0).result is Result.DONE

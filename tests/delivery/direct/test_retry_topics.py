@@ -24,7 +24,7 @@ def test_a_topic_per_interval_has_the_partitions_of_the_source_and_keeps_records
 ) -> None:
     stage = direct(POLICY, "retry-topics.intervals = [1s, 10m]", partitions=3)
     worker = stage.worker()
-    stage.wait(lambda: len(worker.report().partitions) == 9, "all topics are read")
+    stage.wait(lambda: len(worker.report().partitions) == 12, "all topics are read")
     worker.stop()
     names = [f"{stage.source}-{stage.group}-{each}" for each in ("retry-1", "retry-2", "dlq")]
     with closing(stage.kafka.admin()) as admin:

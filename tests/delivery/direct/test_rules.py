@@ -30,20 +30,30 @@ class FixedClock:
 @pytest.mark.parametrize(
     ("policy", "attempts", "topics"),
     [
-        ("blocking", [4], ["T"]),
-        ("retry-topics", [1, 1, 1], ["T", "T-g-retry-1", "T-g-retry-2"]),
-        ("blocking-then-retry-topics", [4, 1, 1], ["T", "T-g-retry-1", "T-g-retry-2"]),
+        ("blocking", [4, 4], ["T", "T-g-requeued"]),
+        ("retry-topics", [1, 1, 1, 1], ["T", "T-g-retry-1", "T-g-retry-2", "T-g-requeued"]),
+        ("blocking-then-retry-topics", [4, 1, 1, 4], ["T", "T-g-retry-1", "T-g-retry-2", "T-g-requeued"]),
     ],
 )
 def test_the_stages_of_a_policy(policy: str, attempts: list[int], topics: list[str]) -> None:
-    intervals = "retry-topics.intervals = [1m, 1h]" if len(topics) > 1 else "concurrency = 1"
+    *retries, requeued = topics[1:]
+    intervals = "retry-topics.intervals = [1m, 1h]" if retries else "concurrency = 1"
     stages = stages_of(receiver(f"policy = {policy}", "retry.attempts = 4", intervals, is_kafka=True), "T", "g")
     assert [each.topic for each in stages] == topics
-    assert [each.next_topic for each in stages] == [*topics[1:], None]
+    nexts = [*retries, None]
+    assert [each.next_topic for each in stages] == [*nexts, nexts[0]]
+    delays = [60_000, 3_600_000][: len(retries)]
+    assert [each.next_delay_ms for each in stages] == [*delays, 0, [*delays, 0][0]]
     assert [each.receiver.retry.attempts for each in stages] == attempts
-    assert [each.delay_ms for each in stages] == [0, 60_000, 3_600_000][: len(topics)]
-    assert len({each.group for each in stages}) == len(stages)
-    assert topics_to_make(stages).keys() == {*topics[1:], "T-g-dlq", "T-g-orders"}
+    assert [each.delay_ms for each in stages] == [0, *delays, 0]
+    assert [each.is_source for each in stages] == [each == "T" for each in topics]
+    assert [each.group for each in stages] == ["g", *(each.removeprefix("T-") for each in topics[1:])]
+    assert topics_to_make(stages).keys() == {*retries, requeued, "T-g-dlq", "T-g-orders"}
+
+
+def test_what_is_requeued_to_a_receiver_without_a_limit_of_attempts_has_one() -> None:
+    stages = stages_of(receiver("policy = blocking", "retry.attempts = null", is_kafka=True), "T", "g")
+    assert [each.receiver.retry.attempts for each in stages] == [None, 10]
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ class DirectProcesses:
         self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self._log, stderr=self._log))
         return self.workers[-1]
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "daemon", "delivery", arguments[0], "--config", str(self.configuration), *arguments[1:]]
+    def run(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "daemon", verb, arguments[0], "--config", str(self.configuration), *arguments[1:]]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     def send(self, partition: int | None = None) -> list[tuple[str, str]]:
@@ -174,12 +174,13 @@ def test_retry_topics_lose_nothing_between_topics_under_kills_and_rebalances(
 
 
 def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver) -> None:
-    receiving.answers = lambda _key, id_, _nth: Reply(500) if id_ == "k0-0" else OK
+    is_ill = True
+    receiving.answers = lambda _key, id_, _nth: Reply(500) if is_ill and id_ == "k0-0" else OK
     direct = processes("policy = blocking, retry { first = 100ms, factor = 1, attempts = null }")
     place, because = f"{direct.topic}-0", ("--because", "it is ill")
 
     def said(*arguments: str) -> tuple[int, str]:
-        found = direct.run(*arguments, *because)
+        found = direct.run("delivery", *arguments, *because)
         return found.returncode, found.stderr.removeprefix("resequencer: ").rstrip()
 
     assert said("skip-all", "x", place) == (1, "no receiver x is delivered to straight from a topic; known are: r")
@@ -195,3 +196,13 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     assert said("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
     assert said("block", "r", "OTHER-0") == (1, f"OTHER-0 is no partition of {direct.topic}")
     assert said("block", "r", f"{direct.topic}-9") == (1, f"{direct.topic}-9 does not exist")
+    assert ("k0", "k0-0") not in receiving.taken
+    is_ill = False
+    listed = direct.run("dead-letters", "list", "--receiver", "r").stdout
+    assert f"#0  new  skipped  k0  {place}@0" in listed
+    assert direct.run("dead-letters", "list").returncode == 4, "the service's own dead letters are others, and have no topic here"
+    requeued = direct.run("dead-letters", "requeue", listed.split()[0])
+    assert requeued.stdout.strip().endswith(f"requeued, now at {direct.topic}-{direct.group}-requeued-0@0")
+    wait_until(lambda: ("k0", "k0-0") in receiving.taken, "the requeued record", 60)
+    unknown = direct.run("dead-letters", "list", "--receiver", "x")
+    assert (unknown.returncode, "no receiver x is delivered to" in unknown.stderr) == (1, True)

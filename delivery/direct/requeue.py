@@ -1,0 +1,29 @@
+"""How dead letters of a receiver that is delivered to straight from a topic are requeued."""
+
+from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from connectors.kafka.requeue import RequeueRoute
+from delivery.direct.record_headers import Way, moved_headers
+from delivery.direct.stages import requeue_topic_of
+from domain.clock import Clock
+from domain.headers import DELIVERY_ID, texts_of
+from domain.record import Headers
+
+
+def requeue_route(topic: str, group: str, clock: Clock) -> RequeueRoute:
+    """Return the route of the dead letters of a group that reads `topic`: to a topic that only this group reads.
+
+    A record keeps its idempotency key and its place in the source. Its attempts are counted anew.
+    """
+
+    def headers_of(letter: StoredDeadLetter) -> Headers:
+        headers, record = letter.headers_to_requeue, letter.letter.record
+        key = texts_of(headers)[DELIVERY_ID]
+        return moved_headers(headers, Way(record.origin), key, 0, letter.letter.error, clock.now())
+
+    return RequeueRoute(topic, requeue_topic_of(topic, group), headers_of, _why_not)
+
+
+def _why_not(letter: StoredDeadLetter) -> str | None:
+    if DELIVERY_ID in texts_of(letter.letter.record.headers):
+        return None
+    return f"it has no header {DELIVERY_ID}, so another program wrote it: find out which"
