@@ -21,7 +21,7 @@ from daemon.supervision.log_format import configure_logs
 from daemon.supervision.stop_signal import StopSignal
 from delivery.errors import JobRefused
 from delivery.jobs import GateReport, Job, RowError
-from delivery.ledger.jobs import LIVE_JOB
+from delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from delivery.ledger.ledger import Ledger
 from domain.clock import instant_text
 from domain.identifiers import find_id_flaw
@@ -78,8 +78,8 @@ def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> 
 def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
     if arguments.receiver not in ledger.receivers:
         raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
-    if arguments.job.startswith(LIVE_JOB):
-        raise JobRefused(f"{LIVE_JOB}… are the names of the jobs that never end; choose another name")
+    if arguments.job.startswith((LIVE_JOB, SCHEDULE_JOB)):
+        raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
     if (flaw := find_id_flaw(arguments.job)) is not None:
         raise JobRefused(f"the name of the job {flaw}; choose another name")
     if not arguments.files and ledger.find_job(arguments.job) is not None:
