@@ -61,9 +61,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class RowError(msgspec.Struct, frozen=True):
-    """Why a row failed. `attempts` are the calls of the step."""
+    """Why a row has failed or was rejected: `status` says which. `attempts` are the calls of the step.
+
+    They are 0 for a row that was rejected with its unit, or that could not be called for.
+    """
 
     row: int
+    status: str
     unit: str
     notification_id: str
     position: str

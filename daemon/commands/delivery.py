@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("show", "show one job", _add_job),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
         Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
-        Subcommand("errors", "list why rows of a job failed", _add_job),
+        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
         Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
@@ -132,7 +132,11 @@ def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    return _list(arguments, ledger.errors(arguments.job, _MOST_ERRORS), error_line, "error")
+    found = ledger.errors(arguments.job, _MOST_ERRORS)
+    job = ledger.find_job(arguments.job)
+    if job is not None and job.failed + job.rejected > len(found) == _MOST_ERRORS:
+        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MOST_ERRORS}")
+    return _list(arguments, found, error_line, "error")
 
 
 def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
@@ -201,7 +205,8 @@ def gate_line(gate: GateReport) -> str:
 def error_line(error: RowError) -> str:
     """Return an error on one line for people."""
     calls = counted(error.attempts, "call")
-    return f"{error.unit}  {error.notification_id}  {error.step}  {calls}  {instant_text(error.at)}  {error.error}"
+    at = instant_text(error.at)
+    return f"{error.unit}  {error.notification_id}  {error.status}  {error.step}  {calls}  {at}  {error.error}"
 
 
 def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:

@@ -70,7 +70,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
             job = _watch(ledger, progress, (server, first, second), directory / "delivery.log", port)
         seconds = monotonic() - begun
         (gate,) = ledger.gates()
-        reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed or 1))
+        reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed + job.rejected) if each.status == "failed")
     check = [sys.executable, "-m", "servers.receiver", "check", "--directory", str(receiver), str(notifications)]
     compared = subprocess.run(check, capture_output=True, text=True, check=False)  # noqa: S603 - all ours.
     return Delivered(job, gate, reasons, seconds, compared.stdout, is_good=compared.returncode == 0)

@@ -11,17 +11,20 @@ from delivery.jobs import JobEvent, JobState
 from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
 from domain.clock import Instant
 
+ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
+"""How many rows of a job have ended."""
+
 _EVENT, _PUBLISHED = "event", "published"
 
 
 def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> None:
-    """Complete those of the jobs that have read all of their source, or are cancelled, and have no open row.
+    """Complete those of the jobs that have all rows that are expected, or are cancelled, and have no open row.
 
-    A job without rows is not complete before its source was read to the end. The condition is part of the update: of two that
-    try, one succeeds.
+    A job without rows is not complete before its source was read to the end, and none while its failed rows are opened again.
+    The condition is part of the update: of two that try, one succeeds.
     """
-    ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
-    is_done = (JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)
+    has_all = (JOBS.c.ingested == JOBS.c.expected) | JOBS.c.cancelled_at.is_not(None)
+    is_done = has_all & (JOBS.c.ingested == ENDED) & JOBS.c.repair.is_(None)
     is_completed = (
         update(JOBS).where(JOBS.c.completed_at.is_(None), is_done).values(completed_at=now, completions=JOBS.c.completions + 1)
     )
@@ -63,7 +66,7 @@ def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
         state=JobState.COMPLETE if job["cancelled_at"] is None else JobState.CANCELLED,
         run=job["completions"],
         at=now,
-        expected=job["ingested"],
+        expected=job["ingested"] if job["expected"] is None else job["expected"],
         **{name: job[name] for name in ("processed", "rejected", "failed", "cancelled")},
     )
     values: dict[str, Any] = {"number": number, "at": now, "job": job["id"], "body": msgspec.json.encode(event)}

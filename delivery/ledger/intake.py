@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from delivery.errors import IntakeLost
+from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ready_status
@@ -17,7 +18,6 @@ from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
 LEASE_MS = 30_000
-_ASKED = 5_000
 _headers = msgspec.json.Encoder()
 
 
@@ -108,8 +108,8 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
 
 def _known(connection: Connection, job: str, dedups: list[str]) -> set[str]:
     found: set[str] = set()
-    for first in range(0, len(dedups), _ASKED):
-        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(dedups[first : first + _ASKED]))
+    for some in chunks(dedups):
+        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(some))
         found.update(connection.scalars(asked))
     return found
 
@@ -122,8 +122,8 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
         new = insert(KEYS).on_conflict_do_nothing()
         connection.execute(new, [{"receiver": name, "key": key} for key in ordered])
     locked: dict[str, Any] = {}
-    for first in range(0, len(ordered), _ASKED):
-        of = (KEYS.c.receiver == name, KEYS.c.key.in_(ordered[first : first + _ASKED]))
+    for some in chunks(ordered):
+        of = (KEYS.c.receiver == name, KEYS.c.key.in_(some))
         asked = select(KEYS.c.key, KEYS.c.is_announced, KEYS.c.held_by).where(*of).order_by(KEYS.c.key).with_for_update()
         locked |= {each.key: each for each in connection.execute(asked)}
     return locked
@@ -134,8 +134,8 @@ def _rows(
 ) -> list[dict[str, Any]]:
     ordered = sorted(keys)
     busy = {key for key, found in keys.items() if found.held_by is not None}
-    for first in range(0, len(ordered), _ASKED):
-        of = (ROWS.c.receiver == name, ROWS.c.key.in_(ordered[first : first + _ASKED]), IS_HEAD)
+    for some in chunks(ordered):
+        of = (ROWS.c.receiver == name, ROWS.c.key.in_(some), IS_HEAD)
         busy.update(connection.scalars(select(ROWS.c.key).where(*of)))
     rows = []
     for item in items:
@@ -200,9 +200,11 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
         "failed": JOBS.c.failed + failed,
         "intake_until": now + LEASE_MS,
     }
-    changes |= {"taken_at": now} if read else {}
+    # A source whose records are all left out is read, too.
+    changes |= {"taken_at": now} if read or portion.positions else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
-    changes |= {"sealed_at": now} if portion.seals else {}
+    if portion.seals:
+        changes |= {"sealed_at": now, "expected": changes["read"] - changes["duplicates"] - changes["not_selected"]}
     changes |= {"progress": portion.progress} if portion.progress is not None else {}
     if connection.execute(update(JOBS).where(*_is_ours(intake)).values(**changes)).rowcount == 0:
         raise _lost(intake)

@@ -21,6 +21,8 @@ from domain.clock import Instant
 LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 """The names of the jobs that never end begin so: of what comes, and of the requests of a schedule."""
 
+LONGEST_NAME = 100
+
 _SCHEDULE = "schedule"
 """The source of the job of a schedule, which is no feed."""
 
@@ -62,8 +64,10 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
     """Note the job, and return whether it is new.
 
     Raises:
-        JobRefused: There is a job of this name for another receiver or source.
+        JobRefused: There is a job of this name for another receiver or source, or no database takes the name.
     """
+    if len(job) > LONGEST_NAME or "\x00" in job:
+        raise JobRefused(f"the name of a job has at most {LONGEST_NAME} characters and no NUL; choose another name")
     with database.write() as connection:
         found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
         if found is None:
@@ -102,6 +106,8 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
         .where(KEYS.c.held_by.is_not(None))
         .group_by(ROWS.c.job)
     )
+    if job is not None and "\x00" in job:
+        return []
     with database.read() as connection:
         now = database.now(connection)
         holds: dict[str, int] = dict(connection.execute(held).all())
@@ -224,7 +230,8 @@ def release_unit(database: Database, receivers: dict[str, Receiver], receiver: s
     """
     with database.write() as connection:
         finishing = Finishing(connection, receivers[receiver], receiver, database.now(connection))
-        finishing.lock({unit})
+        if "\x00" not in unit:
+            finishing.lock({unit})
         if unit not in finishing.keys or finishing.keys[unit]["held_by"] is None:
             raise JobRefused(f"unit {unit} is not held for {receiver}")
         finishing.keys[unit]["held_by"] = None
@@ -245,9 +252,9 @@ def open_gate(database: Database, receiver: str) -> None:
 
 
 def list_errors(database: Database, job: str, most: int) -> list[RowError]:
-    """Return why rows of a job failed, the oldest rows first."""
+    """Return why rows of a job have failed or were rejected, the oldest rows first."""
     asked = (
-        select(ERRORS, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
+        select(ERRORS, ROWS.c.status, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
         .join(ROWS, ROWS.c.id == ERRORS.c.row)
         .where(ERRORS.c.job == job)
         .order_by(ERRORS.c.row)
@@ -258,6 +265,7 @@ def list_errors(database: Database, job: str, most: int) -> list[RowError]:
         return [
             RowError(
                 row=each["row"],
+                status=each["status"],
                 unit=each["key"],
                 notification_id=each["notification_id"],
                 position=each["position"],
@@ -322,7 +330,8 @@ def _check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
 
 
 def _find(connection: Connection, job: str) -> RowMapping:
-    found = connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
+    # PostgreSQL takes no NUL, not even to look for it.
+    found = None if "\x00" in job else connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
     if found is None:
         raise JobRefused(f"there is no job {job}; `resequencer delivery jobs` lists them")
     return found
@@ -338,7 +347,7 @@ def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Jo
         state=_state(job, held, now, stalled_after_ms),
         started_at=job["started_at"],
         started_by=job["started_by"],
-        expected=None if job["sealed_at"] is None else job["ingested"],
+        expected=job["expected"],
         open=job["ingested"] - ended,
         retries=Retries(job["suspensions"], job["verifications"], job["back_offs"], job["limits"]),
         held_units=held,
