@@ -80,7 +80,9 @@ class Gate(msgspec.Struct, frozen=True):
         if isinstance(outcome, Suspended):
             return self._shut(receiver, outcome.error, now, outcome.after_ms)
         if _is_suspect(outcome):
-            suspects = (*(each for each in self.suspects if each.row != row), Suspect(row, attempts))
+            # Of a row that is in trouble again the attempts before the first trouble count.
+            known = next((each for each in self.suspects if each.row == row), Suspect(row, attempts))
+            suspects = (*(each for each in self.suspects if each.row != row), known)
             gate = self if len(suspects) < RUNNING else self._shut(receiver, _error_of(outcome), now, None)
             return msgspec.structs.replace(gate, suspects=suspects)
         if isinstance(outcome, Limited):

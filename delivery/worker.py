@@ -160,7 +160,7 @@ class DeliveryWorker:
     async def _keep_up(self, threads: LedgerThreads) -> None:
         for turn in count():
             for name in self._ledger.receivers:
-                await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
+                await threads.run(lambda name=name: self._ledger.go_on(name))  # type: ignore[misc]
             self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
                 for name in self._ledger.receivers:

@@ -286,11 +286,18 @@ class Finishing:
         return [(row, key) for row, key in self.connection.execute(asked)]
 
     def _reopen_suspects(self) -> None:
-        """Give the rows that shut the gate their attempts back: the receiver was the reason, not they."""
-        complete = set(self.connection.scalars(select(JOBS.c.id).where(JOBS.c.completed_at.is_not(None))))
+        """Give the rows that shut the gate their attempts back: the receiver was the reason, not they.
+
+        A job that had ended with one of them ends once more.
+        """
+        found = [row for each in self.gate.suspects if (row := self.rows.get(each.row)) is not None]
+        jobs = JOBS.c.id.in_({row["job"] for row in found})
+        cancelled = set(self.connection.scalars(select(JOBS.c.id).where(jobs, JOBS.c.cancelled_at.is_not(None))))
+        failed = {row["job"] for row in found if row["status"] == Status.FAILED} - cancelled
+        self.connection.execute(update(JOBS).where(JOBS.c.id.in_(failed)).values(completed_at=None))
         for suspect in self.gate.suspects:
             row = self.rows.get(suspect.row)
-            if row is None or row["job"] in complete:
+            if row is None or row["job"] in cancelled:
                 continue
             if row["status"] == Status.FAILED:
                 self.reopen(row, suspect.attempts)

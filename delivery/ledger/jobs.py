@@ -1,19 +1,19 @@
-"""Jobs in the ledger: how they are started, shown, cancelled and repaired."""
+"""Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, bindparam, exists, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import JobRefused
 from delivery.gate import GateState
 from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
 from delivery.ledger.claims import running_calls
-from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
+from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
+from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS
 from delivery.rows import Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
@@ -23,10 +23,6 @@ LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 
 LONGEST_NAME = 100
 
-_SCHEDULE = "schedule"
-"""The source of the job of a schedule, which is no feed."""
-
-_CHUNK = 500
 _COUNTED = (
     "read",
     "duplicates",
@@ -54,7 +50,7 @@ def schedule_job(database: Database, schedule: str, receiver: str) -> str:
     """
     job = f"{SCHEDULE_JOB}{schedule}"
     try:
-        start_job(database, job, receiver, _SCHEDULE, "configuration", is_live=True)
+        start_job(database, job, receiver, SCHEDULE, "configuration", is_live=True)
     except JobRefused as error:
         raise JobRefused(f"schedule {schedule} has made requests for another receiver than {receiver}: rename it") from error
     return job
@@ -92,7 +88,7 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
             JOBS.c.receiver == receiver,
             JOBS.c.sealed_at.is_(None),
             JOBS.c.cancelled_at.is_(None),
-            JOBS.c.source != _SCHEDULE,
+            JOBS.c.source != SCHEDULE,
         )
         return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at))]
 
@@ -113,113 +109,6 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
         holds: dict[str, int] = dict(connection.execute(held).all())
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
     return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
-
-
-def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> None:
-    """Cancel a job: nothing more of it is taken in or claimed, and results of calls under way are refused.
-
-    A row that is being called ends with its call, or with its lease: the next one of its unit must not overtake it.
-
-    Raises:
-        JobRefused: There is no such job, it has ended, it is the live one, or its receiver is not configured.
-    """
-    with database.write() as connection:
-        found = _find(connection, job)
-        if found["source"] == _SCHEDULE:
-            raise JobRefused(f"{job} never ends; to make no more requests, remove the schedule from the configuration")
-        if found["is_live"]:
-            raise JobRefused(f"{job} never ends; to deliver no more to {found['receiver']}, set its key live to false")
-        if found["completed_at"] is not None:
-            raise JobRefused(f"{job} has ended already")
-        _check_receiver(receivers, found)
-        now = database.now(connection)
-        connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.cancelled_at.is_(None)).values(cancelled_at=now))
-    cancel_rows(database, receivers, job)
-
-
-def cancel_rows(database: Database, receivers: dict[str, Receiver], job: str) -> None:
-    """Cancel the open rows of a cancelled job, some in each transaction."""
-    done_to: str | None = ""
-    while done_to is not None:
-        done_to = _cancel_some(database, receivers, job, done_to)
-
-
-def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, after: str) -> str | None:
-    """Cancel some rows; return the `dedup` of the last one, behind which the next ones are, or None: there was no other row."""
-    with database.write() as connection:
-        found = _find(connection, job)
-        name, now = found["receiver"], database.now(connection)
-        # In the order of an index: to begin anew each time would mean to pass over all that have ended.
-        asked = select(ROWS.c.id, ROWS.c.key, ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup > after, IS_OPEN)
-        rows = connection.execute(asked.order_by(ROWS.c.dedup).limit(_CHUNK)).all()
-        if not rows:
-            complete_jobs(connection, [job], now)
-            return None
-        finishing = Finishing(connection, receivers[name], name, now)
-        finishing.lock({key for _, key, _ in rows})
-        finishing.load([row for row, _, _ in rows])
-        for row, _, _ in rows:
-            finishing.cancel(finishing.rows[row])
-        finishing.write()
-    return str(rows[-1].dedup)
-
-
-def cancelled_jobs(database: Database, receiver: str) -> list[str]:
-    """Return the cancelled jobs whose rows have not all ended: a process died in the midst."""
-    with database.read() as connection:
-        asked = select(JOBS.c.id).where(
-            JOBS.c.receiver == receiver, JOBS.c.cancelled_at.is_not(None), JOBS.c.completed_at.is_(None)
-        )
-        return list(connection.scalars(asked))
-
-
-def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *, with_late: bool) -> tuple[int, int]:
-    """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
-
-    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then. What
-    could not be delivered to any receiver, such as a record whose key is no unit, was never called and stays failed.
-
-    Raises:
-        JobRefused: There is no such job, it was cancelled, or its receiver is not configured.
-    """
-    done = left = 0
-    after = 0
-    while True:
-        with database.write() as connection:
-            found = _find(connection, job)
-            if found["cancelled_at"] is not None:
-                raise JobRefused(f"{job} was cancelled; start another job to deliver what it has left")
-            _check_receiver(receivers, found)
-            name, now = found["receiver"], database.now(connection)
-            was_never_called = exists().where(ERRORS.c.row == ROWS.c.id, ERRORS.c.attempts == 0)
-            asked = select(ROWS.c.id, ROWS.c.key).where(
-                ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after, ~was_never_called
-            )
-            rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).all()
-            if not rows:
-                # It ends once more, with an event of its own. Not before: it could end between two portions, and tell that, too.
-                ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
-                is_open = JOBS.c.id == job if done else (JOBS.c.id == job) & (ended != JOBS.c.ingested)
-                connection.execute(update(JOBS).where(is_open).values(completed_at=None))
-                complete_jobs(connection, [job] if done else [], now)
-                return done, left
-            after = rows[-1][0]
-            finishing = Finishing(connection, receivers[name], name, now)
-            finishing.lock({key for _, key in rows})
-            finishing.load([row for row, _ in rows])
-            chosen = 0
-            for row, key in rows:
-                state = finishing.rows[row]
-                delivered = finishing.keys[key]["delivered"] if key in finishing.keys else None
-                if delivered is None or state["status"] != Status.FAILED.value or (delivered > row and not with_late):
-                    left += 1
-                    continue
-                finishing.reopen(state, 0)
-                if finishing.keys[key]["held_by"] == row:
-                    finishing.keys[key]["held_by"] = None
-                chosen += 1
-            finishing.write()
-            done += chosen
 
 
 def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
@@ -261,7 +150,7 @@ def list_errors(database: Database, job: str, most: int) -> list[RowError]:
         .limit(most)
     )
     with database.read() as connection:
-        _find(connection, job)
+        get_job(connection, job)
         return [
             RowError(
                 row=each["row"],
@@ -321,20 +210,6 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -
         waiting=int(waiting or 0),
         held_units=held or 0,
     )
-
-
-def _check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
-    if job["receiver"] not in receivers:
-        remedy = "configure it again, with live = false if nothing new shall be delivered to it"
-        raise JobRefused(f"the receiver {job['receiver']} of {job['id']} is not configured with policy = ledger: {remedy}")
-
-
-def _find(connection: Connection, job: str) -> RowMapping:
-    # PostgreSQL takes no NUL, not even to look for it.
-    found = None if "\x00" in job else connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
-    if found is None:
-        raise JobRefused(f"there is no job {job}; `resequencer delivery jobs` lists them")
-    return found
 
 
 def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Job:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from delivery.ledger import claims, finishing, fitting, intake, jobs, retention
+from delivery.ledger import cancelling, claims, finishing, fitting, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, note_published
 from delivery.ledger.database import Database
@@ -67,15 +67,17 @@ class Ledger:
         return next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
 
     def cancel_job(self, job: str) -> None:
-        jobs.cancel_job(self.database, self.receivers, job)
+        cancelling.cancel_job(self.database, self.receivers, job)
 
-    def go_on_cancelling(self, receiver: str) -> None:
-        """Cancel what is left of cancelled jobs, if a process died in the midst."""
-        for job in jobs.cancelled_jobs(self.database, receiver):
-            jobs.cancel_rows(self.database, self.receivers, job)
+    def go_on(self, receiver: str) -> None:
+        """End what is left of orders to cancel or to repair jobs, if a process died in the midst."""
+        for job in cancelling.cancelled_jobs(self.database, receiver):
+            cancelling.cancel_rows(self.database, self.receivers, job)
+        for job in repair.jobs_in_repair(self.database, receiver):
+            repair.go_on_repairing(self.database, self.receivers, job)
 
     def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
-        return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)
+        return repair.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
         return fitting.fit_steps(self.database, self.receivers[receiver], receiver)

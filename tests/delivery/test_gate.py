@@ -87,6 +87,13 @@ def test_five_rows_running_shut_it_and_one_success_between_them_does_not() -> No
     assert after_success.state is GateState.OPEN
 
 
+def test_a_row_that_is_in_trouble_again_gets_the_attempts_before_the_first_trouble_back() -> None:
+    gate = Gate()
+    for row, attempts in ((0, 2), (1, 0), (0, 3), (2, 0), (3, 0), (4, 0)):
+        gate = gate.after(R, row, attempts, BACK_OFF, 0)
+    assert {each.row: each.attempts for each in gate.suspects}[0] == 2
+
+
 def test_verification_is_no_trouble_of_the_receiver() -> None:
     gate = Gate()
     for row in range(20):

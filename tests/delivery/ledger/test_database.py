@@ -56,9 +56,8 @@ def test_a_database_that_is_not_there_is_unavailable_and_its_password_is_not_sho
 def test_an_older_database_is_upgraded_with_its_rows(url: str) -> None:
     database = Database(url)
     with database.write() as connection:
-        connection.execute(text("alter table delivery_job drop column expected"))
-        connection.execute(text("alter table delivery_job drop column repair"))
-        connection.execute(text("alter table delivery_job drop column repaired_to"))
+        for name in ("expected", "repair", "repaired_to", "repaired", "not_repaired"):
+            connection.execute(text(f"alter table delivery_job drop column {name}"))
         connection.execute(text("update alembic_version set version_num = '0002'"))
         for job, sealed_at in (("sealed", "5"), ("open", "null")):
             values = (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from delivery import event_file, gate
-from delivery.ledger import claims, completion, intake, jobs, retention
+from delivery.ledger import claims, completion, intake, repair, retention
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.ledger import Ledger
 
@@ -45,8 +45,8 @@ FAULTS = (
     Fault(
         "complete before all is read",
         completion.complete_jobs,
-        "(JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)",
-        "(ended == JOBS.c.ingested)",
+        "has_all & (JOBS.c.ingested == ENDED)",
+        "(JOBS.c.ingested == ENDED)",
     ),
     Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=1),
     Fault(
@@ -88,13 +88,17 @@ FAULTS = (
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
-    Fault("a late row that nobody asked for", jobs.retry_failed, "(delivered > row and not with_late)", "False", seed=183),
+    Fault(
+        "a late row that nobody asked for", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=183
+    ),
+    Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
+    Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=55),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
     Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(
         "a cancellation is not ended",
-        Ledger.go_on_cancelling,
-        "jobs.cancel_rows(self.database, self.receivers, job)",
+        Ledger.go_on,
+        "cancelling.cancel_rows(self.database, self.receivers, job)",
         "pass",
         seed=69,
     ),

@@ -23,7 +23,7 @@ from delivery.settings import Step
 _Found = TypeVar("_Found")
 _CRASH, _AWAY, _LOST = 0.03, 0.03, 0.03
 _CRASH_OF_ORDER = 0.2
-_AT_COMMIT, _MOST_STATEMENTS = 0.4, 14
+_AT_COMMIT, _MOST_STATEMENTS = 0.4, 30
 _PORTION = 5
 
 
@@ -264,7 +264,7 @@ class Worker:
 
     def _keep_up(self) -> None:
         world = self._world
-        world.ask("cancelling", lambda: world.ledger.go_on_cancelling(NAME))
+        world.ask("going on", lambda: world.ledger.go_on(NAME))
         world.publish_events()
         if world.random.random() < 0.3:
             world.ask("retention", world.ledger.delete_expired)
@@ -292,7 +292,6 @@ class Operator:
                 self._order("open the gate", lambda: ledger.open_gate(NAME))
             else:
                 self._order(f"cancel {job}", lambda: ledger.cancel_job(job))
-                self._world.watch.cancelled.add(job)
         except Crash:
             return
         except JobRefused as error:
@@ -306,11 +305,13 @@ class Operator:
             self._world.watch.deciding.discard(unit)
 
     def _retry(self, job: str, *, with_late: bool) -> None:
-        self._world.watch.retrying = (job, with_late)
+        watch = self._world.watch
+        watch.retrying = (job, with_late)
+        watch.late_wanted |= {job} if with_late else set()
         try:
             self._order(f"retry {job}, late: {with_late}", lambda: self._world.ledger.retry_failed(job, with_late=with_late))
         finally:
-            self._world.watch.retrying = None
+            watch.retrying = None
 
     def _order(self, what: str, call: Callable[[], object]) -> None:
         self._world.note(f"the operator: {what}")

@@ -11,5 +11,6 @@ def upgrade() -> None:
     """Add the columns. Jobs that are sealed already have all their rows."""
     op.add_column("delivery_job", sa.Column("expected", sa.BigInteger(), nullable=True))
     op.add_column("delivery_job", sa.Column("repair", sa.String(length=20), nullable=True))
-    op.add_column("delivery_job", sa.Column("repaired_to", sa.BigInteger(), nullable=False, server_default="0"))
+    for name in ("repaired_to", "repaired", "not_repaired"):
+        op.add_column("delivery_job", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))
     op.execute("update delivery_job set expected = ingested where sealed_at is not null")
