@@ -14,7 +14,7 @@ from daemon.commands.direct_delivery import NAMES, direct_delivery, direct_subco
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
-from daemon.delivery.sources import source_of_archive, source_of_files, source_of_topic
+from daemon.delivery.sources import delivers_files, source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
@@ -82,9 +82,12 @@ def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -
         raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
     if (flaw := find_id_flaw(arguments.job)) is not None:
         raise JobRefused(f"the name of the job {flaw}; choose another name")
-    if not arguments.files and ledger.find_job(arguments.job) is not None:
-        # What a topic or an archive holds now is not what it held then.
-        raise JobRefused(f"there is a job {arguments.job} already: choose another name")
+    if (found := ledger.find_job(arguments.job)) is not None:
+        # What a source holds now is not what it held then.
+        if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
+            raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
+        _say("started before", arguments.job)
+        return ExitCode.DONE
     is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
     _say("started" if is_new else "started before", arguments.job)
     return ExitCode.DONE
@@ -102,7 +105,7 @@ def _source(arguments: Namespace, configuration: Configuration) -> str:
     missing = [path for path in arguments.files if not path.is_file()]
     if missing:
         raise JobRefused(f"{missing[0]} is missing or is no file")
-    return source_of_files(arguments.files)
+    return source_of_files(configuration, arguments.files)
 
 
 def _jobs(arguments: Namespace, ledger: Ledger) -> ExitCode:

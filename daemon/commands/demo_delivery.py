@@ -64,7 +64,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
         _running(served, log.fileno()) as server,
     ):
         _wait_for(port, server)
-        ledger.start_job(_JOB, _RECEIVER, source_of_files([notifications]), "demo")
+        ledger.start_job(_JOB, _RECEIVER, source_of_files(load(config, [*overrides, *more]), [notifications]), "demo")
         begun = monotonic()
         with _running(work, log.fileno()) as first, _running(work, log.fileno()) as second:
             job = _watch(ledger, progress, (server, first, second), directory / "delivery.log", port)

@@ -1,6 +1,7 @@
 """Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
@@ -37,9 +38,30 @@ _COUNTED = (
 )
 
 
-def live_job(receiver: str) -> str:
-    """Return the id of the job that never ends: it delivers to this receiver whatever comes."""
-    return f"{LIVE_JOB}{receiver}"
+def ensure_live(database: Database, receiver: str, source: str) -> str:
+    """Return the id of the job that never ends: it delivers to this receiver whatever comes from the source.
+
+    The first source of a receiver gives the name `live-RECEIVER`, others a longer one. A live job of an earlier version, which
+    did not say which file it reads, is the one of the first source that asks.
+    """
+    of_receiver = select(JOBS.c.id, JOBS.c.source).where(JOBS.c.receiver == receiver, JOBS.c.is_live, JOBS.c.source != SCHEDULE)
+    with database.read() as connection:
+        known = {each.source: each.id for each in connection.execute(of_receiver)}
+    if source in known:
+        return str(known[source])
+    earlier = source.partition(":")[0]
+    if earlier in known:
+        with database.write() as connection:
+            is_it = (JOBS.c.id == known[earlier]) & (JOBS.c.source == earlier)
+            connection.execute(update(JOBS).where(is_it).values(source=source))
+        return ensure_live(database, receiver, source)
+    name = f"{LIVE_JOB}{receiver}"
+    try:
+        start_job(database, name, receiver, source, "configuration", is_live=True)
+    except JobRefused:
+        name = f"{name}-{sha256(source.encode()).hexdigest()[:8]}"
+        start_job(database, name, receiver, source, "configuration", is_live=True)
+    return name
 
 
 def schedule_job(database: Database, schedule: str, receiver: str) -> str:
@@ -76,7 +98,7 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
                 found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
             else:
                 return True
-        if found is None or found.receiver != receiver or (found.source != source and not is_live):
+        if found is None or found.receiver != receiver or found.source != source:
             raise JobRefused(f"there is a job {job} already, which delivers something else: choose another name")
         return False
 

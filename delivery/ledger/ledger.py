@@ -43,10 +43,8 @@ class Ledger:
         return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
 
     def ensure_live(self, receiver: str, source: str) -> str:
-        """Return the job that never ends, of this receiver."""
-        name = jobs.live_job(receiver)
-        jobs.start_job(self.database, name, receiver, source, "configuration", is_live=True)
-        return name
+        """Return the job that never ends, of this receiver and source."""
+        return jobs.ensure_live(self.database, receiver, source)
 
     def schedule_job(self, schedule: str, receiver: str) -> str:
         return jobs.schedule_job(self.database, schedule, receiver)

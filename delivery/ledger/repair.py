@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, select, update
+from sqlalchemy import Connection, exists, select, update
 
 from delivery.errors import JobRefused
 from delivery.ledger.completion import ENDED, complete_jobs
@@ -66,13 +66,13 @@ def _repair_some(database: Database, receivers: dict[str, Receiver], job: str) -
         was_never_called = exists().where(ERRORS.c.row == ROWS.c.id, ERRORS.c.attempts == 0)
         is_left = (ROWS.c.job == job) & (ROWS.c.status == Status.FAILED.value) & (ROWS.c.id > found["repaired_to"])
         asked = select(ROWS.c.id, ROWS.c.key).where(is_left, ~was_never_called)
-        rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).all()
+        rows = [(row, key) for row, key in connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK))]
         if not rows:
             _end(connection, job)
             complete_jobs(connection, [job], now)
             return False
         chosen = _reopen(finishing, rows, with_late=found["repair"] == LATE)
-        values: dict[str, Any] = {"repaired_to": rows[-1].id, "repaired": JOBS.c.repaired + chosen}
+        values: dict[str, Any] = {"repaired_to": rows[-1][0], "repaired": JOBS.c.repaired + chosen}
         values |= {"not_repaired": JOBS.c.not_repaired + len(rows) - chosen}
         # It ends once more, with an event of its own, when the repair has ended.
         values |= {"completed_at": None} if chosen else {}
@@ -87,13 +87,13 @@ def _end(connection: Connection, job: str) -> None:
     connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.ingested != ENDED).values(completed_at=None))
 
 
-def _reopen(finishing: Finishing, rows: Sequence[Row[Any]], *, with_late: bool) -> int:
+def _reopen(finishing: Finishing, rows: Sequence[tuple[int, str]], *, with_late: bool) -> int:
     """Open failed rows again; return how many."""
-    finishing.lock({each.key for each in rows})
-    finishing.load([each.id for each in rows])
+    finishing.lock({unit for _, unit in rows})
+    finishing.load([number for number, _ in rows])
     chosen = 0
-    for each in rows:
-        row, key = finishing.rows.get(each.id), finishing.keys.get(each.key)
+    for number, unit in rows:
+        row, key = finishing.rows.get(number), finishing.keys.get(unit)
         if row is None or key is None or row["status"] != Status.FAILED.value:
             continue  # Retention has deleted it meanwhile.
         if key["delivered"] > row["id"] and not with_late:
