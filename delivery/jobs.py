@@ -110,8 +110,12 @@ class GateReport(msgspec.Struct, frozen=True):
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """The end of a job. `number` counts the events of a ledger without a gap; `run` is above 1 after `retry-failed`."""
+    """The end of a job. `number` counts the events of a ledger without a gap, and `ledger` tells it from other ledgers.
 
+    `run` is above 1 when the job has ended before: after `retry-failed`, or when rows of it were open again.
+    """
+
+    ledger: str
     number: int
     job: str
     receiver: str

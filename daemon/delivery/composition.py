@@ -75,7 +75,7 @@ def make_report(configuration: Configuration, slot: int) -> Reporting:
 def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[EventsAfter], int]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
-        return EventFile(notification.output_directory / "job-events.jsonl").publish
+        return EventFile(notification.output_directory / "job-events.jsonl", ledger.published).publish
     from delivery.event_topic import EventTopic
 
     group = f"{configuration.storage.namespace}-events"

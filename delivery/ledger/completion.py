@@ -1,5 +1,6 @@
 """The completion of jobs: one numbered event, written with the change that ended the last row."""
 
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from domain.clock import Instant
 ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
 """How many rows of a job have ended."""
 
-_EVENT, _PUBLISHED = "event", "published"
+_EVENT, _PUBLISHED, _LEDGER = "event", "published", "ledger"
 
 
 def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> None:
@@ -40,6 +41,20 @@ def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
     return [bytes(each) for each in connection.scalars(asked)]
 
 
+def ledger_id(connection: Connection) -> str:
+    """Return what tells this ledger from others, also from one that was in the same place before: 16 hexadecimal digits."""
+    asked = select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER)
+    found = connection.scalar(asked)
+    if found is None:
+        try:
+            with connection.begin_nested():
+                connection.execute(COUNTERS.insert().values(name=_LEDGER, value=secrets.randbits(63)))
+        except IntegrityError:
+            pass  # Another transaction has made it.
+        found = connection.scalar(asked)
+    return f"{found or 0:016x}"
+
+
 def find_published(connection: Connection) -> int:
     """Return the number that `note_published` noted last; 0 before the first."""
     found = connection.scalar(select(COUNTERS.c.value).where(COUNTERS.c.name == _PUBLISHED))
@@ -60,6 +75,7 @@ def note_published(connection: Connection, number: int) -> None:
 def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
     number = _next_number(connection)
     event = JobEvent(
+        ledger=ledger_id(connection),
         number=number,
         job=job["id"],
         receiver=job["receiver"],

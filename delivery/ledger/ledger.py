@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.ledger import cancelling, claims, finishing, fitting, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
-from delivery.ledger.completion import events_after, find_published, note_published
+from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import Finished, Result
 from delivery.ledger.intake import Intake, Portion
@@ -115,10 +115,15 @@ class Ledger:
 
 
 class PublishedMark:
-    """The number of the last event that was published, as far as it was noted."""
+    """The number of the last event that was published, as far as it was noted, and the ledger whose number it is."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @property
+    def ledger(self) -> str:
+        with self._database.write() as connection:
+            return ledger_id(connection)
 
     def find(self) -> int:
         with self._database.read() as connection:

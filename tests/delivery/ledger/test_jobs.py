@@ -93,6 +93,7 @@ def test_events_are_numbered_without_a_gap(stage: Make) -> None:
         it.deliver_all()
     assert [(each.number, each.job) for each in events(it)] == [(number + 1, f"j{number}") for number in range(5)]
     assert len(it.ledger.events_after(3, 1)) == 1
+    assert {each.ledger for each in events(it)} == {it.ledger.published.ledger}
 
 
 def test_a_cancelled_job_claims_nothing_more_and_refuses_results_under_way(stage: Make) -> None:
