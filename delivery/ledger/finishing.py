@@ -193,7 +193,7 @@ class Finishing:
             self.end(row, Status.CANCELLED)
             return False
         was_shut = self.gate.state is GateState.SHUT
-        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now)
+        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now, claim.step)
         is_shut = self.gate.state is GateState.SHUT
         row["owner"] = None
         # An older row of the key that was opened again meanwhile has waited for this call.
