@@ -34,8 +34,8 @@ class Suspect(msgspec.Struct, frozen=True):
 class Gate(msgspec.Struct, frozen=True):
     """The state of a receiver's gate. Instants and durations are in ms, of the ledger's clock.
 
-    `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows the
-    next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until
+    `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows
+    the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until
     `probe_until` at most.
     """
 

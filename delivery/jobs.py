@@ -11,7 +11,7 @@ class JobState(StrEnum):
     ACTIVE = "ACTIVE"
     """It takes rows, or delivers them."""
     STALLED = "STALLED"
-    """It takes no more rows, although its source was not read to the end."""
+    """Its source is not read, although it was not read to the end; that of a live job never is."""
     HELD = "HELD"
     """A unit of it waits for an operator's decision."""
     COMPLETE = "COMPLETE"

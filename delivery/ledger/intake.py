@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import IntakeLost
 from delivery.ledger.chunks import chunks
@@ -86,6 +87,14 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
     Raises:
         IntakeLost: Another process reads the source by now, its end was taken in, or the job was cancelled. Nothing was written.
     """
+    try:
+        return _take_in(database, intake, receiver, name, portion)
+    except IntegrityError as error:
+        # Another process has written a row of it, or deleted its job, at the same moment.
+        raise IntakeLost(f"job {intake.job} is read again: {' '.join(str(error.orig).split())}") from error
+
+
+def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, portion: Portion) -> int:
     with database.write() as connection:
         now = database.now(connection)
         if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
@@ -126,7 +135,8 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
         of = (KEYS.c.receiver == name, KEYS.c.key.in_(some))
         asked = select(KEYS.c.key, KEYS.c.is_announced, KEYS.c.held_by).where(*of).order_by(KEYS.c.key).with_for_update()
         locked |= {each.key: each for each in connection.execute(asked)}
-    return locked
+    # Retention may have deleted a key between the two statements.
+    return locked if len(locked) == len(keys) else _lock_keys(connection, name, keys)
 
 
 def _rows(

@@ -1,5 +1,6 @@
 """Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -9,12 +10,13 @@ from sqlalchemy.exc import IntegrityError
 from delivery.errors import JobRefused
 from delivery.gate import GateState
 from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
+from delivery.ledger.chunks import chunks
 from delivery.ledger.claims import running_calls
 from delivery.ledger.database import Database
 from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
 from delivery.rows import Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
@@ -24,6 +26,7 @@ LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 
 LONGEST_NAME = 100
 
+_HELD = (KEYS.c.receiver, KEYS.c.key, KEYS.c.held_by)
 _COUNTED = (
     "read",
     "duplicates",
@@ -118,19 +121,31 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
 def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None) -> list[Job]:
     """Return the jobs, the newest first; with `job` only that one."""
     asked = select(JOBS).order_by(JOBS.c.started_at.desc(), JOBS.c.id)
-    held = (
-        select(ROWS.c.job, func.count())
-        .select_from(KEYS.join(ROWS, (ROWS.c.id == KEYS.c.held_by)))
-        .where(KEYS.c.held_by.is_not(None))
-        .group_by(ROWS.c.job)
-    )
     if job is not None and "\x00" in job:
         return []
     with database.read() as connection:
         now = database.now(connection)
-        holds: dict[str, int] = dict(connection.execute(held).all())
+        holds = _held_units(connection)
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
-    return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
+    return [_told(each, holds[each["id"]], now, stalled_after_ms) for each in found]
+
+
+def _held_units(connection: Connection) -> Counter[str]:
+    """Return by job how many units are held for it: the job whose row failed, and those with rows that wait behind it.
+
+    The indexes lead from the held units to the rows, and not from all rows to the units.
+    """
+    held: dict[str, dict[str, int]] = {}
+    for receiver, key, row in connection.execute(select(*_HELD).where(KEYS.c.held_by.is_not(None))):
+        held.setdefault(receiver, {})[key] = row
+    found: set[tuple[str, str, str]] = set()
+    for receiver, units in held.items():
+        for some in chunks(list(units)):
+            of = select(ROWS.c.job, ROWS.c.key).distinct()
+            waiting = of.where(ROWS.c.receiver == receiver, ROWS.c.key.in_(some), IS_OPEN)
+            failed = of.where(ROWS.c.id.in_([units[key] for key in some]))
+            found |= {(job, receiver, key) for asked in (waiting, failed) for job, key in connection.execute(asked)}
+    return Counter(job for job, _, _ in found)
 
 
 def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
@@ -261,5 +276,7 @@ def _state(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> J
         return JobState.COMPLETE
     if held:
         return JobState.HELD
-    is_stalled = job["sealed_at"] is None and not job["is_live"] and now - job["taken_at"] > stalled_after_ms
+    # A live job reads its source to the end again and again; that of a schedule has no source.
+    read_at = max(job["taken_at"], job["caught_up_at"])
+    is_stalled = job["sealed_at"] is None and job["source"] != SCHEDULE and now - read_at > stalled_after_ms
     return JobState.STALLED if is_stalled else JobState.ACTIVE

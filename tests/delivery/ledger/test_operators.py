@@ -1,17 +1,20 @@
 """Decisions of operators in the ledger while rows are on their way: holds, cancelling, repair, and other steps."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
 from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.receivers import receiver
+from sqlalchemy import Connection, text
 
 from delivery.answers import Done, Failed
 from delivery.errors import JobRefused, LedgerUnavailable
 from delivery.jobs import JobEvent, JobState
 from delivery.ledger.finishing import Result
+from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Step
 
@@ -200,3 +203,67 @@ def test_jobs_that_ended_with_the_five_rows_that_shut_the_gate_go_on_and_end_onc
     assert sorted((each.job, each.run, each.failed) for each in events) == sorted(
         [*((f"j{number}", 1, 1) for number in range(4)), *((f"j{number}", 2, 0) for number in range(4)), ("j4", 1, 0)]
     )
+
+
+def test_a_hold_is_shown_with_each_job_that_waits_for_it(stage: Make) -> None:
+    it = stage("on-failed = hold")
+    it.take(item("a", 1))
+    it.take(item("a", 2), item("b", 3), job="k")
+    it.finish(it.claim(), Failed("HTTP 400"))
+    assert (it.job().state, it.job().held_units) == (JobState.COMPLETE, 1)
+    assert (it.job("k").state, it.job("k").held_units) == (JobState.HELD, 2)
+    it.ledger.release_unit("r", "a")
+    assert (it.job().held_units, it.job("k").held_units) == (0, 1)
+
+
+def test_a_live_job_whose_source_is_not_read_is_stalled(stage: Make) -> None:
+    it = stage()
+    it.ledger.ensure_live("r", "live")
+    it.ledger.schedule_job("s", "r")
+    for _ in range(3):
+        it.now += 50_000
+        intake = it.ledger.open_intake("live-r", "w")
+        assert intake is not None
+        it.ledger.take_in(intake, "r", Portion([], {}, is_end=True))
+    assert it.job("live-r").state is JobState.ACTIVE
+    it.now += 60_001
+    assert it.job("live-r").state is JobState.STALLED
+    assert it.job("schedule-s").state is JobState.ACTIVE
+
+
+def test_a_key_that_retention_deletes_between_two_statements_of_an_intake_is_made_again(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = stage()
+    original, struck = Connection.execute, []
+
+    def execute(self: Connection, statement: Any, *others: Any, **more: Any) -> Any:
+        found = original(self, statement, *others, **more)
+        if str(statement).startswith("INSERT INTO delivery_key") and not struck:
+            struck.append(original(self, text("delete from delivery_key where key = 'a'")))
+        return found
+
+    monkeypatch.setattr(Connection, "execute", execute)
+    assert it.take(item("a", 1), item("b", 2)) == 2
+    assert struck
+    assert it.deliver_all() == ["a-1", "b-2"]
+
+
+@pytest.mark.slow
+def test_retention_and_intake_of_the_same_units_at_once_lose_nothing_and_end_no_process(stage: Make) -> None:
+    it = stage()
+    others = [it.another() for _ in range(3)]
+
+    def forget(ledger: Ledger) -> None:
+        for _ in range(60):
+            ledger.delete_expired()
+
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(forget, each) for each in others]
+        for number in range(12):
+            it.take(*(item(f"k{each}", 100 * number + each) for each in range(20)), job=f"j{number}")
+            it.deliver_all()
+            it.now += RETENTION_MS + 1
+    for each in running:
+        each.result()
+    assert all(it.job(each.id).processed == each.ingested == 20 for each in it.ledger.jobs())
