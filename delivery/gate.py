@@ -52,6 +52,8 @@ class Gate(msgspec.Struct, frozen=True):
     halved_at: int = 0
     next_call: int = 0
     suspects: tuple[Suspect, ...] = ()
+    steps: str = ""
+    """The steps of the receiver for which the waiting rows are fit; empty: not known."""
 
     def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""

@@ -92,6 +92,25 @@ def test_a_unit_goes_on_when_its_receiver_needs_fewer_steps(stage: Make, before:
     assert called == ["a-1", "a-2"]
 
 
+def test_a_unit_is_announced_when_its_receiver_needs_that_by_now(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), item("a", 2), item("b", 3))
+    while it.ledger.fit_steps("r"):
+        pass
+    (called,) = it.claim(wanted=1)
+    changed = it.another(receiver("steps = announce-deliver"))
+    while changed.fit_steps("r"):
+        pass
+    changed.finish("r", [Result(called, Done())])
+    assert changed.claim("r", Step.DELIVER, "w", 5).claims == []
+    announcements = changed.claim("r", Step.ANNOUNCE, "w", 5).claims
+    assert sorted(each.notification_id for each in announcements) == ["a-2", "b-3"]
+    changed.finish("r", [Result(each, Done()) for each in announcements])
+    while changed.fit_steps("r"):
+        pass
+    assert len(changed.claim("r", Step.DELIVER, "w", 5).claims) == 2
+
+
 def test_a_job_that_is_repaired_in_portions_ends_once(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     it = stage()
     it.take(item("a", 1), item("b", 2), item("c", 3))

@@ -35,7 +35,7 @@ FAULTS = (
     Fault("a former owner's result counts", Finishing._take, _SHUT, "if row is None:", seed=1),
     Fault(
         "positions written before the rows",
-        intake.take_in,
+        intake._take_in,
         _BEGIN,
         "    with database.write() as connection:\n"
         "        _write_positions(connection, intake.job, portion.positions)\n" + _BEGIN,
