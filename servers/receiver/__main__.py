@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["check"]:
         return check.main(arguments[1:])
     parser = ArgumentParser(prog="python -m servers.receiver", description="Receive payment status notifications on loopback.")
-    parser.add_argument("--directory", type=Path, required=True, help="of what it keeps: taken.jsonl and units.jsonl")
+    parser.add_argument("--directory", type=Path, required=True, help="of what it keeps: {taken,units,calls}.jsonl")
     parser.add_argument("--port", type=int, required=True)
     add_options(parser)
     told = parser.parse_args(arguments)

@@ -2,11 +2,12 @@
 
 import json
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.receiver.kept import TAKEN, UNITS, read_lines
+from servers.receiver.kept import CALLS, TAKEN, UNITS, read_lines
 
 _EXAMPLES = 3
 
@@ -23,6 +24,9 @@ class Comparison:
         lost: Was not taken, though its unit was not refused.
         doubled: Was taken more than once; here once for each further time.
         misplaced: Was taken after a notification of its unit that comes behind it.
+        repeated: The number of calls under a key that was taken already.
+        needless: Of them those without a reason that the receiver knows, for the caller had got an answer: it died with it,
+            or did not keep it. It is no fault where callers die.
         unexpected: Is none of the notifications of its unit, or came without a key.
     """
 
@@ -34,6 +38,8 @@ class Comparison:
     doubled: tuple[str, ...]
     misplaced: tuple[str, ...]
     unexpected: tuple[str, ...]
+    repeated: int = 0
+    needless: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -42,12 +48,13 @@ class Comparison:
     def table(self) -> str:
         """Return a line for each number; a line of faults ends with the first few of them."""
         numbers = {"units": self.units, "notifications": self.notifications, "taken": self.taken, "units refused": self.refused}
-        lines = [f"{name:<14}{number:>10}" for name, number in numbers.items()]
+        lines = [f"{name:<14}{number:>10}" for name, number in (numbers | {"repeated": self.repeated}).items()]
         faults = {
             "lost": self.lost,
             "doubled": self.doubled,
             "out of order": self.misplaced,
             "unexpected": self.unexpected,
+            "needless calls": self.needless,
         }
         lines += [f"{name:<14}{len(found):>10}  {', '.join(found[:_EXAMPLES])}".rstrip() for name, found in faults.items()]
         return "\n".join(lines)
@@ -81,6 +88,7 @@ def compare(directory: Path, expected: Iterable[tuple[str, str]]) -> Comparison:
                 last = max(last, wanted[found])
         if unit not in refused:
             lost += (f"{unit} {each}" for each in wanted if each not in seen)
+    repeated, needless = _repeats(directory)
     return Comparison(
         units=len(places),
         notifications=sum(map(len, places.values())),
@@ -90,7 +98,17 @@ def compare(directory: Path, expected: Iterable[tuple[str, str]]) -> Comparison:
         doubled=tuple(doubled),
         misplaced=tuple(misplaced),
         unexpected=tuple(unexpected),
+        repeated=repeated,
+        needless=needless,
     )
+
+
+def _repeats(directory: Path) -> tuple[int, tuple[str, ...]]:
+    """Return how many calls came under a key that was taken already, and those that were called for without a reason."""
+    calls = [(line["is"], f"{line['unit']} {line['key']}") for line in read_lines(directory / CALLS)]
+    repeated = Counter(name for kind, name in calls if kind == "repeated")
+    needless = repeated - Counter(name for kind, name in calls if kind == "unanswered")
+    return repeated.total(), tuple(needless.elements())
 
 
 def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

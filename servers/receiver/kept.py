@@ -12,6 +12,12 @@ TAKEN = "taken.jsonl"
 UNITS = "units.jsonl"
 """A line for each change of a unit: `at`, `unit`, and `is`: `announced`, `forgotten` or `refused`."""
 
+CALLS = "calls.jsonl"
+"""A line for each call for a notification that was taken already, or whose answer is lost or late: `at`, `unit`, `key`, and `is`.
+
+`is` is `repeated`: the key had been taken; `unanswered`: it is taken, and the connection breaks, or the answer is late.
+"""
+
 
 class Journal:
     """A file of JSON lines. A line that was added is there after a SIGKILL at any moment."""

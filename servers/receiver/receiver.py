@@ -12,7 +12,7 @@ from random import Random
 from urllib.parse import unquote
 
 from servers.receiver.behaviour import Behaviour, is_in
-from servers.receiver.kept import TAKEN, UNITS, Journal, read_lines
+from servers.receiver.kept import CALLS, TAKEN, UNITS, Journal, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Receiver:
         directory.mkdir(parents=True, exist_ok=True)
         self._clock, self._lock = clock, threading.Lock()
         self._taken, self._units = Journal(directory / TAKEN), Journal(directory / UNITS)
+        self._calls = Journal(directory / CALLS)
         self._keys = {line["key"] for line in read_lines(directory / TAKEN)} - {None}
         self._announced: dict[str, float] = {}
         self._rejected: set[str] = set()
@@ -73,9 +74,11 @@ class Receiver:
             drawn -= behaviour.faults + behaviour.unknown
             if drawn < behaviour.breaks:
                 self._did["broken"] += 1
+                self._note_unanswered(answer, path, headers, now)
                 return Answer(answer.status, breaks=True)
             if drawn - behaviour.breaks < behaviour.lates:
                 self._did["late"] += 1
+                self._note_unanswered(answer, path, headers, now)
                 return Answer(answer.status, answer.body, answer.headers, behaviour.late_seconds)
             return answer
 
@@ -109,6 +112,7 @@ class Receiver:
     def close(self) -> None:
         self._taken.close()
         self._units.close()
+        self._calls.close()
 
     def _behave(self, behaviour: Behaviour) -> None:
         self._behaviour, self._random = behaviour, Random(behaviour.seed)  # noqa: S311 - chance by seed is what is wanted.
@@ -177,6 +181,7 @@ class Receiver:
         key = headers.get("idempotency-key")
         if key in self._keys:
             self._did["repeated"] += 1
+            self._calls.add({"at": round(now, 3), "unit": unit, "key": key, "is": "repeated"})
             return _TAKEN
         status = headers.get("transaction-status")
         self._taken.add({"at": round(now, 3), "unit": unit, "key": key, "status": status, "path": path})
@@ -184,6 +189,11 @@ class Receiver:
             self._keys.add(key)
         self._did["taken"] += 1
         return _TAKEN
+
+    def _note_unanswered(self, answer: Answer, path: str, headers: Mapping[str, str], now: float) -> None:
+        if answer is _TAKEN:
+            unit, key = unquote(path.split("/")[2]), headers.get("idempotency-key")
+            self._calls.add({"at": round(now, 3), "unit": unit, "key": key, "is": "unanswered"})
 
     def _is_announced(self, unit: str, now: float) -> bool:
         """Return whether the announcement is known; it is forgotten here if a window of `forgets` wants it."""

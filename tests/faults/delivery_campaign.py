@@ -30,6 +30,9 @@ RECEIVER = f"""
     suspension {{ probe = {PROBE_MS}ms, most = {PROBE_MS}ms, when {{ status = [503], body = "currently suspended" }} }}
     limit.when.body = "connections allowed", reject.when.status = [422]
 """
+_INTERRUPTED = 100
+"""So many calls at most are under way in two workers, or begin and get no answer while the receiver stands still."""
+
 _LONGEST_WAIT_SECONDS = 120
 _T = TypeVar("_T")
 
@@ -100,6 +103,8 @@ class DeliveryCampaign:
         assert (job.expected, job.read, job.duplicates, job.open) == (row.notifications, row.notifications, 0, 0)
         assert (row.processed + row.rejected, row.failed) == (row.notifications, 0)
         assert self.comparison.taken == row.processed
+        # A strike makes needless at most the calls that it interrupts.
+        assert len(self.comparison.needless) <= self._times * _INTERRUPTED, self.comparison.table()
         (event,) = self.events
         assert (event["number"], event["job"], event["run"], event["processed"]) == (1, "j", 1, row.processed)
         running = [each for each in self.it.workers if each.poll() is None]

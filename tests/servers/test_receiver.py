@@ -16,7 +16,7 @@ import pytest
 from servers.ports import pick_port
 from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from servers.receiver.http import ReceiverHttpServer
-from servers.receiver.kept import TAKEN
+from servers.receiver.kept import CALLS, TAKEN
 from servers.receiver.receiver import Receiver
 
 
@@ -83,6 +83,17 @@ def test_a_key_is_taken_once_and_acknowledged_each_time(served: Served) -> None:
     assert [served.post("u", key).status_code for key in ("1", "2", "1")] == [200, 200, 200]
     assert [line["key"] for line in served.taken()] == ["1", "2"]
     assert (served.counts()["taken"], served.counts()["repeated"]) == (2, 1)
+
+
+def test_repeats_and_calls_whose_answer_is_lost_or_late_are_written_down(served: Served) -> None:
+    path, headers = "/payments/u/statuses", {"idempotency-key": "1"}
+    for behaviour in ({"breaks": 1.0}, {"breaks": 0.0, "lates": 1.0, "late_seconds": 0.0}, {"lates": 0.0}):
+        served.behave(**behaviour)
+        served.receiver.begin("POST", path, headers)
+        served.receiver.end()
+    calls = [json.loads(line) for line in (served.directory / CALLS).read_text().splitlines()]
+    told = [(each["is"], each["unit"], each["key"]) for each in calls]
+    assert told == [(kind, "u", "1") for kind in ("unanswered", "repeated", "unanswered", "repeated")]
 
 
 def test_without_a_key_each_call_is_taken(served: Served) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from servers.receiver.__main__ import main
 from servers.receiver.check import compare
-from servers.receiver.kept import TAKEN, UNITS
+from servers.receiver.kept import CALLS, TAKEN, UNITS
 
 EXPECTED = [("a", "a1"), ("b", "b1"), ("a", "a2"), ("a", "a3"), ("b", "b2")]
 RIGHT = [("b", "b1"), ("a", "a1"), ("a", "a2"), ("b", "b2"), ("a", "a3")]
@@ -55,6 +55,16 @@ def test_of_a_refused_unit_notifications_may_be_missing_but_not_out_of_order(tmp
     assert faults(tmp_path) == {"misplaced": ("a a1",)}
 
 
+def test_a_repeat_is_needless_unless_an_answer_was_lost_or_late(tmp_path: Path) -> None:
+    keep(tmp_path, [*RIGHT])
+    calls = [("unanswered", "a1"), ("repeated", "a1"), ("repeated", "a2"), ("unanswered", "a3"), ("repeated", "a1")]
+    lines = ({"at": 1.0, "unit": "a", "key": key, "is": kind} for kind, key in calls)
+    (tmp_path / CALLS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = compare(tmp_path, EXPECTED)
+    assert (found.repeated, sorted(found.needless), found.is_good) == (3, ["a a1", "a a2"], True)
+    assert "needless calls         2" in found.table()
+
+
 def test_a_line_that_a_kill_cut_off_was_not_taken(tmp_path: Path) -> None:
     keep(tmp_path, [*RIGHT])
     with (tmp_path / TAKEN).open("a") as file:
@@ -70,10 +80,11 @@ def test_the_command_prints_a_table_and_its_exit_code_tells_of_faults(tmp_path: 
     order = ["check", "--directory", str(tmp_path), *map(str, files)]
     keep(tmp_path, [*RIGHT])
     assert main(order) == 0
-    assert capsys.readouterr().out.splitlines()[1:5] == [
+    assert capsys.readouterr().out.splitlines()[1:6] == [
         "notifications          5",
         "taken                  5",
         "units refused          0",
+        "repeated               0",
         "lost                   0",
     ]
     keep(tmp_path, RIGHT[:-1])
