@@ -2,7 +2,7 @@
 
 import getpass
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -94,10 +94,13 @@ def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -
 
 
 def _source(arguments: Namespace, configuration: Configuration) -> str:
-    if arguments.files and (arguments.topic or arguments.archive or arguments.since or arguments.until):
-        raise JobRefused("files are delivered whole: --topic, --archive, --since and --until do not go with them")
+    if arguments.files and (arguments.topic or arguments.archive or arguments.since or arguments.until or arguments.offsets):
+        problem = "--topic, --archive, --since, --until and --from-offset do not go with them"
+        raise JobRefused(f"files are delivered whole: {problem}")
+    if arguments.offsets and (not arguments.topic or arguments.since):
+        raise JobRefused("--from-offset goes with --topic alone, and not with --since")
     if arguments.topic:
-        return source_of_topic(configuration, arguments.since, arguments.until)
+        return source_of_topic(configuration, arguments.since, arguments.until, dict(arguments.offsets))
     if arguments.archive:
         return source_of_archive(configuration, arguments.since, arguments.until)
     if not arguments.files:
@@ -246,6 +249,23 @@ def _add_start(parser: ArgumentParser) -> None:
     held.add_argument("--archive", action="store_true", help="deliver what the archive of the topics holds now")
     parser.add_argument("--since", type=instant, metavar="INSTANT", help="only what was written then or later: 2026-03-28T18:00Z")
     parser.add_argument("--until", type=instant, metavar="INSTANT", help="only what was written before")
+    parser.add_argument(
+        "--from-offset",
+        dest="offsets",
+        action="append",
+        default=[],
+        type=_offset,
+        metavar="PARTITION@OFFSET",
+        help="only this partition of the topic, from this offset on; once for each partition",
+    )
+
+
+def _offset(text: str) -> tuple[int, int]:
+    """Return partition and offset. Raises ArgumentTypeError for another text."""
+    partition, _, offset = text.partition("@")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise ArgumentTypeError(f"{text} is not PARTITION@OFFSET, such as 3@1200")
+    return int(partition), int(offset)
 
 
 def _add_job(parser: ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """The sources of jobs: how the ledger names them, and the feeds that read them."""
 
 import socket
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -52,11 +53,18 @@ def delivers_files(source: str, paths: list[Path]) -> bool:
     return [each.path for each in _spans(source)] == [str(each.absolute()) for each in paths]
 
 
-def source_of_topic(configuration: Configuration, since: Instant | None, until: Instant | None) -> str:
+def source_of_topic(
+    configuration: Configuration,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    offsets: Mapping[int, int] | None = None,
+) -> str:
     """Return the source of a job that delivers what the topic of notifications holds now, or what of it was written in a time.
 
+    `offsets` is where to begin, by partition: then other partitions are left out, and `since` has no effect.
+
     Raises:
-        JobRefused: The notifications are in files.
+        JobRefused: The notifications are in files, or the topic does not hold one of the offsets.
         TransportUnavailable, TransportRefused: The topic cannot be read.
     """
     if configuration.notification.transport is TransportType.FILE:
@@ -70,15 +78,24 @@ def source_of_topic(configuration: Configuration, since: Instant | None, until: 
         found = topics.find(topic)
     with closing(CommittedReader(settings, [topic])) as reader:
         ends = reader.decided_ends()
-        starts = reader.begins() if since is None else reader.since(since)
+        begins = reader.begins()
+        starts = begins if since is None else reader.since(since)
         if until is not None:
             ends = {name: min(end, reader.since(until)[name]) for name, end in ends.items()}
-    span = TopicSpan(
-        found.topic_id.hex,
-        {name.partition: offset for name, offset in starts.items()},
-        {name.partition: offset for name, offset in ends.items()},
-    )
+    first, last = ({name.partition: offset for name, offset in each.items()} for each in (starts, ends))
+    if offsets:
+        _refuse_absent(topic, offsets, {name.partition: offset for name, offset in begins.items()}, last)
+        first, last = dict(offsets), {number: last[number] for number in offsets}
+    span = TopicSpan(found.topic_id.hex, first, last)
     return _TOPIC + msgspec.json.encode(span).decode()
+
+
+def _refuse_absent(topic: str, offsets: Mapping[int, int], begins: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    for number, offset in offsets.items():
+        if number not in ends:
+            raise JobRefused(f"{topic} has no partition {number}")
+        if not begins[number] <= offset <= ends[number]:
+            raise JobRefused(f"{topic}-{number} holds the offsets from {begins[number]} to {ends[number]}, and not {offset}")
 
 
 def source_of_archive(configuration: Configuration, since: Instant | None, until: Instant | None) -> str:
