@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from harness.receivers import receiver
+from httpcore._backends.auto import AutoBackend
 
 from delivery.answers import Answer, NoAnswer, Trouble
 from delivery.caller import Caller, retry_after_ms
@@ -177,6 +178,19 @@ def test_whatever_comes_of_a_call_it_is_one_request_for_the_ledger_alone_retries
     call("timeout = 100ms", key=path)
     sleep(0.2)
     assert len(Called.requests) == 1
+
+
+def test_a_connection_that_is_refused_is_tried_once(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    original = AutoBackend.connect_tcp
+
+    async def connect(self: AutoBackend, *told: Any, **more: Any) -> Any:
+        tried.append(1)
+        return await original(self, *told, **more)
+
+    monkeypatch.setattr(AutoBackend, "connect_tcp", connect)
+    assert call(url=f"http://127.0.0.1:{pick_port()}").trouble is Trouble.UNREACHABLE
+    assert tried == [1]
 
 
 def test_a_server_that_speaks_no_tls_was_sent_nothing(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:

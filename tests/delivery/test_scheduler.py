@@ -5,13 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import delivery_settings
 
 from delivery.answers import Answer
+from delivery.ledger.claims import Claimed
 from delivery.rows import Claim
 from delivery.scheduler import LedgerThreads, Scheduler
+from delivery.settings import Step, WorkerSettings
+
+WORKER = delivery_settings().worker
 
 
 class Recording:
@@ -33,12 +38,12 @@ def stage(tmp_path: Path) -> Any:
     made.close()
 
 
-def run(stage: LedgerStage, caller: Recording, seconds: float) -> None:
+def run(stage: LedgerStage, caller: Recording, seconds: float, worker: WorkerSettings = WORKER) -> None:
     """Run a scheduler for so long, or until it ends by itself."""
 
     async def deliver() -> None:
         with ThreadPoolExecutor(2) as executor:
-            scheduler = Scheduler(stage.ledger, LedgerThreads(executor), "r", delivery_settings().worker, "w", caller)  # type: ignore[arg-type]
+            scheduler = Scheduler(stage.ledger, LedgerThreads(executor), "r", worker, "w", caller)  # type: ignore[arg-type]
             running = asyncio.create_task(scheduler.run())
             await asyncio.wait([running], timeout=seconds)
             scheduler.stop()
@@ -57,6 +62,37 @@ def test_a_claim_that_the_process_stood_still_with_is_not_called(stage: LedgerSt
     monkeypatch.undo()
     stage.now += 13_000
     run(stage, caller, 0.5)
+    assert caller.called == ["a-1", "b-2"]
+
+
+def test_while_its_pool_is_full_nothing_is_claimed_that_would_only_wait(
+    stage: LedgerStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[int] = []
+    original = stage.ledger.claim
+
+    def claim(receiver: str, step: Step, owner: str, most: int) -> Claimed:
+        wanted.append(most)
+        return original(receiver, step, owner, most)
+
+    monkeypatch.setattr(stage.ledger, "claim", claim)
+
+    class Holding(Recording):
+        """Keeps its first call under way for many looks for work."""
+
+        running = 0
+
+        async def call(self, claim: Claim) -> Answer:
+            answer = await super().call(claim)
+            if len(self.called) == 1:
+                await asyncio.sleep(0.3)
+                self.running = stage.ledger.gates()[0].running
+            return answer
+
+    caller = Holding()
+    worker = msgspec.structs.replace(delivery_settings().worker, chunk=1, poll_ms=10, most_poll_ms=10)
+    run(stage, caller, 1, worker)
+    assert (caller.running, set(wanted)) == (1, {1}), "the gate would permit more"
     assert caller.called == ["a-1", "b-2"]
 
 

@@ -343,6 +343,18 @@ def test_an_attempt_at_a_held_unit_is_made_again_by_retry_failed(stage: Make) ->
     assert it.deliver_all() == ["a-1", "a-2"]
 
 
+def test_an_announced_unit_that_has_no_more_rows_is_asked_for_nothing_until_one_comes(stage: Make) -> None:
+    it = stage("steps = announce-deliver")
+    it.take(item("a", 1))
+    it.finish(it.claim(step=Step.ANNOUNCE))
+    assert it.deliver_all() == ["a-1"]
+    for step in (Step.ANNOUNCE, Step.DELIVER):
+        assert it.claim(step=step) == []
+    it.take(item("a", 2), job="k")
+    assert it.claim(step=Step.ANNOUNCE) == []
+    assert it.deliver_all() == ["a-2"]
+
+
 def test_rows_are_deleted_a_while_after_their_job_and_then_the_job(stage: Make) -> None:
     it = stage()
     it.take(item("a", 1), item("b", 2))
