@@ -273,11 +273,26 @@ DELIVERY_WORKERS = (
     "delivery_workers_delivering",
     "How many delivery workers of the service deliver; absent where no receiver is configured.",
 )
-GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], int]]] = {
+GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     "delivery_gate_open": ("1 while the gate of the receiver is open, 0 while it is shut.", lambda each: int(each.is_open)),
     "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
+    "delivery_rows_failed": (
+        "Rows of the ledger that have failed, until they are delivered again or deleted.",
+        lambda each: each.failed,
+    ),
+    "delivery_units_held": ("Units that wait for a person, because a row of them has failed.", lambda each: each.held_units),
+    "delivery_jobs_stalled": (
+        "Jobs that take nothing in although their source was not read to the end.",
+        lambda each: each.stalled_jobs,
+    ),
+    "delivery_intake_age_seconds": (
+        "Time since the source of the live job was read; absent without a live job.",
+        lambda each: None if each.unread_ms is None else each.unread_ms / 1_000,
+    ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+RETRIES = ("delivery_rows_retried", "How often rows that the ledger holds were to be called for again, by the mode of the retry.")
+"""A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
 TOPIC_METRICS: Mapping[str, tuple[str, Callable[[DeliveredPartition], int]]] = {
     "delivery_topic_lag_offsets": (
         "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
@@ -343,16 +358,27 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
     for name, (meaning, get) in GATE_METRICS.items():
         family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
         for gate in status.gates:
-            family.add_metric((gate.receiver,), get(gate))
+            if (value := get(gate)) is not None:
+                family.add_metric((gate.receiver,), value)
         if name == "delivery_gate_open":
             for receiver in status.direct:
                 family.add_metric((receiver.receiver,), int(receiver.reason is None))
         yield family
+    yield _retries(status)
     for name, (meaning, count) in TOPIC_METRICS.items():
         family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
         for labels, partitions in _by_topic(status).items():
             family.add_metric(labels, sum(map(count, partitions)))
         yield family
+
+
+def _retries(status: DeliveryStatus) -> Metric:
+    name, meaning = RETRIES
+    family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "mode"))
+    for gate in status.gates:
+        for mode, number in gate.retries:
+            family.add_metric((gate.receiver, mode), number)
+    return family
 
 
 def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:

@@ -94,7 +94,11 @@ class WaitingRow(msgspec.Struct, frozen=True):
 
 
 class GateReport(msgspec.Struct, frozen=True):
-    """`waiting` are the open rows of the receiver, `running` the calls under way. `probe_at` is None while the gate is open."""
+    """`waiting` are the open rows of the receiver, `running` the calls under way. `probe_at` is None while the gate is open.
+
+    `failed` and `retries` are of all jobs to the receiver that the ledger holds, `stalled_jobs` those of them that take nothing
+    in. `unread_ms` is how long ago the source of the live job was read last; None without a live job.
+    """
 
     receiver: str
     is_open: bool
@@ -107,6 +111,10 @@ class GateReport(msgspec.Struct, frozen=True):
     running: int
     waiting: int
     held_units: int
+    failed: int
+    retries: Retries
+    stalled_jobs: int
+    unread_ms: int | None
 
 
 class JobEvent(msgspec.Struct, frozen=True):

@@ -18,7 +18,9 @@ class GateStatus(msgspec.Struct, frozen=True):
     """The gate of a receiver: shut while the receiver sleeps or cannot be reached. Instants are in ISO 8601 (UTC).
 
     `since` is when the gate was shut, and `probe_at` when the next call tries whether the receiver is awake; None while it is
-    open. `waiting` are the rows that are not delivered yet.
+    open. `waiting` are the rows that are not delivered yet, `failed` those that have failed, `held_units` the units that one of
+    them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in; `unread_ms` is
+    how long ago the source of the live job was read, None without one.
     """
 
     receiver: str
@@ -27,6 +29,11 @@ class GateStatus(msgspec.Struct, frozen=True):
     reason: str | None = None
     since: str | None = None
     probe_at: str | None = None
+    failed: int = 0
+    held_units: int = 0
+    retries: tuple[tuple[str, int], ...] = ()
+    stalled_jobs: int = 0
+    unread_ms: int | None = None
 
 
 class BlockedStatus(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
@@ -91,17 +93,29 @@ def _report(
     direct: Sequence[DirectReport],
     schedules: Sequence[ScheduleReport],
 ) -> None:
-    told = tuple(
-        GateStatus(each.receiver, each.is_open, each.waiting) if each.is_open else
-        GateStatus(each.receiver, each.is_open, each.waiting, each.reason, _text(each.since), _text(each.probe_at))
-        for each in gates
-    )  # fmt: skip
+    told = tuple(map(_told_gate, gates))
     file.write(
         DeliveryReport(
             os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told,
             tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
         )
     )  # fmt: skip
+
+
+def _told_gate(gate: GateReport) -> GateStatus:
+    return GateStatus(
+        receiver=gate.receiver,
+        is_open=gate.is_open,
+        waiting=gate.waiting,
+        reason=None if gate.is_open else gate.reason,
+        since=None if gate.is_open else _text(gate.since),
+        probe_at=None if gate.is_open else _text(gate.probe_at),
+        failed=gate.failed,
+        held_units=gate.held_units,
+        retries=tuple(msgspec.structs.asdict(gate.retries).items()),
+        stalled_jobs=gate.stalled_jobs,
+        unread_ms=gate.unread_ms,
+    )
 
 
 def _told(report: DirectReport) -> DirectStatus:

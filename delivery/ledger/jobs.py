@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
+from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import JobRefused
@@ -12,6 +13,7 @@ from delivery.gate import GateState
 from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
 from delivery.ledger.chunks import chunks
 from delivery.ledger.claims import running_calls
+from delivery.ledger.completion import ENDED
 from delivery.ledger.database import Database
 from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
@@ -27,6 +29,7 @@ LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 LONGEST_NAME = 100
 
 _HELD = (KEYS.c.receiver, KEYS.c.key, KEYS.c.held_by)
+_MODES = ("suspensions", "verifications", "back_offs", "limits")
 _COUNTED = (
     "read",
     "duplicates",
@@ -222,17 +225,17 @@ def list_held(database: Database, receiver: str, most: int) -> list[tuple[str, i
         return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(most))]
 
 
-def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]]) -> list[GateReport]:
-    """Return the gate of each receiver."""
+def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]], stalled_after_ms: int) -> list[GateReport]:
+    """Return the gate of each receiver, and how its jobs are."""
     with database.read() as connection:
-        return [_gate(connection, name, receiver, database.now(connection)) for name, receiver in receivers]
+        now = database.now(connection)
+        return [_gate(connection, name, receiver, now, stalled_after_ms) for name, receiver in receivers]
 
 
-def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -> GateReport:
+def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant, stalled_after_ms: int) -> GateReport:
     gate = read_gate(connection, name)
     is_open = gate.state is GateState.OPEN
-    open_rows = select(func.sum(JOBS.c.ingested - JOBS.c.processed - JOBS.c.rejected - JOBS.c.failed - JOBS.c.cancelled))
-    waiting = connection.scalar(open_rows.where(JOBS.c.receiver == name))
+    jobs = connection.execute(_sums(receiver, now - stalled_after_ms).where(JOBS.c.receiver == name)).mappings().one()
     held = connection.scalar(select(func.count()).where(KEYS.c.receiver == name, KEYS.c.held_by.is_not(None)))
     return GateReport(
         receiver=name,
@@ -244,8 +247,26 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -
         slept_ms=gate.slept_ms + (0 if is_open else now - gate.since),
         limit=max(1, int(gate.limit or receiver.concurrency)),
         running=running_calls(connection, name, now),
-        waiting=int(waiting or 0),
+        waiting=int(jobs["waiting"] or 0),
         held_units=held or 0,
+        failed=int(jobs["failed"] or 0),
+        retries=Retries(*(int(jobs[each] or 0) for each in _MODES)),
+        stalled_jobs=int(jobs["stalled"] or 0),
+        unread_ms=None if jobs["read_at"] is None else max(0, now - jobs["read_at"]),
+    )
+
+
+def _sums(receiver: Receiver, stalled_since: Instant) -> Select[Any]:
+    """Ask for numbers over all jobs of a receiver. A job of a schedule has no source, nor has a live one that is not live now."""
+    read_at = case((JOBS.c.taken_at > JOBS.c.caught_up_at, JOBS.c.taken_at), else_=JOBS.c.caught_up_at)
+    has_source = (JOBS.c.source != SCHEDULE) & (~JOBS.c.is_live | literal(receiver.is_live))
+    is_stalled = has_source & JOBS.c.sealed_at.is_(None) & JOBS.c.cancelled_at.is_(None) & (read_at < stalled_since)
+    return select(
+        func.sum(JOBS.c.ingested - ENDED).label("waiting"),
+        func.sum(JOBS.c.failed).label("failed"),
+        *(func.sum(JOBS.c[each]).label(each) for each in _MODES),
+        func.sum(case((is_stalled, 1), else_=0)).label("stalled"),
+        func.max(case((has_source & JOBS.c.is_live, read_at))).label("read_at"),
     )
 
 

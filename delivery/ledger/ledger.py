@@ -96,7 +96,7 @@ class Ledger:
         return jobs.list_held(self.database, receiver, most)
 
     def gates(self) -> list[GateReport]:
-        return jobs.list_gates(self.database, list(self.receivers.items()))
+        return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)
 
     def events_after(self, number: int, most: int) -> list[bytes]:
         with self.database.read() as connection:

@@ -18,6 +18,7 @@ from console.prometheus import (
     GATE_METRICS,
     METRICS,
     NEW_DEAD_LETTERS,
+    RETRIES,
     SERVICE_METRICS,
     TOPIC_METRICS,
     Described,
@@ -187,6 +188,7 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service += [(name, "gauge", "`partition`", meaning) for name, (meaning, _) in ARCHIVE_METRICS.items()]
     service.append((DELIVERY_WORKERS[0], "gauge", "", DELIVERY_WORKERS[1]))
     service += [(name, "gauge", "`receiver`", meaning) for name, (meaning, _) in GATE_METRICS.items()]
+    service.append((RETRIES[0], "gauge", "`receiver`, `mode`", RETRIES[1]))
     service += [(name, "gauge", "`receiver`, `topic`", meaning) for name, (meaning, _) in TOPIC_METRICS.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
@@ -227,7 +229,11 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
-    gates = (GateStatus("tracker", True, 3), GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"))
+    more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "unread_ms": 1_500}
+    gates = (
+        GateStatus("tracker", True, 3, **more),
+        GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
+    )
     partitions = (
         DeliveredPartition("T-0", 5, 9, 3, blocked=2, pause="full"),
         DeliveredPartition("T-1", 1, 2, 0),
@@ -249,6 +255,14 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         'resequencer_delivery_gate_open{receiver="bank"} 0.0',
         'resequencer_delivery_rows_waiting{receiver="tracker"} 3.0',
         'resequencer_delivery_rows_waiting{receiver="bank"} 7.0',
+        'resequencer_delivery_rows_failed{receiver="tracker"} 4.0',
+        'resequencer_delivery_rows_failed{receiver="bank"} 0.0',
+        'resequencer_delivery_units_held{receiver="tracker"} 2.0',
+        'resequencer_delivery_units_held{receiver="bank"} 0.0',
+        'resequencer_delivery_jobs_stalled{receiver="tracker"} 1.0',
+        'resequencer_delivery_jobs_stalled{receiver="bank"} 0.0',
+        'resequencer_delivery_intake_age_seconds{receiver="tracker"} 1.5',
+        'resequencer_delivery_rows_retried{mode="limit",receiver="tracker"} 6.0',
     }
     for given, expected in ((known, shown), (DeliveryStatus(), set())):
         application = make_metrics_application(lambda: None, find_delivery=lambda given=given: given)

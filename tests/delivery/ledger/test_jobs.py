@@ -8,7 +8,7 @@ import pytest
 from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from sqlalchemy import text
 
-from delivery.answers import Done, Failed, Suspended
+from delivery.answers import Done, Failed, Limited, Suspended
 from delivery.errors import IntakeLost, JobRefused
 from delivery.jobs import JobEvent, JobState
 from delivery.ledger.finishing import Result
@@ -167,6 +167,22 @@ def test_a_job_that_takes_nothing_more_although_its_source_has_more_is_stalled(s
     assert it.job().state is JobState.ACTIVE
     it.now += 1
     assert it.job().state is JobState.STALLED
+
+
+def test_the_report_of_a_receiver_tells_what_has_failed_was_retried_is_held_and_is_not_read(stage: Make) -> None:
+    it = stage("on-failed = hold")
+    it.take(item("a", 1), item("b", 2), item("c", 3))
+    first, second, _ = it.claim()
+    it.finish([first], Failed("HTTP 400"))
+    it.finish([second], Limited("HTTP 429", 5))
+    it.ledger.start_job("k", "r", "s", "ann")
+    (told,) = it.ledger.gates()
+    assert (told.failed, told.held_units, told.waiting, told.retries.limit) == (1, 1, 2, 1)
+    assert (told.stalled_jobs, told.unread_ms) == (0, None)
+    it.ledger.ensure_live("r", "live")
+    it.now += 60_001
+    (told,) = it.ledger.gates()
+    assert (told.stalled_jobs, told.unread_ms) == (2, 60_001)
 
 
 def test_the_same_job_is_started_once_and_its_name_serves_nothing_else(stage: Make) -> None:
