@@ -50,7 +50,10 @@ class _DeliveryPages:
         gates, jobs = ([], []) if ledger is None else (ledger.gates(), ledger.jobs())
         gates = deliveries.gates_for(identity_of(request), gates)
         direct = topic_deliveries.receivers_for(self._console, identity_of(request))
-        return self._console.page(request, "delivery.html", has_ledger=ledger is not None, gates=gates, jobs=jobs, direct=direct)
+        schedules = self._console.sources.find_delivery().schedules
+        return self._console.page(
+            request, "delivery.html", has_ledger=ledger is not None, gates=gates, jobs=jobs, direct=direct, schedules=schedules
+        )
 
     def job(self, request: Request) -> Response:
         job = deliveries.find_job(self._console, request.query_params.get("id", ""))

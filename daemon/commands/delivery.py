@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from daemon.commands.direct_delivery import NAMES, direct_delivery, direct_subcommands
+from daemon.commands.schedules import schedules
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
@@ -38,6 +39,8 @@ def delivery(arguments: Namespace) -> ExitCode:
     configuration = load_for(arguments)
     if arguments.subcommand in NAMES:
         return direct_delivery(arguments, configuration)
+    if arguments.subcommand == "schedules":
+        return schedules(arguments, configuration)
     with closing(make_ledger(configuration)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
@@ -62,6 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
         Subcommand("release", "let a unit go on that a failed row holds", _add_release),
         *direct_subcommands(),
+        Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
     )
 
