@@ -12,8 +12,8 @@ from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher,
 
 from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
-from guardian.allowance import Allowance
 from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
+from guardian.output_limit import Allowance
 from guardian.supervision import SUPERVISION, Directive, Failure
 from guardian.unit_registry import UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer

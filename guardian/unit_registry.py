@@ -13,8 +13,8 @@ from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, rested_ms
-from guardian.remainders import Remainders
 from guardian.timers import Timers
+from guardian.unfinished_turns import Remainders
 from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits

@@ -23,11 +23,11 @@ from connectors.port import (
 from delivery.answers import outcome_of
 from delivery.caller import Caller
 from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
-from delivery.direct.kept import Kept, find_kept
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.ordered import Ordered
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.partition import DirectPartition
+from delivery.direct.position_metadata import Kept, find_kept
 from delivery.direct.reading import Reading
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage

@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from connectors.port import OutputRecord, PartitionOutput, Position
-from delivery.direct.kept import Kept
 from delivery.direct.open_record import OpenRecord
+from delivery.direct.position_metadata import Kept
 from domain.printable import counted
 from domain.record import Partition
 from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, longest

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from delivery.ledger import claims, finishing, fitting, intake, jobs, retention
+from delivery.ledger import changed_steps, claims, finishing, intake, jobs, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, note_published
 from delivery.ledger.database import Database
@@ -69,7 +69,7 @@ class Ledger:
         return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
-        return fitting.fit_steps(self.database, self.receivers[receiver], receiver)
+        return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
 
     def release_unit(self, receiver: str, unit: str) -> None:
         jobs.release_unit(self.database, self.receivers, receiver, unit)

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from connectors.port import Channel, OutputRecord
-from delivery.direct.kept import Kept, find_kept
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.partition import DirectPartition
+from delivery.direct.position_metadata import Kept, find_kept
 from delivery.direct.record_headers import Way
 from domain.record import Origin, Partition, Record
 from guardian.done_offsets import MOST_CHARACTERS, DoneOffsets
