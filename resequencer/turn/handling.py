@@ -8,6 +8,7 @@ from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.handlers.port import Marks
 from resequencer.payment_data import PaymentData
 from resequencer.stash import Stashed
+from resequencer.turn.marks import marks_of
 from resequencer.turn.retry_delay import postpone, wait_for_server
 from resequencer.turn.working_copy import WorkingCopy
 from resequencer.unit import REMEMBERED_ENVELOPES, Retry
@@ -22,7 +23,7 @@ def attempt(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> No
     attempts = 0 if before is None else before.attempts
     copy.current = envelope
     try:
-        marks = _marks(copy, envelope, is_forced=is_forced)
+        marks = marks_of(copy, envelope, is_forced=is_forced)
         data = _data_with(copy, envelope, marks)
         handled = copy.context.handler.handle(envelope, data, marks, copy.now)
         state = _counted(copy, envelope, is_forced=is_forced)
@@ -50,13 +51,8 @@ def set_aside(copy: WorkingCopy, retry: Retry, why: PermanentError) -> None:
     envelope, data = retry.entry.envelope, copy.data
     copy.current, copy.retry, copy.is_changed = envelope, None, True
     with suppress(PermanentError):
-        data = _data_with(copy, envelope, _marks(copy, envelope, is_forced=retry.is_forced))
+        data = _data_with(copy, envelope, marks_of(copy, envelope, is_forced=retry.is_forced))
     _give_up(copy, retry.entry, why, data, is_forced=retry.is_forced)
-
-
-def _marks(copy: WorkingCopy, envelope: DataEnvelope, *, is_forced: bool) -> Marks:
-    is_late = not is_forced and copy.strategy.is_late(copy.state, envelope)
-    return Marks(copy.incomplete, is_late, copy.is_ordered and copy.incomplete is not None)
 
 
 def _data_with(copy: WorkingCopy, envelope: DataEnvelope, marks: Marks) -> PaymentData:

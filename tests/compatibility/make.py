@@ -81,7 +81,7 @@ def _written(directory: Path, storage: Wrap | None, keep: Callable[[], None]) ->
 
 
 def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[str, Any]:
-    settings = RedisSettings(read_place(server.url, RedisLogin()), NAMESPACE)
+    settings = RedisSettings(read_place(server.url, RedisLogin()), NAMESPACE, timeout_ms=5_000, wait_replicas=0)
     with closing(server.client()) as client:
         return _written(
             directory,
