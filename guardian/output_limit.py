@@ -1,7 +1,7 @@
 """The limit of the output of one cycle's turns, in bytes, so that a cycle fits into memory, a commit and a publication."""
 
 
-class Allowance:
+class OutputLimit:
     """Two shares of bytes: the first for remainders of earlier turns, the second and the rest of the first for other turns.
 
     So neither kind holds up the other. A turn may exceed its share by one envelope, and by its unit's payment data.

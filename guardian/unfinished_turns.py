@@ -5,7 +5,7 @@ from resequencer.messages import UnitKey
 from storage.port import WaitKind, Waits
 
 
-class Remainders:
+class UnfinishedTurns:
     """A queue: new units and units that let something out go to its end. `stashed_bytes` is the sum over all units."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from delivery.direct.open_record import OpenRecord
 from delivery.direct.ordered import Ordered
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.partition import DirectPartition
-from delivery.direct.position_metadata import Kept, find_kept
+from delivery.direct.position_metadata import PositionMetadata, find_metadata
 from delivery.direct.reading import Reading
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
@@ -248,18 +248,18 @@ class StageConsumer:
         position = self._transport.position(partition)
         offset = self._transport.start_offset(partition) if position is None else position.offset
         if position is not None and position.metadata:
-            kept = find_kept(offset, position.metadata)
+            metadata = find_metadata(offset, position.metadata)
         else:
             # Orders that were given before were meant for other positions.
-            kept = Kept(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
-        if kept is None:
+            metadata = PositionMetadata(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
+        if metadata is None:
             problem = (
                 "its position holds what this version cannot read: start the version that wrote it, or set the group's position"
             )
             raise TransportRefused(str(partition), problem)
         source = self._transport.source(partition)
         self._transport.seek(partition, offset)
-        state = DirectPartition(partition, offset, kept, self.stage.receiver.blocked_bytes)
+        state = DirectPartition(partition, offset, metadata, self.stage.receiver.blocked_bytes)
         ordered = Ordered(state, self._letter, self._clock, now)
         return _Owned(state, Reading(self.stage, self._gate, self._clock, source), ordered)
 

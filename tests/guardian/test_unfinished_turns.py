@@ -13,8 +13,8 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError
 from guardian.messages import Decided
-from guardian.output_limit import Allowance
-from guardian.unfinished_turns import Remainders
+from guardian.output_limit import OutputLimit
+from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.port import Handled, Marks
 from resequencer.messages import UnitKey
@@ -207,7 +207,7 @@ def test_a_dropped_partition_takes_what_was_left_over_along(new_asked: Callable[
 
 
 def test_who_is_new_stands_at_the_end_and_who_let_something_out_goes_there() -> None:
-    line = Remainders()
+    line = UnfinishedTurns()
     for key in (A, B, C):
         line.note(key, left_over(), has_let_out=False)
     line.note(A, left_over(), has_let_out=True)
@@ -220,7 +220,7 @@ def test_who_is_new_stands_at_the_end_and_who_let_something_out_goes_there() -> 
 
 
 def test_of_the_line_as_many_are_named_as_may_be_loaded_and_one_at_least() -> None:
-    line = Remainders()
+    line = UnfinishedTurns()
     for key in (A, B, C):
         line.note(key, left_over(100), has_let_out=False)
     assert line.first(2, 1 << 30) == [A, B]
@@ -237,20 +237,20 @@ def test_of_the_line_as_many_are_named_as_may_be_loaded_and_one_at_least() -> No
 
 
 def test_of_two_shares_one_is_kept_from_what_was_left_over() -> None:
-    allowance = Allowance(100)
-    assert allowance.for_remainder() == 100
-    allowance.note(160, is_remainder=True)
-    assert (allowance.for_remainder(), allowance.for_other()) == (0, 100)
-    allowance.note(70, is_remainder=False)
-    assert allowance.for_other() == 30
-    allowance.note(90, is_remainder=False)
-    assert allowance.for_other() == 0
+    limit = OutputLimit(100)
+    assert limit.for_remainder() == 100
+    limit.note(160, is_remainder=True)
+    assert (limit.for_remainder(), limit.for_other()) == (0, 100)
+    limit.note(70, is_remainder=False)
+    assert limit.for_other() == 30
+    limit.note(90, is_remainder=False)
+    assert limit.for_other() == 0
 
 
 def test_what_is_not_used_of_one_is_there_for_all_else() -> None:
-    allowance = Allowance(100)
-    allowance.note(150, is_remainder=False)
-    assert allowance.for_other() == 50
+    limit = OutputLimit(100)
+    limit.note(150, is_remainder=False)
+    assert limit.for_other() == 50
 
 
 # The cycle
