@@ -21,7 +21,7 @@ from benchmarks._delivery.stage import (
 from daemon.delivery.sources import open_feed, source_of_files
 from delivery.answers import Done, Suspended
 from delivery.gate import Gate, GateState
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.gates import lock_gate, write_gate
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
@@ -124,7 +124,7 @@ def _claims(ledger: Ledger, size: int, rounds: int) -> Costs:
     claiming, finishing = list[float](), list[float]()
     for _ in range(rounds):
         claimed = _timed(claiming, lambda: _claim(ledger, _AT_ONCE))
-        _timed(finishing, lambda claimed=claimed: ledger.finish(RECEIVER, [Result(each, Done()) for each in claimed]))
+        _timed(finishing, lambda claimed=claimed: ledger.finish(RECEIVER, [ClaimResult(each, Done()) for each in claimed]))
     found = ledger.find_job(job)
     if found is None or found.processed != rounds * _AT_ONCE:
         raise WrongResult(f"claims beside {size} rows: {found}")
@@ -141,7 +141,7 @@ def _ticks(ledger: Ledger, rounds: int) -> Costs:
         probes = _timed(probing, lambda: _claim(ledger, _AT_ONCE))
         if len(probes) != 1:
             raise WrongResult(f"{len(probes)} probes")
-        ledger.finish(RECEIVER, [Result(probes[0], Suspended("asleep"))])
+        ledger.finish(RECEIVER, [ClaimResult(probes[0], Suspended("asleep"))])
     return Costs(median(shut), median(probing))
 
 

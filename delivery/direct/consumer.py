@@ -24,7 +24,7 @@ from delivery.answers import outcome_of
 from delivery.caller import Caller
 from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.ordered import Ordered
+from delivery.direct.order_executor import OrderExecutor
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.partition import DirectPartition
 from delivery.direct.position_metadata import PositionMetadata, find_metadata
@@ -66,10 +66,10 @@ class StageClients(NamedTuple):
 class _Owned:
     """A partition of this worker, with the calls that are under way for it."""
 
-    def __init__(self, state: DirectPartition, reading: Reading, ordered: Ordered) -> None:
+    def __init__(self, state: DirectPartition, reading: Reading, executor: OrderExecutor) -> None:
         self.state = state
         self.reading = reading
-        self.ordered = ordered
+        self.executor = executor
         self.calls: set[asyncio.Task[None]] = set()
         self.log_end = state.read_to
 
@@ -202,7 +202,7 @@ class StageConsumer:
         for name, batch in batches.items():
             if (owned := self._owned.get(name)) is not None:
                 for record in batch.records:
-                    if not owned.ordered.execute(record, self._now()):
+                    if not owned.executor.execute(record, self._now()):
                         break
 
     def _rests(self, state: DirectPartition) -> bool:
@@ -260,8 +260,8 @@ class StageConsumer:
         source = self._transport.source(partition)
         self._transport.seek(partition, offset)
         state = DirectPartition(partition, offset, metadata, self.stage.receiver.blocked_bytes)
-        ordered = Ordered(state, self._letter, self._clock, now)
-        return _Owned(state, Reading(self.stage, self._gate, self._clock, source), ordered)
+        executor = OrderExecutor(state, self._letter, self._clock, now)
+        return _Owned(state, Reading(self.stage, self._gate, self._clock, source), executor)
 
     def _find_end_of_orders(self, partition: Partition) -> int:
         try:

@@ -7,7 +7,7 @@ from delivery.ledger import changed_steps, claims, finishing, intake, jobs, rete
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, note_published
 from delivery.ledger.database import Database
-from delivery.ledger.finishing import Finished, Result
+from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
 from delivery.settings import Receiver, Step
 
@@ -30,7 +30,7 @@ class Ledger:
     def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
         return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted)
 
-    def finish(self, receiver: str, results: Sequence[Result]) -> Finished:
+    def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
         return finishing.finish(self.database, self.receivers[receiver], receiver, results)
 
     def open_intake(self, job: str, owner: str) -> Intake | None:

@@ -14,7 +14,7 @@ from daemon.delivery.status import find_delivery_of
 from daemon.exit_code import ExitCode
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
-from delivery.direct.orders import DirectOrder, DirectOrderKind, Result
+from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectResult
 from delivery.errors import OrderRefused
 from domain.printable import counted, printable
 from domain.record import Origin, Partition
@@ -87,7 +87,7 @@ def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrder
         told = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
         sys.stderr.write(printable(f"resequencer: the order is given: {told}") + "\n")
         return ExitCode.DONE
-    if outcome.result is Result.REFUSED:
+    if outcome.result is DirectResult.REFUSED:
         raise OrderRefused(outcome.text)
     sys.stderr.write(printable(f"resequencer: {outcome.text}") + "\n")
     return ExitCode.DONE

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from connectors.orders.port import OrderRecord
 from connectors.port import OutputRecord
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome, Result, decode, outcome_record
+from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome, DirectResult, decode, outcome_record
 from delivery.direct.partition import DirectPartition
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason
@@ -20,11 +20,11 @@ Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
 
 class _Ended(NamedTuple):
-    result: Result
+    result: DirectResult
     text: str
 
 
-class Ordered:
+class OrderExecutor:
     """Executes the orders of one partition that was taken over at `taken_over_at`, of a clock that never goes back."""
 
     def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, taken_over_at: int) -> None:
@@ -38,7 +38,7 @@ class Ordered:
         try:
             order = decode(record.value)
         except ValueError as error:
-            self._pass(record, f"record-{record.offset}", _Ended(Result.REFUSED, f"this is no order: {error}"))
+            self._pass(record, f"record-{record.offset}", _Ended(DirectResult.REFUSED, f"this is no order: {error}"))
             return True
         if isinstance(order, DirectOutcome):
             self._state.pass_order(record.offset + 1)
@@ -66,37 +66,37 @@ class Ordered:
         opened, where = state.find_open(offset), Origin(state.partition, offset)
         if opened is None:
             if offset >= state.read_to:
-                return None if is_young else _Ended(Result.REFUSED, f"{where} was not read yet, so it cannot be blocked")
-            return _Ended(Result.REFUSED, f"{where} is done already")
+                return None if is_young else _Ended(DirectResult.REFUSED, f"{where} was not read yet, so it cannot be blocked")
+            return _Ended(DirectResult.REFUSED, f"{where} is done already")
         if opened.error is None:
-            return None if is_young else _Ended(Result.REFUSED, f"{where} is not blocked: no call for it has failed")
+            return None if is_young else _Ended(DirectResult.REFUSED, f"{where} is not blocked: no call for it has failed")
         if not state.recall(opened):
             # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
             opened.is_to_skip = True
             return None
         self._bury(opened, order)
-        return _Ended(Result.DONE, f"{where} is a dead letter")
+        return _Ended(DirectResult.DONE, f"{where} is a dead letter")
 
     def _skip_all(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
         state = self._state
         if state.skips_all:
-            return _Ended(Result.REFUSED, f"what fails in {state.partition} is skipped already")
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is skipped already")
         blocked = [each for each in state.blocked() if each.attempts]
         if not blocked:
-            return None if is_young else _Ended(Result.REFUSED, f"nothing is blocked in {state.partition}")
+            return None if is_young else _Ended(DirectResult.REFUSED, f"nothing is blocked in {state.partition}")
         state.skips_all = True
         waiting = [each for each in blocked if state.recall(each)]
         for each in waiting:
             self._bury(each, order)
         text = f"{counted(len(waiting), 'record')} became dead letters; so does what fails from now on, until `block`"
-        return _Ended(Result.DONE, text)
+        return _Ended(DirectResult.DONE, text)
 
     def _block(self) -> _Ended:
         state = self._state
         if not state.skips_all:
-            return _Ended(Result.REFUSED, f"what fails in {state.partition} is not skipped")
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is not skipped")
         state.skips_all = False
-        return _Ended(Result.DONE, f"what fails in {state.partition} is tried again, as the policy says")
+        return _Ended(DirectResult.DONE, f"what fails in {state.partition} is tried again, as the policy says")
 
     def _bury(self, opened: OpenRecord, order: DirectOrder) -> None:
         why = f"{order.by} ordered it: {order.because}. The last call failed with: {opened.error}"
