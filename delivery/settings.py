@@ -115,15 +115,15 @@ class _Condition(msgspec.Struct, frozen=True):
         return bool(self.status or self.body) and (not self.status or status in self.status) and self.body in text
 
 
-class Done(_Condition, frozen=True):
+class DoneCondition(_Condition, frozen=True):
     """Answers that say that a step is done, besides 2xx and 409."""
 
 
-class Reject(_Condition, frozen=True):
+class RejectCondition(_Condition, frozen=True):
     """Answers that say that the receiver does not want the notification: `rejected`, which is not `failed`."""
 
 
-class Limit(_Condition, frozen=True):
+class LimitCondition(_Condition, frozen=True):
     """Answers that say that too many calls are made at once, besides 429."""
 
 
@@ -199,9 +199,9 @@ class Receiver(msgspec.Struct, frozen=True):
     announce: Annotated[Announce, Section("announce")]
     verify: Annotated[Verify, Section("verify")]
     deliver: Annotated[Deliver, Section("deliver")]
-    done: Annotated[Done, Section("done")]
-    reject: Annotated[Reject, Section("reject")]
-    limit: Annotated[Limit, Section("limit")]
+    done: Annotated[DoneCondition, Section("done")]
+    reject: Annotated[RejectCondition, Section("reject")]
+    limit: Annotated[LimitCondition, Section("limit")]
     suspension: Annotated[Suspension, Section("suspension")]
     select: Annotated[Select, Section("select")]
     concurrency: Annotated[int, Key(Whole(1, 1_000))]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from console.orders.told import ToldOrder
+from console.orders.order_answer import ToldOrder
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
+from daemon.commands.check.preflight import look_around
 from daemon.commands.command import told_again
-from daemon.commands.preflight import look_around
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
 from daemon.console.served import find_served

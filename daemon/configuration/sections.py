@@ -13,12 +13,12 @@ import msgspec
 from console.settings import HttpSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
-from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, Url, Whole
+from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
 from storage.infinispan.settings import ServerSettings
-from storage.redis.url import RedisLogin
+from storage.redis.settings import RedisServerSettings
 
 ClientOptions = tuple[tuple[str, str | int | float | bool], ...]
 """Options of a Kafka client by their Kafka names; a text that may be a secret is a `Secret`."""
@@ -129,20 +129,12 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
 
 
-class Redis(RedisLogin, frozen=True, kw_only=True):
-    """`url` is a `Secret`, for it may hold a password."""
-
-    url: Annotated[str, Key(Url(("redis", "rediss", "unix")))]
-    timeout_ms: Annotated[int, Key(Duration("100ms", "10s"))]
-    wait_replicas: Annotated[int, Key(Whole(0, 10))]
-
-
 class Storages(msgspec.Struct, frozen=True):
     """The settings of each storage that can be chosen."""
 
     namespace: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens"))]
     embedded_file: Annotated[Path, Key(FilePath("<run-directory>/state.db"), "embedded.file")]
-    redis: Annotated[Redis, Section("redis")]
+    redis: Annotated[RedisServerSettings, Section("redis")]
     infinispan: Annotated[ServerSettings, Section("infinispan")]
 
 

@@ -23,11 +23,11 @@ from connectors.port import (
 from delivery.answers import outcome_of
 from delivery.caller import Caller
 from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
-from delivery.direct.kept import Kept, find_kept
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.ordered import Ordered
+from delivery.direct.order_executor import OrderExecutor
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.partition import DirectPartition
+from delivery.direct.position_metadata import PositionMetadata, find_metadata
 from delivery.direct.reading import Reading
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
@@ -66,10 +66,10 @@ class StageClients(NamedTuple):
 class _Owned:
     """A partition of this worker, with the calls that are under way for it."""
 
-    def __init__(self, state: DirectPartition, reading: Reading, ordered: Ordered) -> None:
+    def __init__(self, state: DirectPartition, reading: Reading, executor: OrderExecutor) -> None:
         self.state = state
         self.reading = reading
-        self.ordered = ordered
+        self.executor = executor
         self.calls: set[asyncio.Task[None]] = set()
         self.log_end = state.read_to
 
@@ -202,7 +202,7 @@ class StageConsumer:
         for name, batch in batches.items():
             if (owned := self._owned.get(name)) is not None:
                 for record in batch.records:
-                    if not owned.ordered.execute(record, self._now()):
+                    if not owned.executor.execute(record, self._now()):
                         break
 
     def _rests(self, state: DirectPartition) -> bool:
@@ -248,20 +248,20 @@ class StageConsumer:
         position = self._transport.position(partition)
         offset = self._transport.start_offset(partition) if position is None else position.offset
         if position is not None and position.metadata:
-            kept = find_kept(offset, position.metadata)
+            metadata = find_metadata(offset, position.metadata)
         else:
             # Orders that were given before were meant for other positions.
-            kept = Kept(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
-        if kept is None:
+            metadata = PositionMetadata(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
+        if metadata is None:
             problem = (
                 "its position holds what this version cannot read: start the version that wrote it, or set the group's position"
             )
             raise TransportRefused(str(partition), problem)
         source = self._transport.source(partition)
         self._transport.seek(partition, offset)
-        state = DirectPartition(partition, offset, kept, self.stage.receiver.blocked_bytes)
-        ordered = Ordered(state, self._letter, self._clock, now)
-        return _Owned(state, Reading(self.stage, self._gate, self._clock, source), ordered)
+        state = DirectPartition(partition, offset, metadata, self.stage.receiver.blocked_bytes)
+        executor = OrderExecutor(state, self._letter, self._clock, now)
+        return _Owned(state, Reading(self.stage, self._gate, self._clock, source), executor)
 
     def _find_end_of_orders(self, partition: Partition) -> int:
         try:

@@ -23,7 +23,7 @@ class DirectOrderKind(StrEnum):
     BLOCK = "block"
 
 
-class Result(StrEnum):
+class DirectResult(StrEnum):
     DONE = "done"
     REFUSED = "refused"
 
@@ -47,7 +47,7 @@ class DirectOutcome(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, t
     """The outcome of an order. `text` says what was done, or why nothing was."""
 
     id: str
-    result: Result
+    result: DirectResult
     text: str
     at: str
 
@@ -74,7 +74,9 @@ def decode(value: bytes) -> DirectOrder | DirectOutcome:
     return found
 
 
-def outcome_record(partition: Partition, number: int, order_id: str, result: Result, text: str, now: Instant) -> OutputRecord:
+def outcome_record(
+    partition: Partition, number: int, order_id: str, result: DirectResult, text: str, now: Instant
+) -> OutputRecord:
     """Return the record of an outcome: it goes to the partition of the order."""
     outcome = DirectOutcome(id=order_id, result=result, text=text, at=instant_text(now))
     headers = (

@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from connectors.port import OutputRecord, PartitionOutput, Position
-from delivery.direct.kept import Kept
 from delivery.direct.open_record import OpenRecord
+from delivery.direct.position_metadata import PositionMetadata
 from domain.printable import counted
 from domain.record import Partition
 from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, longest
@@ -28,15 +28,15 @@ class DirectPartition:
     after a restart. `blocked_bytes` is how much may be read and open. Instants are in ms of a clock that never goes back.
     """
 
-    def __init__(self, partition: Partition, offset: int, kept: Kept, blocked_bytes: int) -> None:
+    def __init__(self, partition: Partition, offset: int, metadata: PositionMetadata, blocked_bytes: int) -> None:
         self.partition = partition
         self.read_to = offset
-        self.skips_all = kept.skips_all
-        self.orders_read_to = kept.orders_read_to
+        self.skips_all = metadata.skips_all
+        self.orders_read_to = metadata.orders_read_to
         self.has_news = False
         self.open_bytes = 0
         self._blocked_bytes = blocked_bytes
-        self._done = kept.done
+        self._done = metadata.done
         self._positions = Positions(offset, 0)
         self._lanes: dict[bytes | int, deque[OpenRecord]] = {}
         self._open: dict[int, OpenRecord] = {}
@@ -173,7 +173,7 @@ class DirectPartition:
         self.has_news = False
         offset = self.position
         done = self._done.advanced(self.read_to, self._positions.unsettled)
-        metadata = Kept(done, self.skips_all, self.orders_read_to).encode(offset)
+        metadata = PositionMetadata(done, self.skips_all, self.orders_read_to).encode(offset)
         return PartitionOutput(self.partition, tuple(self._leaving), Position(offset, metadata))
 
     def published(self, output: PartitionOutput) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from delivery.ledger import claims, finishing, fitting, intake, jobs, retention
+from delivery.ledger import changed_steps, claims, finishing, intake, jobs, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, note_published
 from delivery.ledger.database import Database
-from delivery.ledger.finishing import Finished, Result
+from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
 from delivery.settings import Receiver, Step
 
@@ -30,7 +30,7 @@ class Ledger:
     def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
         return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted)
 
-    def finish(self, receiver: str, results: Sequence[Result]) -> Finished:
+    def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
         return finishing.finish(self.database, self.receivers[receiver], receiver, results)
 
     def open_intake(self, job: str, owner: str) -> Intake | None:
@@ -78,7 +78,7 @@ class Ledger:
         return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
-        return fitting.fit_steps(self.database, self.receivers[receiver], receiver)
+        return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
 
     def release_unit(self, receiver: str, unit: str) -> None:
         jobs.release_unit(self.database, self.receivers, receiver, unit)

@@ -12,7 +12,7 @@ from random import Random
 from urllib.parse import unquote
 
 from servers.receiver.behaviour import Behaviour, is_in
-from servers.receiver.kept import TAKEN, UNITS, Journal, read_lines
+from servers.receiver.taken_store import TAKEN, UNITS, Journal, read_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from connectors.dead_letters.port import AskedFor, Sign
 from console.sources import Sources
-from delivery.direct.orders import DirectOrder, DirectOutcome, Result
+from delivery.direct.orders import DirectOrder, DirectOutcome, DirectResult
 from delivery.errors import OrderRefused
 from domain.record import Partition
 from status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus
@@ -41,7 +41,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.given: list[tuple[str, Partition, DirectOrder]] = []
-        self.result: Result | None = Result.DONE
+        self.result: DirectResult | None = DirectResult.DONE
 
     def order(self, receiver: str, partition: Partition, order: DirectOrder, seconds: float) -> DirectOutcome | None:
         del seconds
@@ -121,7 +121,7 @@ def test_orders_are_given_in_the_operators_name_and_the_audit_log_has_them(
 
 
 def test_what_the_owner_refuses_and_what_no_worker_has_executed_is_told(client: TestClient, owner: Owner) -> None:
-    owner.result = Result.REFUSED
+    owner.result = DirectResult.REFUSED
     assert change(client, "/delivery/block", partition="T-0", because="x").status_code == 409
     assert post(client, "block", partition="T-0", because="x") == (409, {"error": "what came of it"})
     assert post(client, "block", partition="U-0", because="x") == (409, {"error": "U-0 is no partition of T"})

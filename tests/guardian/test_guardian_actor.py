@@ -17,7 +17,7 @@ from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 

@@ -16,7 +16,7 @@ from domain.notification import Notification
 from pipeline.audit.observed import ObservedNotification, likeness_of, observe_expected
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_output import UnitOutput
-from resequencer.dry_run import DryRunResult, dry_run, dry_run_order
+from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_order
 from resequencer.unit import Unit
 
 _WIDTH = 16

@@ -16,7 +16,7 @@ from daemon.configuration.package_settings import settings_from
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.resolution import resolve_values
 from daemon.configuration.schema import SCHEMA, Schema, path_of
-from daemon.configuration.sections import Ingress, RecordsArchive, Redis, Resequencers, Sections
+from daemon.configuration.sections import Ingress, RecordsArchive, Resequencers, Sections
 from daemon.configuration.shipped import read_reference
 from domain.configuration_key import Key, NamedSections, Section
 from domain.value_types import Choice, Duration, Whole
@@ -24,7 +24,7 @@ from pipeline.archive.settings import ArchiveSettings
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings
-from storage.redis.settings import RedisSettings
+from storage.redis.settings import RedisServerSettings, RedisSettings
 
 ROOM = "daemon/configuration"
 DESCRIBING = {
@@ -184,7 +184,7 @@ def test_every_key_that_a_package_names_in_what_it_says_is_one():
         (ResequencerSettings, Resequencers),
         (StrategySettings, Resequencers),
         (HandlerSettings, Resequencers),
-        (RedisSettings, Redis),
+        (RedisSettings, RedisServerSettings),
         (ArchiveSettings, RecordsArchive),
     ],
 )

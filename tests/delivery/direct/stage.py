@@ -26,9 +26,9 @@ from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
 from delivery.direct.consumer import StageClients
-from delivery.direct.kept import find_kept
 from delivery.direct.order_topic import OrderTopic
 from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
+from delivery.direct.position_metadata import find_kept
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
 from delivery.direct.stages import Stage, stages_of, topics_to_make

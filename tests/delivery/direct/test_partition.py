@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from connectors.port import Channel, OutputRecord
-from delivery.direct.kept import Kept, find_kept
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.partition import DirectPartition
+from delivery.direct.position_metadata import PositionMetadata, find_metadata
 from delivery.direct.record_headers import Way
 from domain.record import Origin, Partition, Record
 from guardian.done_offsets import MOST_CHARACTERS, DoneOffsets
@@ -21,8 +21,8 @@ def opened(offset: int, lane: str, due_at: int = 0, value: bytes = b"12345678") 
     return OpenRecord(record, Way(origin), lane, lane.encode(), str(offset), offset, due_at)
 
 
-def partition(offset: int = 0, kept: Kept | None = None, blocked_bytes: int = 1 << 30) -> DirectPartition:
-    return DirectPartition(P, offset, kept or Kept(DoneOffsets(offset)), blocked_bytes)
+def partition(offset: int = 0, metadata: PositionMetadata | None = None, blocked_bytes: int = 1 << 30) -> DirectPartition:
+    return DirectPartition(P, offset, metadata or PositionMetadata(DoneOffsets(offset)), blocked_bytes)
 
 
 def offsets(records: list[OpenRecord]) -> list[int]:
@@ -52,10 +52,10 @@ def test_the_position_never_passes_an_open_record_and_lists_what_is_done_beyond_
     for number in (1, 2, 4):
         state.end(records[number])
     output = state.output()
-    kept = find_kept(output.position.offset, output.position.metadata)
+    metadata = find_metadata(output.position.offset, output.position.metadata)
     assert output.position.offset == 10
-    assert kept is not None
-    again = partition(10, kept)
+    assert metadata is not None
+    again = partition(10, metadata)
     assert [number for number in range(10, 17) if again.is_done(number)] == [11, 12, 14, 16]
     state.end(records[0])
     assert state.position == 13
@@ -96,10 +96,10 @@ def test_any_pattern_of_what_is_done_fits_into_the_metadata_as_long_as_there_was
         if number % 500 == 0:
             assert len(state.output().position.metadata) < MOST_CHARACTERS + 60
     output = state.output()
-    kept = find_kept(output.position.offset, output.position.metadata)
-    assert kept is not None
+    metadata = find_metadata(output.position.offset, output.position.metadata)
+    assert metadata is not None
     assert output.position.offset == 1_000_000
-    assert kept.done.undone == (range(1_000_000, 1_000_001),)
+    assert metadata.done.undone == (range(1_000_000, 1_000_001),)
 
 
 def test_too_many_open_bytes_pause_it_and_their_end_lets_it_go_on() -> None:
@@ -124,8 +124,8 @@ def test_a_record_that_waits_can_be_recalled_and_one_under_way_cannot() -> None:
 
 
 def test_what_a_position_keeps_is_read_again_as_it_was_written() -> None:
-    kept = Kept(DoneOffsets(20, (range(7, 9),)), skips_all=True, orders_read_to=12)
-    assert find_kept(7, kept.encode(7)) == kept
-    assert find_kept(7, "") is None
-    assert find_kept(7, "direct/2 - 0 ") is None
-    assert find_kept(7, Kept(DoneOffsets(7)).encode(7)) == Kept(DoneOffsets(7))
+    metadata = PositionMetadata(DoneOffsets(20, (range(7, 9),)), skips_all=True, orders_read_to=12)
+    assert find_metadata(7, metadata.encode(7)) == metadata
+    assert find_metadata(7, "") is None
+    assert find_metadata(7, "direct/2 - 0 ") is None
+    assert find_metadata(7, PositionMetadata(DoneOffsets(7)).encode(7)) == PositionMetadata(DoneOffsets(7))

@@ -11,7 +11,7 @@ from harness.receivers import receiver
 from delivery.answers import Done, Failed
 from delivery.errors import JobRefused
 from delivery.jobs import JobState
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Step
 
@@ -85,7 +85,7 @@ def test_a_unit_goes_on_when_its_receiver_needs_fewer_steps(stage: Make, before:
     for each in (Step.ANNOUNCE, Step.DELIVER, Step.DELIVER):
         claims = changed.claim("r", each, "w", 5).claims
         called += [claim.notification_id for claim in claims if claim.step is Step.DELIVER]
-        changed.finish("r", [Result(claim, Done()) for claim in claims])
+        changed.finish("r", [ClaimResult(claim, Done()) for claim in claims])
     assert called == ["a-1", "a-2"]
 
 

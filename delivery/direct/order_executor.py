@@ -1,0 +1,103 @@
+"""Executes orders for the partitions of this worker, each once: the outcome leaves with the position that passes the order."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from connectors.orders.port import OrderRecord
+from connectors.port import OutputRecord
+from delivery.direct.open_record import OpenRecord
+from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome, DirectResult, decode, outcome_record
+from delivery.direct.partition import DirectPartition
+from domain.clock import Clock
+from domain.dead_letter import DeadLetterReason
+from domain.printable import counted
+from domain.record import Origin
+
+_GRACE_MS = 5_000
+"""So long after a takeover nothing is refused because it is not blocked: the first calls are still under way."""
+
+Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
+
+
+class _Ended(NamedTuple):
+    result: DirectResult
+    text: str
+
+
+class OrderExecutor:
+    """Executes the orders of one partition that was taken over at `taken_over_at`, of a clock that never goes back."""
+
+    def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, taken_over_at: int) -> None:
+        self._state, self._letter, self._clock, self._taken_over_at = state, letter, clock, taken_over_at
+
+    def execute(self, record: OrderRecord, now: int) -> bool:
+        """Execute the order of a record, and pass it; return False if that is not possible yet. Then nothing is changed.
+
+        Outcomes among the records are passed. A record that is neither has an outcome, too: it is refused.
+        """
+        try:
+            order = decode(record.value)
+        except ValueError as error:
+            self._pass(record, f"record-{record.offset}", _Ended(DirectResult.REFUSED, f"this is no order: {error}"))
+            return True
+        if isinstance(order, DirectOutcome):
+            self._state.pass_order(record.offset + 1)
+            return True
+        ended = self._executed(order, is_young=now - self._taken_over_at < _GRACE_MS)
+        if ended is None:
+            return False
+        self._pass(record, order.id, ended)
+        return True
+
+    def _pass(self, record: OrderRecord, order_id: str, ended: _Ended) -> None:
+        outcome = outcome_record(self._state.partition, record.offset + 1, order_id, ended.result, ended.text, self._clock.now())
+        self._state.pass_order(record.offset + 1, outcome)
+
+    def _executed(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
+        if order.order is DirectOrderKind.SKIP:
+            assert order.offset is not None, "checked when it was decoded"
+            return self._skip(order, order.offset, is_young=is_young)
+        if order.order is DirectOrderKind.SKIP_ALL:
+            return self._skip_all(order, is_young=is_young)
+        return self._block()
+
+    def _skip(self, order: DirectOrder, offset: int, *, is_young: bool) -> _Ended | None:
+        state = self._state
+        opened, where = state.find_open(offset), Origin(state.partition, offset)
+        if opened is None:
+            if offset >= state.read_to:
+                return None if is_young else _Ended(DirectResult.REFUSED, f"{where} was not read yet, so it cannot be blocked")
+            return _Ended(DirectResult.REFUSED, f"{where} is done already")
+        if opened.error is None:
+            return None if is_young else _Ended(DirectResult.REFUSED, f"{where} is not blocked: no call for it has failed")
+        if not state.recall(opened):
+            # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
+            opened.is_to_skip = True
+            return None
+        self._bury(opened, order)
+        return _Ended(DirectResult.DONE, f"{where} is a dead letter")
+
+    def _skip_all(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
+        state = self._state
+        if state.skips_all:
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is skipped already")
+        blocked = [each for each in state.blocked() if each.attempts]
+        if not blocked:
+            return None if is_young else _Ended(DirectResult.REFUSED, f"nothing is blocked in {state.partition}")
+        state.skips_all = True
+        waiting = [each for each in blocked if state.recall(each)]
+        for each in waiting:
+            self._bury(each, order)
+        text = f"{counted(len(waiting), 'record')} became dead letters; so does what fails from now on, until `block`"
+        return _Ended(DirectResult.DONE, text)
+
+    def _block(self) -> _Ended:
+        state = self._state
+        if not state.skips_all:
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is not skipped")
+        state.skips_all = False
+        return _Ended(DirectResult.DONE, f"what fails in {state.partition} is tried again, as the policy says")
+
+    def _bury(self, opened: OpenRecord, order: DirectOrder) -> None:
+        why = f"{order.by} ordered it: {order.because}. The last call failed with: {opened.error}"
+        self._state.end(opened, self._letter(opened, DeadLetterReason.SKIPPED, why))
