@@ -115,20 +115,25 @@ def ledger_is_usable(configuration: Configuration) -> None:
         ledger.database.check()
 
 
-def topics_of_delivery_are_usable(configuration: Configuration) -> Sequence[str]:
-    """Check the topic that delivery reads and the one it writes, if a receiver uses the ledger.
+def topics_of_delivery_are_usable(configuration: Configuration) -> None:
+    """Check the topics of the receivers that use the ledger, and those of schedules.
 
-    The other receivers wait for their topics, and tell in `status` what is missing.
+    Whatever is written together with an offset of its topic may also be read: brokers demand both rights for that. The other
+    receivers wait for their topics, and tell in `status` what is missing.
 
     Raises:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As a delivery worker would meet them.
     """
-    if configuration.notification.transport is not TransportType.KAFKA or not configuration.delivery.of_ledger:
-        return ()
-    from connectors.kafka.preflight import preflight_topics
+    delivery, notifications = configuration.delivery, configuration.notification.topic
+    if configuration.notification.transport is not TransportType.KAFKA:
+        return
+    events = {notifications: delivery.events_topic, delivery.events_topic: delivery.events_topic} if delivery.of_ledger else {}
+    requests = {each.topic: each.topic for _, each in delivery.schedules if each.topic}
+    if events or requests:
+        from connectors.kafka.preflight import preflight_topics
 
-    return preflight_topics(kafka_settings(configuration), configuration.notification.topic, configuration.delivery.events_topic)
+        preflight_topics(kafka_settings(configuration), [*events.items(), *requests.items()])
 
 
 PROBES: tuple[Probe, ...] = (
