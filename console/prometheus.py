@@ -12,7 +12,7 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
-from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus
+from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
@@ -290,6 +290,15 @@ TOPIC_METRICS: Mapping[str, tuple[str, Callable[[DeliveredPartition], int]]] = {
     ),
 }
 """Gauges with the labels `receiver` and `topic`, summed up over the partitions of this service's workers."""
+SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
+    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
+    "schedule_overdue_tick_timestamp_seconds": (
+        "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
+        lambda each: _seconds(each.overdue_since),
+    ),
+    "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
+}
+"""Gauges with the label `schedule`."""
 
 
 class ServiceCollector(Collector):
@@ -329,7 +338,9 @@ class ServiceCollector(Collector):
             for partition, distance in distances.items():
                 family.add_metric((str(partition),), get(distance))
             yield family
-        yield from _of_delivery(self._find_delivery())
+        delivery = self._find_delivery()
+        yield from _of_delivery(delivery)
+        yield from _of_schedules(delivery)
         for each in METRICS:
             yield _family(each, workers)
 
@@ -353,6 +364,20 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
         for labels, partitions in _by_topic(status).items():
             family.add_metric(labels, sum(map(count, partitions)))
         yield family
+
+
+def _of_schedules(status: DeliveryStatus) -> Iterator[Metric]:
+    for name, (meaning, get) in SCHEDULE_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("schedule",))
+        for each in status.schedules:
+            value = get(each)
+            if value is not None:
+                family.add_metric((each.schedule,), value)
+        yield family
+
+
+def _seconds(instant: str | None) -> float | None:
+    return None if instant is None else instant_of(instant) / 1_000
 
 
 def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from delivery.schedules.settings import Schedule
 from domain.address_types import Networks
 from domain.configuration_key import Key, NamedSections, Section
 from domain.value_types import (
@@ -235,7 +236,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class DeliverySettings(msgspec.Struct, frozen=True):
-    """All settings of delivery. `receiver_defaults` has what a receiver does not say itself."""
+    """All settings of delivery. The two defaults have what a receiver or a schedule does not say itself."""
 
     worker: Annotated[WorkerSettings, Section("worker")]
     ledger: Annotated[LedgerSettings, Section("ledger")]
@@ -243,6 +244,8 @@ class DeliverySettings(msgspec.Struct, frozen=True):
     forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]
+    schedule_defaults: Annotated[Schedule, Section("schedule-defaults")]
+    schedules: Annotated[tuple[tuple[str, Schedule], ...], NamedSections("schedules", "schedule-defaults")]
 
     @property
     def of_ledger(self) -> tuple[tuple[str, Receiver], ...]:
@@ -256,5 +259,5 @@ class DeliverySettings(msgspec.Struct, frozen=True):
 
     @property
     def worker_count(self) -> int:
-        """How many delivery workers run beside a service: none without a receiver."""
-        return self.worker.count if self.receivers else 0
+        """How many delivery workers run beside a service: none without a receiver and a schedule."""
+        return self.worker.count if self.receivers or self.schedules else 0

@@ -3,17 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import count
-from typing import Protocol
+from threading import Event
+from typing import NamedTuple, Protocol
 
 from delivery.caller import Caller, Network
 from delivery.direct.receiver import DirectReceiver, DirectReport
 from delivery.jobs import GateReport
 from delivery.ledger.ledger import Ledger
 from delivery.scheduler import LedgerThreads, Scheduler
+from delivery.schedules.runner import ScheduleReport, ScheduleRunner
 from delivery.settings import WorkerSettings
 from delivery.source_reader import SourceReader, Sources
 from domain.errors import ResequencerError
@@ -32,7 +34,13 @@ _THREADS, _SOURCE_THREADS = 4, 16
 class Reporting(Protocol):
     """Is told every second how the worker does."""
 
-    def __call__(self, problem: str | None, gates: Sequence[GateReport], direct: Sequence[DirectReport]) -> object:
+    def __call__(
+        self,
+        problem: str | None,
+        gates: Sequence[GateReport],
+        direct: Sequence[DirectReport],
+        schedules: Sequence[ScheduleReport],
+    ) -> object:
         """`problem` says why the ledger does not answer, None while it does; `gates` are the last ones that were read.
 
         `direct` are the receivers that are delivered to straight from topics.
@@ -40,10 +48,17 @@ class Reporting(Protocol):
         ...
 
 
+class Others(NamedTuple):
+    """What a delivery worker does besides the receivers of the ledger: receivers straight from topics, and schedules."""
+
+    direct: Sequence[DirectReceiver] = ()
+    schedules: Sequence[ScheduleRunner] = ()
+
+
 class DeliveryWorker:
     """`owner` names the worker in its claims. `publish_events` publishes the events of jobs, and is called every second.
 
-    `direct` are the receivers that are delivered to straight from topics. Without a receiver of its own the ledger is not used.
+    Without a receiver of its own the ledger is not used.
     """
 
     def __init__(
@@ -54,11 +69,12 @@ class DeliveryWorker:
         sources: Sources,
         publish_events: Callable[[], object],
         forbidden: Sequence[Network] = (),
-        direct: Sequence[DirectReceiver] = (),
+        others: Others = Others(),  # noqa: B008 - It never changes.
     ) -> None:
         self._ledger, self._settings, self._owner, self._sources = ledger, settings, owner, sources
         self._publish_events, self._forbidden = publish_events, forbidden
-        self._direct = direct
+        self._direct, self._schedules = others
+        self._is_stopping = Event()
         self._gates: Sequence[GateReport] = ()
 
     def run(self, is_stopping: Callable[[], bool], report: Reporting | None = None) -> None:
@@ -76,14 +92,16 @@ class DeliveryWorker:
             others = [asyncio.create_task(self._read(sources, name, each.wake)) for name, each in schedulers.items()]
             if schedulers:
                 others += [asyncio.create_task(self._keep_up(threads)), asyncio.create_task(self._publish(sources))]
+            others += [asyncio.create_task(self._run_schedule(slow, each)) for each in self._schedules]
             try:
                 for turn in count():
                     if is_stopping() or any(task.done() for task in (*running, *others)):
                         break
                     if report is not None and turn % _REPORT_TURNS == 0:
-                        report(threads.problem, self._gates, [each.report() for each in self._direct])
+                        self._report(report, threads.problem)
                     await asyncio.sleep(_TURN_SECONDS)
             finally:
+                self._is_stopping.set()
                 errors = await _end(others)
                 for scheduler in schedulers.values():
                     scheduler.stop()
@@ -94,8 +112,12 @@ class DeliveryWorker:
                 errors += await _end(running)
                 for caller in callers.values():
                     await caller.close()
+                slow.submit(self._close_schedules)
                 if errors:
                     raise errors[0]
+
+    def _report(self, report: Reporting, problem: str | None) -> None:
+        report(problem, self._gates, [each.report() for each in self._direct], [each.report() for each in self._schedules])
 
     def _scheduler(self, threads: LedgerThreads, name: str, caller: Caller) -> Scheduler:
         return Scheduler(self._ledger, threads, name, self._settings, self._owner, caller)
@@ -118,6 +140,21 @@ class DeliveryWorker:
                 if str(error) != waits_for:
                     _LOG.warning("the events of jobs wait: %s", error)
                 waits_for = str(error)
+            await asyncio.sleep(_UPKEEP_SECONDS)
+
+    def _close_schedules(self) -> None:
+        for each in self._schedules:
+            each.close()
+
+    async def _run_schedule(self, executor: Executor, schedule: ScheduleRunner) -> None:
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(executor, schedule.look, self._is_stopping.is_set)
+                schedule.problem = None
+            except (OSError, ResequencerError) as error:
+                if str(error) != schedule.problem:
+                    _LOG.warning("schedule %s waits: %s", schedule.name, error)
+                schedule.problem = str(error)
             await asyncio.sleep(_UPKEEP_SECONDS)
 
     async def _keep_up(self, threads: LedgerThreads) -> None:

@@ -74,6 +74,11 @@ DELIVERY_ATTEMPTS: Final = "delivery-attempts"
 DELIVERY_ERROR: Final = "delivery-error"
 """What the last one failed with."""
 
+SCHEDULE: Final = "schedule"
+"""The name of the schedule that has made a request."""
+SCHEDULE_TICK: Final = "schedule-tick"
+"""The tick that a request belongs to (ISO 8601, UTC)."""
+
 _LONGEST_ERROR = 2_000
 """The longest error in a header, in characters. Foreign errors may be long, and some transports limit headers."""
 

@@ -20,6 +20,7 @@ _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 _MOST_DURATIONS = 100
+_LONGEST_OBJECT = 100_000
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4_000
 """The longest file name and path of Linux, in bytes: 255, and 4 096 less the suffixes that the service adds."""
@@ -181,6 +182,26 @@ class Choices(msgspec.Struct, frozen=True):
 
     def show(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
+
+
+class Object(msgspec.Struct, frozen=True):
+    """An object of texts, numbers, switches, lists and further objects, as JSON text with its names in order."""
+
+    expects: str = 'an object, such as { kind = REPORT, pages = 3 }; durations in it are texts: "5s" in double quotes'
+
+    def read(self, value: Any) -> str:
+        if not isinstance(value, dict):
+            raise Mismatch
+        try:
+            text = msgspec.json.encode(_untimed(value), order="sorted").decode()
+        except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+            raise Mismatch from error
+        if len(text) > _LONGEST_OBJECT:
+            raise Mismatch
+        return text
+
+    def show(self, value: str) -> Any:
+        return msgspec.json.decode(value)
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -445,6 +466,17 @@ def _bytes(value: Any) -> int:
     if exact != int(exact):
         raise Mismatch
     return int(exact)
+
+
+def _untimed(value: Any) -> Any:
+    """Return a value without the apostrophes that are no quotes in HOCON. The spelling of a duration is lost: it is refused."""
+    if isinstance(value, timedelta):
+        raise Mismatch
+    if isinstance(value, dict):
+        return {name.strip('"'): _untimed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_untimed(each) for each in value]
+    return value
 
 
 def _decimal(digits: str) -> Decimal:

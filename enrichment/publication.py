@@ -13,7 +13,7 @@ from domain.clock import Instant, instant_text
 from enrichment.directory import MANIFEST, LookupsDirectory, sync_directory
 from enrichment.errors import ReleaseRefused
 from enrichment.manifest import FORMAT, Pointer, ReleaseManifest, Source, Table, encode_manifest
-from enrichment.release import open_release
+from enrichment.release import open_release, pointer_of
 
 
 class Publication:
@@ -67,8 +67,7 @@ def roll_back(directory: LookupsDirectory, version: str) -> None:
     if version not in directory.versions():
         known = ", ".join(reversed(directory.versions())) or "none"
         raise ReleaseRefused(directory.release(version), f"there is no such release; the releases are: {known}")
-    content = (directory.release(version) / MANIFEST).read_bytes()
-    pointer = Pointer(version, hashlib.sha256(content).hexdigest())
+    pointer = pointer_of(directory, version)
     open_release(directory, pointer).close()
     directory.switch(pointer)
 

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
@@ -29,6 +30,11 @@ class Release:
         found = self._tables.get(table)
         return None if found is None else found.find(key)
 
+    def rows(self, table: str, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Return the keys of a table behind this one and their values, in the order of the keys; none without such a table."""
+        found = self._tables.get(table)
+        return iter(()) if found is None else found.rows(after)
+
     def has(self, table: str) -> bool:
         return table in self._tables
 
@@ -53,6 +59,19 @@ def open_release(directory: LookupsDirectory, pointer: Pointer) -> Release:
             tables[name] = LookupTable(files)
             opening.callback(tables[name].close)
         return Release(manifest, tables, opening.pop_all())
+
+
+def pointer_of(directory: LookupsDirectory, version: str) -> Pointer:
+    """Return a pointer to an existing release, which may be another one than the release in use.
+
+    Raises:
+        ReleaseRefused: Its manifest does not exist or cannot be read.
+    """
+    file = directory.release(version) / MANIFEST
+    try:
+        return Pointer(version, hashlib.sha256(file.read_bytes()).hexdigest())
+    except OSError as error:
+        raise ReleaseRefused(file, f"cannot be read: {error.strerror or error}") from error
 
 
 def read_manifest(directory: LookupsDirectory, version: str) -> ReleaseManifest:

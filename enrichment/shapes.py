@@ -115,6 +115,12 @@ def reader_of(shape: type[_Value]) -> Callable[[bytes], _Value]:
     return msgspec.json.Decoder(shape).decode
 
 
+def columns_of(table: str) -> tuple[str, ...]:
+    """Return the names of a lookup's columns, without those that only some of its rows have; empty for a user's own lookup."""
+    shape = _SHAPES.get(table)
+    return () if shape is None else shape.__struct_fields__
+
+
 def shown_value(table: str, key: bytes, value: bytes) -> dict[str, Any]:
     """Return a value by the names of its fields, to show it."""
     shape = BankCodeValue if table == INSTITUTIONS and key.startswith(key_of("iban", "")) else _SHAPES.get(table)

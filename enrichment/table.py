@@ -1,7 +1,8 @@
 """A lookup's table: keys and values in LMDB files. All processes of the machine share one copy in memory."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 from threading import Lock
 from zlib import crc32
@@ -43,6 +44,10 @@ class LookupTable:
             return self._only(key)
         return self._gets[crc32(key) % self._count](key)
 
+    def rows(self, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Return the keys behind this one and their values, in the order of the keys."""
+        return merge(*(_rows_of(each, after) for each in self._readings))
+
     def close(self) -> None:
         self._gets.clear()
         self._only = None
@@ -52,6 +57,13 @@ class LookupTable:
             _opened.close(file)
         self._readings.clear()
         self._files.clear()
+
+
+def _rows_of(reading: lmdb.Transaction, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+    with reading.cursor() as cursor:
+        # No key is empty, and the next possible key is the same with a zero byte.
+        if cursor.set_range(after + b"\x00"):
+            yield from ((bytes(key), bytes(value)) for key, value in cursor)
 
 
 class _Opened:

@@ -97,6 +97,23 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.problem or next((each.problem for each in self.partitions if each.problem is not None), None)
 
 
+class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a schedule is. `tick` is the last tick that was begun, None before the first.
+
+    `made` counts its requests so far, and `total` those of all ticks. `overdue_since` is the tick that is due and not done.
+    `problem` says why its requests wait. Instants are in ISO 8601.
+    """
+
+    schedule: str
+    expression: str
+    tick: str | None = None
+    made: int = 0
+    total: int = 0
+    next_tick: str | None = None
+    overdue_since: str | None = None
+    problem: str | None = None
+
+
 class DeliveryReport(msgspec.Struct, frozen=True):
     """The last report of one delivery worker. `problem` says why it does not deliver, None while it does.
 
@@ -111,6 +128,7 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     problem: str | None = None
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
+    schedules: tuple[ScheduleStatus, ...] = ()
 
 
 class DeliveryFile(RunFile[DeliveryReport]):
@@ -137,11 +155,13 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
 
     `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
+    `schedules` are each as the worker reports it that knows most of it.
     """
 
     delivery_workers: tuple[DeliveryWorkerStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
+    schedules: tuple[ScheduleStatus, ...] = ()
 
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
@@ -150,7 +170,7 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
     workers = tuple(_worker(slot, report, now) for slot, report in enumerate(reports))
     told = [each for each in reports if each is not None and each.gates]
     newest = max(told, key=lambda each: each.reported_at or "", default=None)
-    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports))
+    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports), _merged_schedules(reports))
 
 
 def delivery_lines(status: DeliveryStatus) -> list[str]:
@@ -159,7 +179,19 @@ def delivery_lines(status: DeliveryStatus) -> list[str]:
         f"delivery worker {each.slot}{f' (process {each.process_id})' if each.process_id else ''}: {each.problem or 'delivers'}"
         for each in status.delivery_workers
     ]
-    return [*workers, *map(_gate_line, status.gates), *(line for each in status.direct for line in _direct_lines(each))]
+    direct = [line for each in status.direct for line in _direct_lines(each)]
+    return [*workers, *map(_gate_line, status.gates), *direct, *map(schedule_line, status.schedules)]
+
+
+def schedule_line(status: ScheduleStatus) -> str:
+    """Return a schedule on one line for people."""
+    parts = [f"schedule {status.schedule}: {status.expression}, next tick at {status.next_tick or 'none'}"]
+    if status.tick is not None:
+        parts.append(f"tick {status.tick} has made {counted(status.made, 'request')}")
+    if status.overdue_since is not None:
+        parts.append(f"tick {status.overdue_since} is due and not done")
+    parts += [status.problem] if status.problem is not None else []
+    return "; ".join(parts)
 
 
 def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...]:
@@ -174,6 +206,15 @@ def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...
             problem=before.problem or each.problem,
             partitions=tuple(sorted(partitions, key=lambda one: one.partition)),
         )
+    return tuple(found.values())
+
+
+def _merged_schedules(reports: Iterable[DeliveryReport | None]) -> tuple[ScheduleStatus, ...]:
+    """Return each schedule once: what a worker has seen of it is behind what the store has, never before it."""
+    found: dict[str, ScheduleStatus] = {}
+    for each in (one for report in reports if report is not None for one in report.schedules):
+        before = found.get(each.schedule, each)
+        found[each.schedule] = max(before, each, key=lambda one: (one.tick or "", one.total))
     return tuple(found.values())
 
 

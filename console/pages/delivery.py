@@ -46,12 +46,15 @@ class _DeliveryPages:
         self._console = console
 
     def overview(self, request: Request) -> Response:
-        ledger = self._console.ledger
-        gates, jobs = ([], []) if ledger is None else (ledger.gates(), ledger.jobs())
-        gates = deliveries.gates_for(identity_of(request), gates)
-        direct = topic_deliveries.receivers_for(self._console, identity_of(request))
+        ledger, person = self._console.ledger, identity_of(request)
         return self._console.page(
-            request, "delivery/jobs_and_receivers.html", has_ledger=ledger is not None, gates=gates, jobs=jobs, direct=direct
+            request,
+            "delivery/jobs_and_receivers.html",
+            has_ledger=ledger is not None,
+            gates=[] if ledger is None else deliveries.gates_for(person, ledger.gates()),
+            jobs=[] if ledger is None else ledger.jobs(),
+            direct=topic_deliveries.receivers_for(self._console, person),
+            schedules=self._console.sources.find_delivery().schedules,
         )
 
     def job(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ import msgspec
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import Schema, names_below, path_of
 from daemon.configuration.sections import Notifications
-from delivery.settings import Login, OnFailed, Policy, Receiver, Retry, Steps, Suspension, Tls
+from delivery.settings import DeliverySettings, Login, OnFailed, Policy, Receiver, Retry, Steps, Suspension, Tls
 from domain.errors import ConfigurationError
 
 _URL, _LIVE, _POLICY = path_of(Receiver, "url"), path_of(Receiver, "is_live"), path_of(Receiver, "policy")
@@ -22,7 +22,7 @@ _PROBE, _MOST_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "most
 _FIRST, _MOST_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "most_ms")
 _TRANSPORT, _KEPT = path_of(Notifications, "transport"), path_of(Notifications, "notifications_kept")
 _CONSUMER_GROUP = f"{CONSUMER_CLIENTS}.group.id"
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 
 Values = Mapping[str, Any]
 
@@ -101,13 +101,14 @@ _RULES = (
 
 def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationError]:
     """Return what is wrong within each receiver, and between them; `schema` has the keys of all of them."""
-    section, of_all = next(iter(schema.named.items()), ("", ""))
+    section = path_of(DeliverySettings, "receivers")
+    of_all = schema.named.get(section, "")
     groups = Counter[str]()
     for name in names_below(section, schema.defaults):
         path = f"{section}.{name}"
         keys = {key: key.removeprefix(f"{of_all}.") for key in schema.keys if key.startswith(f"{of_all}.")}
         found = {key: values.get(f"{path}.{short}") for key, short in keys.items()} | {_TRANSPORT: values.get(_TRANSPORT)}
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             yield ConfigurationError(path, "is no name of a receiver; give 1 to 60 small letters, digits and hyphens")
         for rule in _RULES:
             # A key without a valid value has its own refusal.

@@ -9,10 +9,11 @@ import msgspec
 
 from console.settings import HttpSettings
 from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
-from daemon.configuration.hocon.parser import Document, Plain, parse_file, parse_text, resolve
+from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
 from daemon.configuration.receiver_constraints import broken_receivers
 from daemon.configuration.refusal import ConfigurationRefused
+from daemon.configuration.schedule_constraints import broken_schedules
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
@@ -21,7 +22,7 @@ from daemon.configuration.unknown_keys import unknown_keys
 from delivery.settings import LedgerSettings
 from domain.errors import ConfigurationError
 from domain.secret import Secret, is_secret_name
-from domain.value_types import Choice, Mismatch, ValueType
+from domain.value_types import Choice, Mismatch, Object, ValueType
 
 REFERENCE = "reference"
 
@@ -47,8 +48,9 @@ def resolve_values(
         ConfigurationError: A file cannot be read or resolved.
         ConfigurationRefused: All that is wrong with keys, values and the constraints between them.
     """
-    resolved = resolve([reference or _reference(), parse_file(file), *map(_override, overrides)])
-    schema = schema.with_names(resolved.values)
+    found = resolve([reference or _reference(), parse_file(file), *map(_override, overrides)])
+    schema = schema.with_names(found.values)
+    resolved = _with_objects(found, schema)
     taken = {path: default for path, default in schema.defaults.items() if path not in resolved.values}
     problems = list(unknown_keys(resolved, schema))
     values: dict[str, Any] = {}
@@ -64,6 +66,7 @@ def resolve_values(
     known = {path: raw for path, raw in options.items() if path not in strange}
     problems.extend(refused_options(known))
     problems.extend(broken_receivers({**values, **known}, schema))
+    problems.extend(broken_schedules(values, schema))
     problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can be missing only if another value replaces it or its section, which is reported above.
@@ -83,6 +86,24 @@ def _reference() -> Document:
 def _override(text: str) -> Document:
     key = text.partition("=")[0].strip()
     return parse_text(text, "--set", where=f"--set {key}")
+
+
+def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
+    """Return the values with the keys below one that takes an object as that object, and with the layer of its last part."""
+    values, layers = dict(resolved.values), dict(resolved.layers)
+    for key in (path for path, takes in schema.keys.items() if isinstance(takes, Object)):
+        below = [path for path in values if path.startswith(f"{key}.")]
+        whole: dict[str, Any] = {}
+        for path in below:
+            *sections, name = path.removeprefix(f"{key}.").split(".")
+            place = whole
+            for section in sections:
+                place = place.setdefault(section, {})
+            place[name] = values.pop(path)
+            layers[key] = layers.pop(path)
+        if below:
+            values[key] = whole
+    return Resolved(values, layers, resolved.variables)
 
 
 def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:

@@ -11,6 +11,7 @@ from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import make_direct_receiver
+from daemon.delivery.schedules import make_runner
 from daemon.delivery.sources import LIVE, open_feed
 from daemon.system_clock import SystemClock
 from delivery.direct.receiver import DirectReport
@@ -18,12 +19,21 @@ from delivery.event_file import EventFile
 from delivery.jobs import GateReport
 from delivery.ledger.database import Database
 from delivery.ledger.ledger import Ledger
+from delivery.schedules.runner import ScheduleReport
 from delivery.settings import DeliverySettings
 from delivery.source_reader import Sources
-from delivery.worker import DeliveryWorker, Reporting
+from delivery.worker import DeliveryWorker, Others, Reporting
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ConfigurationError
-from status.delivery import BlockedStatus, DeliveredPartition, DeliveryFile, DeliveryReport, DirectStatus, GateStatus
+from status.delivery import (
+    BlockedStatus,
+    DeliveredPartition,
+    DeliveryFile,
+    DeliveryReport,
+    DirectStatus,
+    GateStatus,
+    ScheduleStatus,
+)
 
 EventsAfter = Callable[[int, int], Sequence[bytes]]
 
@@ -34,10 +44,10 @@ def make_ledger(configuration: Configuration) -> Ledger:
     It has the receivers whose policy is `ledger`.
 
     Raises:
-        ConfigurationError: No receiver is configured.
+        ConfigurationError: Neither a receiver nor a schedule is configured.
     """
     delivery = configuration.delivery
-    if not delivery.receivers:
+    if not delivery.receivers and not delivery.schedules:
         raise ConfigurationError(path_of(DeliverySettings, "receivers"), "is empty: name a receiver, and give its url")
     settings = delivery.ledger
     url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
@@ -52,7 +62,8 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     sources = Sources(LIVE, partial(open_feed, configuration))
     publish = partial(_event_publisher(configuration, ledger), ledger.events_after)
     direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
-    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, direct)
+    schedules = [make_runner(configuration, name, each, ledger, owner) for name, each in delivery.schedules]
+    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, Others(direct, schedules))
 
 
 def make_report(configuration: Configuration, slot: int) -> Reporting:
@@ -77,6 +88,7 @@ def _report(
     problem: str | None,
     gates: Sequence[GateReport],
     direct: Sequence[DirectReport],
+    schedules: Sequence[ScheduleReport],
 ) -> None:
     told = tuple(
         GateStatus(each.receiver, each.is_open, each.waiting) if each.is_open else
@@ -84,8 +96,11 @@ def _report(
         for each in gates
     )  # fmt: skip
     file.write(
-        DeliveryReport(os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told, tuple(map(_told, direct)))
-    )
+        DeliveryReport(
+            os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told,
+            tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
+        )
+    )  # fmt: skip
 
 
 def _told(report: DirectReport) -> DirectStatus:
@@ -113,6 +128,19 @@ def _told(report: DirectReport) -> DirectStatus:
             )
             for each in report.partitions
         ),
+    )
+
+
+def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
+    return ScheduleStatus(
+        schedule=report.name,
+        expression=report.expression,
+        tick=_text(report.tick),
+        made=report.made,
+        total=report.total,
+        next_tick=_text(report.next_tick),
+        overdue_since=_text(report.overdue_since),
+        problem=report.problem,
     )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
 
-VERSION = "0001"
+VERSION = "0002"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -22,18 +22,22 @@ _headers = msgspec.json.Encoder()
 
 
 class Intake(msgspec.Struct, frozen=True):
-    """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part."""
+    """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part.
+
+    `progress` is how far the schedule is whose requests the job delivers.
+    """
 
     job: str
     epoch: int
     positions: Mapping[str, int]
+    progress: str | None = None
 
 
 class Portion(msgspec.Struct, frozen=True):
     """What was read at once: `items` are selected for the receiver, `not_selected` others.
 
     `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
-    there ever be.
+    there ever be. `progress` is stored with the items, if it is not None.
     """
 
     items: Sequence[Item]
@@ -41,6 +45,7 @@ class Portion(msgspec.Struct, frozen=True):
     not_selected: int = 0
     is_end: bool = False
     seals: bool = False
+    progress: str | None = None
 
 
 def open_intake(database: Database, job: str, owner: str) -> Intake | None:
@@ -52,13 +57,25 @@ def open_intake(database: Database, job: str, owner: str) -> Intake | None:
             .where(JOBS.c.id == job, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None))
             .where((JOBS.c.intake_owner == owner) | (JOBS.c.intake_until < now))
             .values(intake_owner=owner, intake_until=now + LEASE_MS, intake_epoch=JOBS.c.intake_epoch + 1)
-            .returning(JOBS.c.intake_epoch)
+            .returning(JOBS.c.intake_epoch, JOBS.c.progress)
         )
-        epoch = connection.scalar(taken)
-        if epoch is None:
+        found = connection.execute(taken).first()
+        if found is None:
             return None
         positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job))
-        return Intake(job, epoch, dict(positions.all()))
+        return Intake(job, found.intake_epoch, dict(positions.all()), found.progress)
+
+
+def find_progress(database: Database, job: str) -> str | None:
+    """Return how far the schedule is whose requests the job delivers; None if it has not begun."""
+    with database.read() as connection:
+        return connection.scalar(select(JOBS.c.progress).where(JOBS.c.id == job))
+
+
+def close_intake(database: Database, intake: Intake) -> None:
+    """Give the right to read back, so that another process need not wait until it ends. No effect if it is lost already."""
+    with database.write() as connection:
+        connection.execute(update(JOBS).where(*_is_ours(intake)).values(intake_owner="", intake_until=0))
 
 
 def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, portion: Portion) -> int:
@@ -186,6 +203,7 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
     changes |= {"taken_at": now} if read else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
     changes |= {"sealed_at": now} if portion.seals else {}
+    changes |= {"progress": portion.progress} if portion.progress is not None else {}
     if connection.execute(update(JOBS).where(*_is_ours(intake)).values(**changes)).rowcount == 0:
         raise _lost(intake)
 

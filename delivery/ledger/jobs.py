@@ -18,8 +18,11 @@ from delivery.rows import Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
-LIVE_JOB = "live-"
-"""The names of the jobs that never end begin so."""
+LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
+"""The names of the jobs that never end begin so: of what comes, and of the requests of a schedule."""
+
+_SCHEDULE = "schedule"
+"""The source of the job of a schedule, which is no feed."""
 
 _CHUNK = 500
 _COUNTED = (
@@ -39,6 +42,20 @@ _COUNTED = (
 def live_job(receiver: str) -> str:
     """Return the id of the job that never ends: it delivers to this receiver whatever comes."""
     return f"{LIVE_JOB}{receiver}"
+
+
+def schedule_job(database: Database, schedule: str, receiver: str) -> str:
+    """Return the id of the job that delivers the requests of a schedule; note the job if it is not there.
+
+    Raises:
+        JobRefused: The schedule has made requests for another receiver.
+    """
+    job = f"{SCHEDULE_JOB}{schedule}"
+    try:
+        start_job(database, job, receiver, _SCHEDULE, "configuration", is_live=True)
+    except JobRefused as error:
+        raise JobRefused(f"schedule {schedule} has made requests for another receiver than {receiver}: rename it") from error
+    return job
 
 
 def start_job(database: Database, job: str, receiver: str, source: str, by: str, *, is_live: bool = False) -> bool:
@@ -68,7 +85,10 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
     """Return the jobs to this receiver whose source is not read to the end: id and source."""
     with database.read() as connection:
         asked = select(JOBS.c.id, JOBS.c.source).where(
-            JOBS.c.receiver == receiver, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None)
+            JOBS.c.receiver == receiver,
+            JOBS.c.sealed_at.is_(None),
+            JOBS.c.cancelled_at.is_(None),
+            JOBS.c.source != _SCHEDULE,
         )
         return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at))]
 
@@ -99,6 +119,8 @@ def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> 
     """
     with database.write() as connection:
         found = _find(connection, job)
+        if found["source"] == _SCHEDULE:
+            raise JobRefused(f"{job} never ends; to make no more requests, remove the schedule from the configuration")
         if found["is_live"]:
             raise JobRefused(f"{job} never ends; to deliver no more to {found['receiver']}, set its key live to false")
         if found["completed_at"] is not None:

@@ -36,6 +36,9 @@ class Ledger:
     def open_intake(self, job: str, owner: str) -> Intake | None:
         return intake.open_intake(self.database, job, owner)
 
+    def close_intake(self, opened: Intake) -> None:
+        intake.close_intake(self.database, opened)
+
     def take_in(self, opened: Intake, receiver: str, portion: Portion) -> int:
         return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
 
@@ -44,6 +47,12 @@ class Ledger:
         name = jobs.live_job(receiver)
         jobs.start_job(self.database, name, receiver, source, "configuration", is_live=True)
         return name
+
+    def schedule_job(self, schedule: str, receiver: str) -> str:
+        return jobs.schedule_job(self.database, schedule, receiver)
+
+    def find_progress(self, job: str) -> str | None:
+        return intake.find_progress(self.database, job)
 
     def start_job(self, job: str, receiver: str, source: str, by: str) -> bool:
         return jobs.start_job(self.database, job, receiver, source, by)

@@ -60,6 +60,8 @@ JOBS = Table(
     Column("taken_at", BigInteger, nullable=False, default=0),
     # When the intake last found the end of its source: retention counts from there.
     Column("caught_up_at", BigInteger, nullable=False, default=0),
+    # How far the schedule is whose requests are the rows of the job; null: it is the job of no schedule.
+    Column("progress", Text),
 )
 
 SOURCES = Table(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import create_engine, text
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
     from servers.kafka.server import KafkaServer
+    from servers.postgresql.server import PostgresqlServer
     from tests.connectors.kafka.stage import KafkaStage
 
 
@@ -20,3 +22,16 @@ def topics(kafka: KafkaServer) -> Iterator[KafkaStage]:
     stage = KafkaStage(kafka)
     yield stage
     stage.close()
+
+
+@pytest.fixture
+def ledger_database(postgresql: PostgresqlServer, fresh_name: Callable[[str], str]) -> Iterator[str]:
+    """The URL of an empty database."""
+    name = fresh_name("ledger").lower().replace("-", "_")
+    administration = create_engine(postgresql.url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with administration.connect() as connection:
+        connection.execute(text(f'create database "{name}"'))
+    yield postgresql.url.rpartition("/")[0] + f"/{name}"
+    with administration.connect() as connection:
+        connection.execute(text(f'drop database "{name}" with (force)'))
+    administration.dispose()

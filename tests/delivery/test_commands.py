@@ -93,7 +93,7 @@ def test_a_held_unit_is_released(run: Run, configuration: Path, tmp_path: Path, 
     ("arguments", "told"),
     [
         (("start", "j", "unknown", "n.jsonl"), "there is no receiver unknown; known are tracker"),
-        (("start", "live-tracker", "tracker", "n.jsonl"), "live-… are the names of the jobs that never end; choose another name"),
+        (("start", "live-tracker", "tracker", "n.jsonl"), "live-… and schedule-… are the names of the jobs that never end"),
         (("start", "j", "tracker", "missing.jsonl"), "missing.jsonl is missing"),
         (("show", "j"), "there is no job j"),
         (("errors", "j"), "there is no job j"),

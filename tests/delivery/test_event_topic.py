@@ -57,7 +57,7 @@ def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
 
     yield make
     for each in made:
-        each._discard()
+        each._publisher.discard()
 
 
 def test_events_are_not_published_again_when_the_brokers_have_forgotten_the_offset(topics: KafkaStage, publisher: Any) -> None:
@@ -102,7 +102,9 @@ def test_what_a_publisher_left_open_when_it_was_killed_is_published_by_the_next_
     events.count = 3
     killed.publish(events.after)
     events.count = 5
-    monkeypatch.setattr(killed._producer._producer, "commit_transaction", lambda: (_ for _ in ()).throw(KafkaError("killed")))
+    monkeypatch.setattr(
+        killed._publisher._producer._producer, "commit_transaction", lambda: (_ for _ in ()).throw(KafkaError("killed"))
+    )
     with pytest.raises(Exception, match="killed"):
         killed.publish(events.after)
     following = publisher()

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from daemon.commands.delivery.direct import NAMES, direct_delivery, direct_subcommands
+from daemon.commands.delivery.schedules import schedules
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
@@ -21,7 +22,7 @@ from daemon.supervision.log_format import configure_logs
 from daemon.supervision.stop_signal import StopSignal
 from delivery.errors import JobRefused
 from delivery.jobs import GateReport, Job, RowError
-from delivery.ledger.jobs import LIVE_JOB
+from delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from delivery.ledger.ledger import Ledger
 from domain.clock import instant_text
 from domain.identifiers import find_id_flaw
@@ -38,6 +39,8 @@ def delivery(arguments: Namespace) -> ExitCode:
     configuration = load_for(arguments)
     if arguments.subcommand in NAMES:
         return direct_delivery(arguments, configuration)
+    if arguments.subcommand == "schedules":
+        return schedules(arguments, configuration)
     with closing(make_ledger(configuration)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
@@ -62,6 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
         Subcommand("release", "let a unit go on that a failed row holds", _add_release),
         *direct_subcommands(),
+        Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
     )
 
@@ -78,8 +82,8 @@ def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> 
 def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
     if arguments.receiver not in ledger.receivers:
         raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
-    if arguments.job.startswith(LIVE_JOB):
-        raise JobRefused(f"{LIVE_JOB}… are the names of the jobs that never end; choose another name")
+    if arguments.job.startswith((LIVE_JOB, SCHEDULE_JOB)):
+        raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
     if (flaw := find_id_flaw(arguments.job)) is not None:
         raise JobRefused(f"the name of the job {flaw}; choose another name")
     if not arguments.files and ledger.find_job(arguments.job) is not None:

@@ -14,6 +14,7 @@ from domain.value_types import (
     Location,
     Names,
     Number,
+    Object,
     PerSecond,
     SecretText,
     Size,
@@ -47,6 +48,7 @@ WRONG = {
     Size: ["512m", "true", "[]", "big", "-1", "1.3B", "[1M]", "99999G", "0", "{ a = 1 }"],
     Whole: ["1.5", "true", "[]", "many", "-1", "[1]", "1e99", "99999999999999999999999", '"1 0"', "3s", "{ a = 1 }", "9" * 400],
     PerSecond: ["50", "true", '"50"', '"0/s"', '"-1/s"', '"50/m"', "[1]", "3s", "{ a = 1 }"],
+    Object: ["5", "true", "null", "text", "[a]", "3s", "{ a = 3s }", "{ a = [{ b = 1 day }] }", f'{{ a = "{"x" * 100_000}" }}'],
     Statuses: ["404", "[99]", "[600]", "[404, 404]", "[a]", "null", "{ a = 1 }"],
     Number: ["true", "null", "some", "-0.5", "[1]", "1e99", '"nan"', "inf", "3s", "{ a = 1 }", "9" * 400],
 }

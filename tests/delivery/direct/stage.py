@@ -32,6 +32,7 @@ from delivery.direct.position_metadata import find_kept
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
 from delivery.direct.stages import Stage, stages_of, topics_to_make
+from delivery.settings import Receiver
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets
 from servers.kafka.server import KafkaServer
@@ -101,8 +102,12 @@ class DirectStage:
     def configure(self, *keys: str) -> None:
         """Give the receiver other keys; workers that are started later have them."""
         # The policy is checked against the transport by the configuration, which has a test of its own.
-        self.receiver = receiver(*_FACTS, "policy = blocking", *keys, url=self._url, is_kafka=True)
-        self.stages = stages_of(self.receiver, self.source, self.group)
+        self.use(receiver(*_FACTS, "policy = blocking", *keys, url=self._url, is_kafka=True))
+
+    def use(self, settings: Receiver) -> None:
+        """Give workers that are started later these settings."""
+        self.receiver = settings
+        self.stages = stages_of(settings, self.source, self.group)
 
     def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
         quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer

@@ -6,25 +6,14 @@ from pathlib import Path
 import pytest
 from harness.ledger_stage import LedgerStage
 from harness.receivers import receiver
-from sqlalchemy import create_engine, text
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/ledger.db"
-        return
-    server, name = (
-        request.getfixturevalue("postgresql"),
-        request.getfixturevalue("fresh_name")("ledger").lower().replace("-", "_"),
-    )
-    administration = create_engine(server.url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
-    with administration.connect() as connection:
-        connection.execute(text(f'create database "{name}"'))
-    yield server.url.rpartition("/")[0] + f"/{name}"
-    with administration.connect() as connection:
-        connection.execute(text(f'drop database "{name}" with (force)'))
-    administration.dispose()
+    else:
+        yield request.getfixturevalue("ledger_database")
 
 
 @pytest.fixture

@@ -1,0 +1,183 @@
+"""Runs a schedule: looks whether a tick is due, and makes its requests in portions, each stored with the progress behind it."""
+
+import logging
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+
+import msgspec
+
+from delivery.schedules.keys import Keys
+from delivery.schedules.progress import GRACE_MS, Progress, find_next, overdue_since
+from delivery.schedules.request import Request, make_request
+from delivery.schedules.settings import Schedule
+from delivery.schedules.sink import RequestSink, ScheduleBusy
+from delivery.schedules.ticks import Ticks
+from domain.clock import Clock, Instant, instant_text
+from domain.errors import ResequencerError
+from domain.printable import counted
+
+_LOG = logging.getLogger(__name__)
+_YIELD_SECONDS = 10.0
+"""A tick under way is left to the worker that has begun it, as long as its progress moves within this time."""
+
+_REQUESTS, _BYTES, _LOOKED_AT = 500, 1 << 20, 50_000
+"""The most requests of a portion, about their most bytes, and how many keys are looked at for it."""
+
+
+class OtherExpression(ResequencerError):
+    """Another worker, which was started later, has another configuration of the schedule."""
+
+    def __init__(self, schedule: str, progress: Progress | None) -> None:
+        other = progress.expression if progress is not None else ""
+        super().__init__(
+            f"schedule {schedule}: a worker that was started later runs it as {other}; give all workers one configuration, and "
+            "restart those that have the old one"
+        )
+
+
+class ScheduleReport(msgspec.Struct, frozen=True):
+    """How far a schedule is, as one worker saw it last. `tick` is the last one that was begun, None before the first.
+
+    `made` counts its requests so far, and `total` those of all ticks. `overdue_since` is the tick that is due and not done.
+    """
+
+    name: str
+    expression: str
+    tick: Instant | None
+    made: int
+    total: int
+    next_tick: Instant | None
+    overdue_since: Instant | None
+    problem: str | None
+
+
+class ScheduleRunner:
+    """One worker's view of a schedule. `look` and `close` may be called from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Schedule,
+        keys: Keys,
+        sink: RequestSink,
+        clock: Clock,
+        passing: Callable[[], float] = monotonic,
+    ) -> None:
+        self.name = name
+        self._ticks = Ticks(settings.cron, settings.time_zone)
+        self._missed = settings.missed
+        self._payload = msgspec.Raw(settings.payload.encode())
+        self._lock = Lock()
+        self._keys, self._sink, self._clock, self._passing = keys, sink, clock, passing
+        self._progress: Progress | None = None
+        self._yields_until = 0.0
+        self._was_in_force = False
+        self.problem: str | None = None
+
+    def look(self, is_stopping: Callable[[], bool]) -> None:
+        """Make what is due, until all is made or `is_stopping`. Without a due tick nothing is asked.
+
+        Raises:
+            ResequencerError: The sink or the lookups cannot be used now. The next call goes on.
+        """
+        with self._lock:
+            self._look(is_stopping)
+
+    def _look(self, is_stopping: Callable[[], bool]) -> None:
+        if self._progress is not None and not self._is_foreign and self._find_next(self._progress) is None:
+            return
+        self._note(self._sink.find())
+        if self._is_foreign:
+            raise OtherExpression(self.name, self._progress)
+        if self._passing() < self._yields_until or self._find_next(self._progress) is None:
+            return
+        try:
+            self._note(self._sink.begin())
+            while not is_stopping() and (due := self._find_next(self._progress)) is not None:
+                self._store_next(due)
+        except ScheduleBusy:
+            self._yields_until = self._passing() + _YIELD_SECONDS
+        finally:
+            self._sink.end()
+
+    def report(self) -> ScheduleReport:
+        now, progress = self._clock.now(), self._progress
+        has_begun = progress is not None and (progress.made > 0 or not progress.is_done or progress.total > 0)
+        return ScheduleReport(
+            name=self.name,
+            expression=self._ticks.expression,
+            tick=progress.tick if progress is not None and has_begun else None,
+            made=progress.made if progress is not None else 0,
+            total=progress.total if progress is not None else 0,
+            next_tick=self._ticks.next(now),
+            overdue_since=overdue_since(progress, self._ticks, now),
+            problem=self.problem,
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._keys.close()
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether another worker has put another expression in force since ours was. The two must not change it in turn."""
+        progress = self._progress
+        return self._was_in_force and progress is not None and progress.is_done and progress.expression != self._ticks.expression
+
+    def _find_next(self, progress: Progress | None) -> Progress | None:
+        return find_next(progress, self._ticks, self._missed, self._clock.now())
+
+    def _note(self, found: Progress | None) -> None:
+        """Take over what is stored. If another worker has moved it in the midst of a tick, that one is left to go on."""
+        if found != self._progress:
+            is_under_way = found is not None and not found.is_done
+            self._yields_until = self._passing() + _YIELD_SECONDS if is_under_way else 0.0
+        self._set(found)
+
+    def _store_next(self, due: Progress) -> None:
+        now = self._clock.now()
+        if due.is_done:
+            self._tell_skipped(due)
+            self._store([], due)
+            return
+        if due.after == "" and now - due.tick > GRACE_MS:
+            _LOG.warning("schedule %s: tick %s is made late, at %s", self.name, instant_text(due.tick), instant_text(now))
+        release = self._keys.open(due.release)
+        requests, last_key = self._portion(due, release)
+        after = msgspec.structs.replace(due.went_on(last_key, len(requests), now), release=release)
+        self._store(requests, after)
+        if after.is_done:
+            tell = _LOG.info if after.made else _LOG.warning
+            tell("schedule %s: tick %s has made %s", self.name, instant_text(after.tick), counted(after.made, "request"))
+
+    def _tell_skipped(self, due: Progress) -> None:
+        before, at = self._progress, instant_text(due.tick)
+        if before is None:
+            _LOG.info("schedule %s: no progress is stored, so it begins at %s", self.name, at)
+        elif due.expression != before.expression:
+            _LOG.info("schedule %s: it is %s from %s on; before, it was %s", self.name, due.expression, at, before.expression)
+        elif due.tick > before.tick:
+            _LOG.warning("schedule %s: no worker began tick %s in time: it is left out", self.name, at)
+
+    def _portion(self, due: Progress, release: str | None) -> tuple[list[Request], bytes | None]:
+        """Return the next requests, and the last key that was looked at; None: there are no further keys."""
+        requests: list[Request] = []
+        size = 0
+        last_key = due.last_key
+        for looked_at, found in enumerate(self._keys.after(due.last_key)):
+            if len(requests) == _REQUESTS or size >= _BYTES or looked_at == _LOOKED_AT:
+                return requests, last_key
+            last_key = found.key
+            if found.text is not None:
+                requests.append(make_request(self.name, due.tick, found.text, release, self._payload))
+                size += len(requests[-1].value)
+        return requests, None
+
+    def _store(self, requests: list[Request], progress: Progress) -> None:
+        self._sink.store(requests, progress)
+        self._set(progress)
+
+    def _set(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._was_in_force = self._was_in_force or (progress is not None and progress.expression == self._ticks.expression)
