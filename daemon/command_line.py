@@ -1,4 +1,4 @@
-"""The command line: `resequencer VERB [--config FILE] [--set key=value …] [--json]`."""
+"""The command line: `resequencer COMMAND [--config FILE] [--set key=value …] [--json]`."""
 
 import os
 import sys
@@ -137,7 +137,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
     )
-    commands = parser.add_subparsers(dest="command", metavar="VERB", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
         if name in argv:

@@ -24,7 +24,7 @@ class EventFile:
     def publish(self, events_after: Callable[[int, int], Sequence[bytes]]) -> int:
         """Append the events that are missing, and return how many. `events_after` gets a number and how many at most.
 
-        A half line that a crash has left is cut off before. Of several processes one after the other appends.
+        A half line that a crash has left is cut off before. Processes append one at a time.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a+b") as file:

@@ -34,7 +34,7 @@ class LedgerThreads:
         """Why the ledger does not answer; None while it does."""
 
     async def run(self, call: Callable[[], _Found]) -> _Found:
-        """Return what the call returns, however long the ledger is away."""
+        """Return what the call returns, however long the ledger is unavailable."""
         while True:
             try:
                 found = await asyncio.get_running_loop().run_in_executor(self._executor, call)

@@ -166,7 +166,7 @@ class OrderFiles:
 
 
 def _record(line: FoundLine) -> OrderRecord:
-    """Return the order's bytes: the line's value. Of a line that is no record, they say so, which cannot be read as an order."""
+    """Return the order's bytes: the line's value. If it is no record: the problem as text; `decode_order` refuses it."""
     read = Defect("it is too long") if line.cut else decode_line(line.content)
     value = f"no record of an order: {read.problem}".encode() if isinstance(read, Defect) else read.value
     return OrderRecord(line.start, value)

@@ -1,4 +1,4 @@
-"""What left of a unit: its notifications, where this program can read them."""
+"""The notifications of a unit that were sent, where this program can read them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ from domain.printable import printable
 from domain.record import Headers
 
 MOST_BYTES = 256 * 1024 * 1024
-"""So much of the output is read at most, its newest part."""
+"""The most bytes of the output that are read: its newest part."""
 
 _MOST = 2_000
 _LINES_AT_ONCE = 256

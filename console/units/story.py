@@ -136,7 +136,7 @@ class UnitOrders(msgspec.Struct, frozen=True):
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """So many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
+    """How many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
 
     missing: str
     at: str | None

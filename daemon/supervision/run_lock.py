@@ -1,4 +1,4 @@
-"""The lock of a directory or a file, for one service at a time. The kernel releases it when its holder dies."""
+"""The lock of a directory or a file, for one service at a time. The kernel releases it when its holder ends."""
 
 import fcntl
 import os

@@ -103,7 +103,7 @@ class Suspects:
             os.fsync(file.fileno())
         os.replace(fresh, path)
         self._sync_directory()
-        self._let_oldest_go()
+        self._remove_oldest()
 
     def _sync_directory(self) -> None:
         directory = os.open(self._directory, os.O_RDONLY)
@@ -112,7 +112,7 @@ class Suspects:
         finally:
             os.close(directory)
 
-    def _let_oldest_go(self) -> None:
+    def _remove_oldest(self) -> None:
         by_age = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime_ns)
         for each in by_age[:-_MOST]:
             each.unlink(missing_ok=True)

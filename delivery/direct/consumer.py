@@ -142,16 +142,16 @@ class StageConsumer:
             if isinstance(error, NothingLeft):
                 self._withdraw_attempt()
             if self.problem != str(error):
-                _LOG.warning("%s is not delivered from: %s", self.stage.topic, error)
+                _LOG.warning("delivery of topic %s has stopped: %s", self.stage.topic, error)
             self.problem = str(error)
             if isinstance(error, TransportRefused) and not isinstance(error, TransportWithheld):
-                # It cannot be used any more. What an operator repairs is found by a new one.
+                # The transport cannot be used any more. A new client sees what an operator has repaired.
                 await self._close()
                 self._transport, self._orders = self._open_clients()
             await asyncio.sleep(_PAUSE_SECONDS)
             return False
         if self.problem is not None:
-            _LOG.info("%s is delivered from again", self.stage.topic)
+            _LOG.info("delivery of topic %s goes on", self.stage.topic)
             self.problem = None
         return True
 
@@ -235,7 +235,7 @@ class StageConsumer:
             self._owned[partition] = await self._in_thread(partial(self._taken_over, partition, self._now()))
             self.refused.pop(partition, None)
         except TransportUnavailable as error:
-            # Of one partition the last transaction may be undecided, while the others can be read.
+            # One partition may still have an open transaction while others are readable.
             _LOG.info("%s is taken over a little later: %s", partition, error)
             self._tries_at[partition] = monotonic() + _COMMIT_SECONDS
         except TransportRefused as error:
@@ -250,7 +250,7 @@ class StageConsumer:
         if position is not None and position.metadata:
             metadata = find_metadata(offset, position.metadata)
         else:
-            # Orders that were given before were meant for other positions.
+            # Skip older orders: without a stored position they may refer to other offsets.
             metadata = PositionMetadata(DoneOffsets(offset), orders_read_to=self._find_end_of_orders(partition))
         if metadata is None:
             problem = (
@@ -302,10 +302,10 @@ class StageConsumer:
         finally:
             is_asleep = self._gate.end(self._now(), record.row, outcome)
             if outcome is not None and self._owned.get(owned.state.partition) is owned:
-                self._settle(owned, record, decide(outcome, skips=owned.state.skips_all, is_asleep=is_asleep))
+                self._apply(owned, record, decide(outcome, skips=owned.state.skips_all, is_asleep=is_asleep))
             self._gate.wake()
 
-    def _settle(self, owned: _Owned, record: OpenRecord, decision: Decision) -> None:
+    def _apply(self, owned: _Owned, record: OpenRecord, decision: Decision) -> None:
         if isinstance(decision, Ended):
             owned.state.end(record)
             return

@@ -14,7 +14,9 @@ from domain.printable import counted
 from domain.record import Origin
 
 _GRACE_MS = 5_000
-"""So long after a takeover nothing is refused because it is not blocked: the first calls are still under way."""
+"""For this long after a takeover, an order for a record that is not blocked is kept waiting, not refused: its first call may
+still be under way.
+"""
 
 Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
@@ -74,7 +76,7 @@ class OrderExecutor:
             # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
             opened.is_to_skip = True
             return None
-        self._bury(opened, order)
+        self._dead_letter(opened, order)
         return _Ended(DirectResult.DONE, f"{where} is a dead letter")
 
     def _skip_all(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
@@ -87,7 +89,7 @@ class OrderExecutor:
         state.skips_all = True
         waiting = [each for each in blocked if state.recall(each)]
         for each in waiting:
-            self._bury(each, order)
+            self._dead_letter(each, order)
         text = f"{counted(len(waiting), 'record')} became dead letters; so does what fails from now on, until `block`"
         return _Ended(DirectResult.DONE, text)
 
@@ -98,6 +100,6 @@ class OrderExecutor:
         state.skips_all = False
         return _Ended(DirectResult.DONE, f"what fails in {state.partition} is tried again, as the policy says")
 
-    def _bury(self, opened: OpenRecord, order: DirectOrder) -> None:
+    def _dead_letter(self, opened: OpenRecord, order: DirectOrder) -> None:
         why = f"{order.by} ordered it: {order.because}. The last call failed with: {opened.error}"
         self._state.end(opened, self._letter(opened, DeadLetterReason.SKIPPED, why))

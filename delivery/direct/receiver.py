@@ -53,7 +53,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
 class DirectReport(msgspec.Struct, frozen=True):
     """What one delivery worker does for a receiver. `shut_because` is None while its gate is open.
 
-    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from.
+    `shut_since` and `probe_at` are wall-clock instants. `problem` says why the delivery of one of its topics has stopped.
     """
 
     receiver: str

@@ -10,7 +10,7 @@ from delivery.settings import Policy, Receiver
 _DAY_MS = 86_400_000
 _RETENTION, _FOR_EVER = "retention.ms", "-1"
 _REQUEUED_ATTEMPTS = 10
-"""For a requeued record of a receiver that has no limit: where nothing blocks, there are no orders to end it."""
+"""For a requeued record of a receiver without a limit: the requeue topic does not block, so no order can end the record."""
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -143,7 +143,7 @@ def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, a
     with database.write() as connection:
         found = _find(connection, job)
         name, now = found["receiver"], database.now(connection)
-        # In the order of an index: to begin anew each time would mean to pass over all that have ended.
+        # Continue from the last row; starting over would scan all ended rows.
         asked = select(ROWS.c.id, ROWS.c.key, ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup > after, IS_OPEN)
         rows = connection.execute(asked.order_by(ROWS.c.dedup).limit(_CHUNK)).all()
         if not rows:
@@ -159,7 +159,7 @@ def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, a
 
 
 def cancelled_jobs(database: Database, receiver: str) -> list[str]:
-    """Return the cancelled jobs whose rows have not all ended: a process died in the midst."""
+    """Return the cancelled jobs whose rows have not all ended: a process ended in the midst."""
     with database.read() as connection:
         asked = select(JOBS.c.id).where(
             JOBS.c.receiver == receiver, JOBS.c.cancelled_at.is_not(None), JOBS.c.completed_at.is_(None)

@@ -70,7 +70,7 @@ class Ledger:
         jobs.cancel_job(self.database, self.receivers, job)
 
     def go_on_cancelling(self, receiver: str) -> None:
-        """Cancel what is left of cancelled jobs, if a process died in the midst."""
+        """Cancel what is left of cancelled jobs, if a process ended in the midst."""
         for job in jobs.cancelled_jobs(self.database, receiver):
             jobs.cancel_rows(self.database, self.receivers, job)
 

@@ -22,7 +22,7 @@ class Journal:
         os.ftruncate(self._descriptor, path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, line: object) -> None:
-        """Write a line to the kernel, which keeps it if the process dies; it is not synced to the disk."""
+        """Write a line to the kernel, which keeps it if the process is killed; it is not synced to the disk."""
         os.write(self._descriptor, json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class Opening:
         return Segment(header, None, manifest, last.pending)
 
     def _abandoned(self, last: Segment) -> list[str]:
-        """Return the names of the values of a commit that never became valid: its owner died, or is too late."""
+        """Return the names of the values of a commit that never became valid: its owner ended, or is too late."""
         version = last.version
         name = segment_name(CommitVersion(version.token, version.commit + 1))
         try:

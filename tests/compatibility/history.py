@@ -51,7 +51,7 @@ UNITS = (
 
 PARTITIONS = (P0, P1)
 DEADLY = InFlightEnvelope(7, Origin(P0, 99_999), "deadly", CallKind.HANDLING, "ab" * 24)
-"""What a worker had in hand when it died."""
+"""What a worker had in flight when it was killed."""
 
 Wrap = Callable[[Service], Storage]
 

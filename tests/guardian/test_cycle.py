@@ -213,7 +213,7 @@ def test_told_to_stop_while_the_storage_is_away_it_stops_and_nothing_is_lost(ser
 
 
 @pytest.mark.parametrize("call", ["load", "commit"])
-def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, watcher: Watcher, call: str) -> None:
+def test_a_partition_lost_to_another_owner_is_taken_over_again(service: Service, watcher: Watcher, call: str) -> None:
     service.tell("u", 2)
     service.tell("w", 1, partition=1)
     service.run()
@@ -234,7 +234,7 @@ def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, wa
 
 
 @pytest.mark.parametrize("call", ["waiting", "pending", "commit"])
-def test_a_stranger_who_comes_during_a_takeover_does_not_end_the_worker(service: Service, watcher: Watcher, call: str) -> None:
+def test_another_owner_during_a_takeover_does_not_end_the_worker(service: Service, watcher: Watcher, call: str) -> None:
     service.tell("u", 1)
     service.run()
     service.kill()

@@ -233,7 +233,7 @@ def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again
         asked.actors.report_units(ReportUnits())
 
 
-def test_an_envelope_that_was_buried_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
+def test_an_envelope_that_was_dead_lettered_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
     """Its id is that of an envelope that was stashed; its record is another."""
     second = asked.envelope("u", 2)
     asked.poll(second)

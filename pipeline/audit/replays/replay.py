@@ -42,7 +42,7 @@ class Link(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One possible course of a unit.
+    """One possible replay of a unit.
 
     `score` rates how well it agrees with the output so far, `highest` is the highest place in the output among its emissions.
     `explained` counts its notifications that match the output; None once an emission is missing in the output or differs.

@@ -88,7 +88,7 @@ FAULTS = (
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
-    Fault("a late row that nobody asked for", jobs.retry_failed, "(delivered > row and not with_late)", "False", seed=183),
+    Fault("a late row without a request for it", jobs.retry_failed, "(delivered > row and not with_late)", "False", seed=183),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
     Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(

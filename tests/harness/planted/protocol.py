@@ -224,7 +224,7 @@ def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
     patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
 
 
-def stash_released_while_its_server_is_away(patch: Patch) -> None:
+def stash_released_while_its_server_is_unavailable(patch: Patch) -> None:
     """At its bound a unit releases the envelope that waits for the server."""
     patch.setattr("resequencer.turn.release._UNAVAILABLE", 1)
 

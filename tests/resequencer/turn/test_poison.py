@@ -108,7 +108,7 @@ def test_an_unexpected_failure_costs_what_an_expected_one_costs(
 
 
 @given(runs(), st.sampled_from(STRATEGIES), st.sampled_from((2, 1_000)), st.booleans())
-def test_whatever_step_of_ours_fails_each_culprit_is_set_aside_once_and_all_else_is_told_once(
+def test_whatever_step_of_ours_fails_each_poisonous_envelope_is_set_aside_once_and_all_else_is_told_once(
     run: Any, strategy: str, stash_limit: int, reincarnates: bool
 ) -> None:
     """This also holds if the failure comes after a part of the envelope was processed."""

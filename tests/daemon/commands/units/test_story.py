@@ -73,7 +73,7 @@ def test_an_event_that_makes_no_notification_is_no_disagreement(in_sequence):
 
 
 @pytest.mark.parametrize("left", [(2, 1, 3, 4), (1, 2, 3, 4, 4), (1, 1, 2), (1, 2, 5)])
-def test_another_order_a_double_and_a_stranger_disagree(in_sequence, left):
+def test_another_order_a_double_and_an_unexpected_one_disagree(in_sequence, left):
     telling = tell(arrivals(4, 2, 1, 3), in_sequence)
     assert not agrees(telling, Output(ids(*left), ()))
 

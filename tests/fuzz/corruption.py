@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from random import Random
 
-Spoiler = Callable[[Random, bytes], bytes]
+Corruption = Callable[[Random, bytes], bytes]
 """Turns a line into another; returns the same line if it lacks the part to change."""
 
 _SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"(?!\s*:)|(?<![\w".])-?[0-9]+(?:\.[0-9]+)?')
@@ -70,8 +70,8 @@ def value_as_base64(rng: Random, line: bytes) -> bytes:
     value = bytearray(json.dumps(record.pop("value")).encode())
     value[rng.randrange(len(value))] = rng.choice((0x00, 0x80, 0xC3, 0xFF, 0x20))
     text = base64.b64encode(value).decode()
-    spoilt = rng.choice((text, text, text[:-1], text + "=", text.replace("A", "!", 1)))
-    return json.dumps(record | {"value-base64": spoilt}).encode()
+    corrupt = rng.choice((text, text, text[:-1], text + "=", text.replace("A", "!", 1)))
+    return json.dumps(record | {"value-base64": corrupt}).encode()
 
 
 def odd_headers(rng: Random, line: bytes) -> bytes:
@@ -121,7 +121,7 @@ def _read(line: bytes) -> dict[str, object] | None:
     return record if isinstance(record, dict) and "value" in record else None
 
 
-SPOILERS: tuple[Spoiler, ...] = (
+CORRUPTIONS: tuple[Corruption, ...] = (
     *(another_type, another_type, another_sequence, odd_id, name_twice, another_name, wrapped, value_as_text, value_as_base64),
     *(odd_headers, odd_key, repeated, blank),
 )
