@@ -23,6 +23,7 @@ from benchmarks.servers_throughput import MEASURED, Job
 from daemon.commands.simulate import new_retry
 from daemon.configuration.kafka_settings import kafka_settings
 from domain.headers import SOURCE_POSITION
+from domain.record import Origin, Partition
 from simulator.generate.kafka_input import KafkaInput
 
 WARM_UP_SECONDS = 5
@@ -48,7 +49,8 @@ def arrived_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
     with _reader(bootstrap, topic) as reader:
         while len(arrived) < count:
             for records in reader.poll(timeout_ms=500).values():
-                arrived |= {f"{each.topic}-{each.partition}@{each.offset}": each.timestamp / 1_000 for each in records}
+                origins = [Origin(Partition(each.topic, each.partition), each.offset) for each in records]
+                arrived |= {str(at): each.timestamp / 1_000 for at, each in zip(origins, records, strict=True)}
     return arrived
 
 

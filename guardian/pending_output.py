@@ -14,6 +14,7 @@ from domain.headers import (
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
     dead_letter_headers,
+    texts_of,
 )
 from domain.notification import Notification
 from domain.order import OrderOutcome, encode_outcome
@@ -52,8 +53,8 @@ def offset_of(number: int, what: Output) -> int:
 
 def offset_behind(each: OutputRecord) -> int:
     """The offset of the input record that caused an output record. Without a position header: a unique negative number."""
-    offset = dict(each.headers).get(_POSITION.get(each.channel, ""), b"").rpartition(b"@")[2]
-    return int(offset) if offset.isdigit() else -each.number
+    origin = Origin.find(texts_of(each.headers).get(_POSITION.get(each.channel, ""), ""))
+    return -each.number if origin is None else origin.offset
 
 
 def size_of(each: OutputRecord) -> int:

@@ -89,7 +89,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
         return unreadable_row(place, f"a notification without a key or the header {NOTIFICATION_ID}")
     if b"\0" in key:
         return unreadable_row(place, "a notification of a unit that no record can name")
-    partition = UNPLACED if seen.position is None else seen.position.partition
+    partition = UNPLACED if seen.position is None else seen.position.partition.number
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 
 
@@ -102,7 +102,7 @@ def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     if letter.reason in _OF_A_UNIT:
         decoded = rules.decoder.decode(record)
         unit = unit if isinstance(decoded, Refusal) else decoded.unit
-    return Row(position.partition, unit, LETTER, position.offset, None, _encode(letter))
+    return Row(position.partition.number, unit, LETTER, position.offset, None, _encode(letter))
 
 
 def outcome_rows(headers: Headers, value: bytes, place: int) -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """Headers: each name is in one module, and each value is read as it was written."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import domain.headers
 from domain.clock import instant_of
 from domain.dead_letter import DeadLetterReason
 from domain.headers import dead_letter_headers, mark_headers, texts_of
-from domain.record import Cut, Origin, Partition
+from domain.record import Cut, Origin, OutputNumber, Partition
 
 NAMES = {value for name, value in vars(domain.headers).items() if name.isupper() and isinstance(value, str)}
 WORDS = {"channel", "incomplete", "language", "late", "schedule"}
@@ -99,6 +100,35 @@ def test_a_position_is_read_as_it_was_written(origin):
 @pytest.mark.parametrize("text", ["", "T", "T-0", "T@1", "T-0@", "T-0@-1", "T-00@1", "T-0@01", "T-0@1 ", f"T-0@{2**63}"])
 def test_what_is_no_position_is_none(text):
     assert Origin.find(text) is None
+
+
+@given(st.builds(OutputNumber, *[st.builds(Partition, st.text(), st.integers(0, 999_999_999)), st.integers(0, 2**63 - 1)]))
+def test_a_number_is_read_as_it_was_written(number):
+    assert OutputNumber.find(str(number)) == number
+
+
+@pytest.mark.parametrize("text", ["", "T", "T-0", "T#1", "T-0#", "T-0#-1", "T-0# 5", "T-0#1_0", "T-0#01", f"T-0#{2**63}"])
+def test_what_is_no_number_is_none(text):
+    assert OutputNumber.find(text) is None
+
+
+POSITIONS = (
+    r"""rpartition\(b?["'][@#-]["']\)|partition\(b?["']@["']\)|split\(b?["'][@#]["']""",
+    r"""\}-\{[^{}]*\}[@#]\{|\{partition\}[@#]\{|[Pp]artition[^{}]*\}#\{""",
+)
+"""How positions and numbers are taken apart, and put together, beside `Origin`, `OutputNumber` and `Partition`."""
+OTHERWISE = {
+    "domain/record.py": "it is the one place",
+    "storage/redis/url.py": "the user before an address",
+    "benchmarks/_bare_loop.py": "as little as possible is ours",
+    "benchmarks/_kafka_loop.py": "as little as possible is ours",
+}
+
+
+def test_no_other_module_reads_or_writes_the_text_of_a_position():
+    modules = {str(file): text for file, text in modules_of(*SERVICE_ROOMS, "benchmarks").items()}
+    found = {file for file, text in modules.items() if re.search("|".join(POSITIONS), text)}
+    assert found == OTHERWISE.keys()
 
 
 def test_a_dead_letters_headers_say_why_where_from_when_and_what_it_was():
