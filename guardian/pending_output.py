@@ -7,13 +7,10 @@ from domain.dead_letter import DeadLetter
 from domain.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
-    ORDER_ID,
-    ORDER_OFFSET,
-    ORDER_PARTITION,
-    ORDER_RESULT,
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
     dead_letter_headers,
+    outcome_headers,
     texts_of,
 )
 from domain.notification import Notification
@@ -66,12 +63,8 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
     """The output record of an order's outcome, marked `possible-duplicate` if the order is below `heal_offset`."""
     mark = (_MARK,) if what.order_offset < heal_offset else ()
     key = None if what.order is None or what.order.unit is None else what.order.unit.encode()
-    headers = (
-        *(() if what.order is None else ((ORDER_ID, what.order.id.encode()),)),
-        (ORDER_RESULT, what.result.value.encode()),
-        (ORDER_PARTITION, str(partition).encode()),
-        (ORDER_OFFSET, str(what.order_offset).encode()),
-    )
+    order_id = None if what.order is None else what.order.id
+    headers = outcome_headers(order_id, what.result.value, partition, what.order_offset)
     return OutputRecord(number, Channel.ORDER_OUTCOMES, key, headers + mark, encode_outcome(what))
 
 
