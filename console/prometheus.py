@@ -384,7 +384,8 @@ def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[Delivered
     found: defaultdict[tuple[str, str], list[DeliveredPartition]] = defaultdict(list)
     for receiver in status.direct:
         for each in receiver.partitions:
-            found[receiver.receiver, each.partition.rpartition("-")[0]].append(each)
+            partition = Partition.find(each.partition)
+            found[receiver.receiver, partition.topic if partition else each.partition].append(each)
     return found
 
 

@@ -17,6 +17,7 @@ from connectors.line_format import Line, decode_line
 from daemon.delivery.sources import open_feed
 from delivery.source_reader import Sources
 from delivery.worker import DeliveryWorker
+from domain.headers import NOTIFICATION_ID
 from servers.receiver.check import Comparison, compare
 from servers.receiver.server import ReceiverServer
 
@@ -110,7 +111,7 @@ async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
         async def call_some() -> None:
             for call in calls:
                 headers = dict(call.headers)
-                told = {"content-type": b"application/json", "idempotency-key": headers["notification-id"], **headers}
+                told = {"content-type": b"application/json", "idempotency-key": headers[NOTIFICATION_ID], **headers}
                 encoded = [(name.encode(), value) for name, value in told.items()]
                 answer = await client.post(
                     f"/payments/{(call.key or b'').decode()}/statuses", content=call.value, headers=encoded

@@ -16,6 +16,7 @@ from daemon.delivery.composition import make_ledger
 from daemon.delivery.sources import open_feed, source_of_files
 from delivery.ledger.ledger import Ledger
 from delivery.source_reader import SourceReader, Sources
+from domain.headers import NOTIFICATION_ID, TRANSACTION_STATUS
 
 RECEIVER, JOB = "r", "j"
 PER_UNIT = 8
@@ -83,7 +84,7 @@ def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
         for unit, identifier in pairs:
             beginning = f'{{"id": "{identifier}", "report": "'.encode()
             value = beginning + b"x" * (VALUE_BYTES - len(beginning) - 2) + b'"}'
-            headers = (("notification-id", identifier.encode()), ("transaction-status", b"ACSC"))
+            headers = ((NOTIFICATION_ID, identifier.encode()), (TRANSACTION_STATUS, b"ACSC"))
             lines.write(encode_line(Line(value, unit.encode(), headers)))
     return pairs
 

@@ -151,10 +151,10 @@ class OrderFiles:
     def _each_outcome(self, partitions: Collection[Partition]) -> Iterator[GivenOutcome]:
         for _, line in scan_output(self._outcomes, self._files):
             number, read = find_number(line.content), decode_line(line.content)
-            if number is None or number[0] not in partitions or isinstance(read, Defect):
+            if number is None or number.partition not in partitions or isinstance(read, Defect):
                 continue
             with suppress(OrderUnreadable):
-                yield GivenOutcome(number[0], decode_outcome(read.value))
+                yield GivenOutcome(number.partition, decode_outcome(read.value))
 
     def _cut_off_rest(self, path: Path, descriptor: int) -> int:
         """Cut off what is behind the last complete line, and return where that line ends."""

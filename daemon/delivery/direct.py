@@ -19,7 +19,7 @@ from delivery.direct.receiver import DirectReceiver
 from delivery.direct.stages import Stage, stages_of, topics_to_make
 from delivery.errors import ReceiverUnknown
 from delivery.settings import Receiver
-from domain.record import Partition
+from domain.record import OutputNumber, Partition
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.dead_letters import KafkaDeadLetterStore
@@ -113,9 +113,9 @@ def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedF
 
 def find_receiver_of(configuration: Configuration, dead_letter: str) -> str | None:
     """Return the receiver of a dead letter with this number; None if it is the service's own."""
-    topic = dead_letter.rpartition("#")[0].rpartition("-")[0]
+    number = OutputNumber.find(dead_letter)
     for name, receiver in configuration.delivery.of_topics:
-        if stages_of_receiver(configuration, name, receiver)[0].dead_letters == topic:
+        if number and stages_of_receiver(configuration, name, receiver)[0].dead_letters == number.partition.topic:
             return name
     return None
 

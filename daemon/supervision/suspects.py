@@ -85,7 +85,7 @@ class Suspects:
         and all records of a service are of one topic.
         """
         (topic, number), offset = origin
-        return self._directory / f"{topic[:50]}-{number}@{offset}.json"
+        return self._directory / f"{Origin(Partition(topic[:50], number), offset)}.json"
 
     def _read(self, path: Path) -> Suspect | None:
         try:

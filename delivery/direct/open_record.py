@@ -2,9 +2,9 @@
 
 import msgspec
 
-from delivery.direct.record_headers import Way
 from delivery.settings import Step
 from domain.clock import Instant
+from domain.headers import Way
 from domain.record import Headers, Record
 
 

@@ -10,7 +10,8 @@ import msgspec
 
 from connectors.port import Channel, OutputRecord
 from domain.clock import Instant, instant_text
-from domain.headers import ORDER_ID, ORDER_PARTITION, ORDER_RESULT
+from domain.headers import outcome_headers
+from domain.order import OrderText, ShortText
 from domain.printable import printable
 from domain.record import Partition
 
@@ -28,18 +29,14 @@ class DirectResult(StrEnum):
     REFUSED = "refused"
 
 
-_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
-
-
 class DirectOrder(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, tag="order", tag_field="is", omit_defaults=True):
     """An order. `at` is an ISO 8601 instant. `offset` is that of the blocked record in the source, for `skip` alone."""
 
-    id: _Short
+    id: ShortText
     order: DirectOrderKind
-    by: _Short
-    because: _Text
-    at: _Short
+    by: ShortText
+    because: OrderText
+    at: ShortText
     offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
@@ -79,9 +76,5 @@ def outcome_record(
 ) -> OutputRecord:
     """Return the record of an outcome: it goes to the partition of the order."""
     outcome = DirectOutcome(id=order_id, result=result, text=text, at=instant_text(now))
-    headers = (
-        (ORDER_ID, order_id.encode()),
-        (ORDER_RESULT, result.value.encode()),
-        (ORDER_PARTITION, str(partition).encode()),
-    )
+    headers = outcome_headers(order_id, result.value, partition)
     return OutputRecord(number, Channel.ORDER_OUTCOMES, order_id.encode(), headers, encode(outcome))

@@ -3,13 +3,12 @@
 from hashlib import sha256
 
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.record_headers import Way, way_of
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
 from delivery.feeds.port import make_item
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason
-from domain.headers import DELIVERY_ID, texts_of
+from domain.headers import DELIVERY_ID, Way, texts_of, way_of
 from domain.identifiers import find_id_flaw
 from domain.record import Record
 

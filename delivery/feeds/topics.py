@@ -15,6 +15,7 @@ from delivery.feeds.port import make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
+from domain.record import Origin, Partition
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 10.0
@@ -133,4 +134,4 @@ class TopicFeed:
 
 def _item(name: TopicPartition, record: Any) -> Item:
     headers = tuple((key, value or b"") for key, value in record.headers)
-    return make_item(record.key, record.value or b"", headers, f"{name.topic}-{name.partition}@{record.offset}")
+    return make_item(record.key, record.value or b"", headers, str(Origin(Partition(*name), record.offset)))

@@ -6,26 +6,10 @@ import re
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from harness.rooms import ROOMS, ROOT
+
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = (
-    *("conf", "docs", "tests"),
-    *(
-        "connectors",
-        "console",
-        "daemon",
-        "delivery",
-        "domain",
-        "enrichment",
-        "guardian",
-        "pipeline",
-        "resequencer",
-        "servers",
-        "simulator",
-        "status",
-        "storage",
-    ),
-)
+COPIED = ("docs", "tests", *ROOMS)
 
 
 class Recipe:

@@ -9,28 +9,13 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "domain",
-    "storage",
-    "enrichment",
-    "connectors",
-    "resequencer",
-    "guardian",
-    "status",
-    "console",
-    "simulator",
-    "delivery",
-    "pipeline",
-    "daemon",
-)
+from harness.rooms import ROOT, SERVICE_ROOMS
 
 
 def sources() -> dict[str, str]:
     """Return the text of each module of the service, by its path."""
-    files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    files = (file for room in SERVICE_ROOMS for file in sorted((ROOT / room).rglob("*.py")))
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
 

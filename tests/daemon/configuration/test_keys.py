@@ -19,7 +19,7 @@ from daemon.configuration.schema import SCHEMA, Schema, path_of
 from daemon.configuration.sections import Ingress, RecordsArchive, Resequencers, Sections
 from daemon.configuration.shipped import read_reference
 from domain.configuration_key import Key, NamedSections, Section
-from domain.value_types import Choice, Duration, Whole
+from domain.value_types import Choice, Duration, TopicName, Whole
 from pipeline.archive.settings import ArchiveSettings
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings
@@ -214,6 +214,13 @@ def test_the_defaults_that_settings_have_by_themselves_are_those_of_the_referenc
         for field in msgspec.structs.fields(section):
             if field.default is not msgspec.NODEFAULT:
                 assert getattr(section, field.name) == field.default, field.name
+
+
+def test_every_key_for_a_topic_takes_the_names_that_kafka_takes():
+    fields = [each for fields in SCHEMA.sections.values() for each in fields]
+    topics = [each for each in fields if each.name == "topic" or each.name.endswith("_topic")]
+    assert len(topics) > 6
+    assert [each.path for each in topics if not (isinstance(each.mark, Key) and isinstance(each.mark.takes, TopicName))] == []
 
 
 def test_the_options_of_a_choice_are_the_members_of_its_type():

@@ -8,7 +8,7 @@ from connectors.port import Channel, OutputRecord
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.partition import DirectPartition
 from delivery.direct.position_metadata import PositionMetadata, find_metadata
-from delivery.direct.record_headers import Way
+from domain.headers import Way
 from domain.record import Origin, Partition, Record
 from guardian.done_offsets import MOST_CHARACTERS, DoneOffsets
 

@@ -9,12 +9,11 @@ from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.reading import Reading
-from delivery.direct.record_headers import Way, way_of
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import stages_of, topics_to_make
 from delivery.rows import RetryMode
 from domain.dead_letter import DeadLetterReason
-from domain.headers import texts_of
+from domain.headers import Way, texts_of, way_of
 from domain.record import Origin, Partition, Record
 
 P = Partition("T", 3)
@@ -115,6 +114,21 @@ def test_headers_that_another_program_wrote_are_not_believed() -> None:
     record = Record(Origin(P, 5), b"v", b"k", (("delivery-attempts", b"many"), ("delivery-source-position", b"T-0@1")))
     assert way_of(record) == Way(Origin(P, 5))
     assert open_one(record).way == Way(Origin(P, 5)), "in the source none of them is"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("delivery-attempts", each) for each in (b"-3", b" 5", b"1_0", b"05", b"", b"\xd9\xa3", b"9" * 10)],
+        *[("delivery-source-position", each) for each in (b"", b"T-3", b"T-3@-5", b"T-3@05")],
+        *[("delivery-submitted-at", each) for each in (b"", b"now", b"9999999999999999")],
+    ],
+)
+def test_headers_of_another_form_than_ours_are_not_believed(name: str, value: bytes) -> None:
+    output = moved(open_one(Record(Origin(P, 5), b"v", b"k")), 60_000, "HTTP 500", NOW)
+    there = Origin(Partition("T-g-retry-1", 0), 77)
+    assert way_of(Record(there, b"v", b"k", output.headers)).origin == Origin(P, 5)
+    assert way_of(Record(there, b"v", b"k", (*output.headers, (name, value)))) == Way(there)
 
 
 def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
