@@ -54,11 +54,11 @@ class BasicLogin:
         name, password = claimed
         # A name that is not known takes as long as one that is, so that names cannot be tried out.
         user = self._users.read().users.get(name, self._unknown_user)
-        if not self._is_right(user, password) or user is self._unknown_user:
+        if not self._check_password(user, password) or user is self._unknown_user:
             return None
         return Identity(name, frozenset(user.roles), sends_by_itself=True)
 
-    def _is_right(self, user: User, password: str) -> bool:
+    def _check_password(self, user: User, password: str) -> bool:
         proof, now = hmac.digest(self._key, f"{user.hash}\0{password}".encode(), hashlib.sha256), self._clock.now()
         with self._lock:
             if 0 <= now - self._right.get(proof, -_VALID_MS) < _VALID_MS:
