@@ -1,4 +1,4 @@
-"""The events of jobs on a real topic: each once and in order, whoever publishes and whenever a publisher dies."""
+"""The events of jobs on a real topic: each once and in order, whichever process publishes, and whenever one dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a schedule: their form, and an id that is the same whoever makes them."""
+"""The requests of a schedule: their form, and an id that does not depend on the worker."""
 
 import json
 
