@@ -13,8 +13,8 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.system_clock import SystemClock
 from delivery.caller import Network
-from delivery.direct.consumer import StageClients
 from delivery.direct.orders import DirectOrder, DirectOutcome
+from delivery.direct.owned import StageClients
 from delivery.direct.receiver import DirectReceiver
 from delivery.direct.stages import Stage, stages_of, topics_to_make
 from delivery.errors import ReceiverUnknown
@@ -63,7 +63,8 @@ def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) ->
     from connectors.kafka.transport import KafkaTransport
 
     settings = settings_of_stage(configuration, stage, slot)
-    return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
+    orders = KafkaOrderSource(settings) if stage.orders else None
+    return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
 
 def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> None:

@@ -10,7 +10,9 @@ import msgspec
 
 from connectors.port import TransportRefused, TransportUnavailable
 from delivery.caller import Caller, Network
-from delivery.direct.consumer import StageClients, StageConsumer
+from delivery.direct.call_slots import CallSlots
+from delivery.direct.consumer import StageConsumer
+from delivery.direct.owned import StageClients
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
 from delivery.settings import Receiver
@@ -89,9 +91,9 @@ class DirectReceiver:
         """Deliver until `stop`, then end what is under way."""
         if not await self._made(threads):
             return
-        caller = Caller(self._receiver, self._forbidden)
+        caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
         self._consumers = [
-            StageConsumer(each, partial(self._open_clients, each), caller, self._gate, self._clock) for each in self._stages
+            StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in self._stages
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -146,7 +148,7 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
     for state, end in consumer.partitions:
         blocked = [
             BlockedRecord(each.way.origin, each.key, each.blocked_since or 0, each.way.attempts + each.attempts, each.error or "")
-            for each in state.blocked()
+            for each in state.blocked(_MOST_BLOCKED)
         ]
         found.append(
             PartitionReport(
@@ -154,8 +156,8 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
                 position=state.position,
                 end=end,
                 open_count=state.open_count,
-                blocked_count=len(blocked),
-                blocked=tuple(blocked[:_MOST_BLOCKED]),
+                blocked_count=state.blocked_count,
+                blocked=tuple(blocked),
                 skips_all=state.skips_all,
                 pause=state.pause,
             )

@@ -25,10 +25,10 @@ from connectors.kafka.orders import KafkaOrderSource
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from daemon.system_clock import SystemClock
-from delivery.direct.consumer import StageClients
 from delivery.direct.kept import find_kept
 from delivery.direct.order_topic import OrderTopic
 from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
+from delivery.direct.owned import StageClients
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
 from delivery.direct.stages import Stage, stages_of, topics_to_make
@@ -115,7 +115,8 @@ class DirectStage:
 
         def open_clients(stage: Stage) -> StageClients:
             settings = self.settings(stage, slot)
-            return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
+            orders = KafkaOrderSource(settings) if stage.orders else None
+            return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
         made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())
         self.workers.append(Worker(made, self.source))

@@ -59,7 +59,7 @@ def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_a
     assert (said["delivery-attempts"], said["delivery-back-off"], said["delivery-error"]) == (
         "2",
         "2000",
-        "HTTP 500 (after 1 attempts)",
+        "HTTP 500 (after 1 attempt)",
     )
     assert said["delivery-source-position"] == f"{stage.source}-0@0"
     assert abs(instant_of(said["delivery-submitted-at"]) - moved.timestamp) < 5_000
