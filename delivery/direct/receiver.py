@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -14,7 +14,7 @@ from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
 from delivery.direct.owned import StageClients
 from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage
+from delivery.direct.stages import Stage, left_stage
 from delivery.settings import Receiver
 from domain.clock import Clock, Instant
 from domain.record import Origin, Partition
@@ -67,14 +67,18 @@ class DirectReport(msgspec.Struct, frozen=True):
 
 
 class DirectReceiver:
-    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected."""
+    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected.
+
+    `make_topics` returns the retry topics that hold unread records though there is no interval for them any more, each with its
+    group: what they hold is delivered, too.
+    """
 
     def __init__(
         self,
         name: str,
         receiver: Receiver,
         stages: Sequence[Stage],
-        make_topics: Callable[[], None],
+        make_topics: Callable[[], Mapping[str, str]],
         open_clients: Callable[[Stage], StageClients],
         clock: Clock,
         forbidden: Sequence[Network] = (),
@@ -89,12 +93,12 @@ class DirectReceiver:
 
     async def run(self, threads: Executor) -> None:
         """Deliver until `stop`, then end what is under way."""
-        if not await self._made(threads):
+        left = await self._made(threads)
+        if left is None:
             return
+        stages = [*self._stages, *(left_stage(self._stages, topic, group) for topic, group in left.items())]
         caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
-        self._consumers = [
-            StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in self._stages
-        ]
+        self._consumers = [StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in stages]
         try:
             async with asyncio.TaskGroup() as group:
                 for each in self._consumers:
@@ -123,11 +127,11 @@ class DirectReceiver:
             tuple(partitions),
         )
 
-    async def _made(self, threads: Executor) -> bool:
-        """Make the topics, however long that takes; return whether they are there."""
+    async def _made(self, threads: Executor) -> Mapping[str, str] | None:
+        """Make the topics, however long that takes; return those that are left of earlier intervals. None: it is to stop."""
         while not self._is_stopping.is_set():
             try:
-                await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
+                left = await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
             except (TransportUnavailable, TransportRefused) as error:
                 if self._problem != str(error):
                     _LOG.warning("receiver %s is not delivered to: %s", self.name, error)
@@ -138,8 +142,10 @@ class DirectReceiver:
                     continue
             else:
                 self._problem = None
-                return True
-        return False
+                for topic in left:
+                    _LOG.warning("topic %s has no interval any more: what it holds is delivered at once", topic)
+                return left
+        return None
 
 
 def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:

@@ -24,6 +24,7 @@ from connectors.kafka.made_topics import make_topics
 from connectors.kafka.orders import KafkaOrderSource
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
+from connectors.kafka.unread_topics import find_unread
 from daemon.system_clock import SystemClock
 from delivery.direct.kept import find_kept
 from delivery.direct.order_topic import OrderTopic
@@ -31,7 +32,7 @@ from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
 from delivery.direct.owned import StageClients
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
-from delivery.direct.stages import Stage, stages_of, topics_to_make
+from delivery.direct.stages import Stage, find_left_group, stages_of, topics_to_make
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets
 from servers.kafka.server import KafkaServer
@@ -106,12 +107,17 @@ class DirectStage:
 
     def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
         quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer
-        made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, {})
-        return msgspec.structs.replace(made, topics=stage.topics)
+        producer = {"max.request.size": 6 << 20}
+        made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, producer)
+        return msgspec.structs.replace(made, topics=stage.topics, max_value_bytes=5 << 20)
 
     def worker(self, slot: str = "") -> Worker:
         slot = slot or uuid4().hex[:6]
-        make = partial(make_topics, self.settings(self.stages[0], slot), self.source, topics_to_make(self.stages))
+        settings, stages = self.settings(self.stages[0], slot), self.stages
+
+        def make() -> Mapping[str, str]:
+            make_topics(settings, self.source, topics_to_make(stages))
+            return find_unread(settings, partial(find_left_group, stages))
 
         def open_clients(stage: Stage) -> StageClients:
             settings = self.settings(stage, slot)
@@ -124,7 +130,7 @@ class DirectStage:
 
     def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0, size: int = 2) -> None:
         """Send a record for each pair of key and notification id, with a value of so many bytes."""
-        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap)) as producer:
+        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap, max_request_size=6 << 20)) as producer:
             for key, id_ in records:
                 headers = [("notification-id", id_.encode())]
                 producer.send(self.source, b"{}".ljust(size), key.encode(), headers, partition)
@@ -156,6 +162,11 @@ class DirectStage:
         with closing(self.kafka.admin()) as admin:
             found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
         return {name: each["value"] for name, each in found["topic"][topic].items()}
+
+    def alter(self, topic: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a topic."""
+        with closing(self.kafka.admin()) as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(values))])
 
     def dead_letters(self) -> list[dict[str, str]]:
         """Return the headers of each dead letter."""

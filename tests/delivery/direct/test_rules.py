@@ -11,7 +11,7 @@ from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.reading import Reading
 from delivery.direct.record_headers import Way, way_of
 from delivery.direct.shared_gate import Blame, Doubt, SharedGate
-from delivery.direct.stages import stages_of, topics_to_make
+from delivery.direct.stages import find_left_group, left_stage, stages_of, topics_to_make
 from delivery.rows import RetryMode
 from domain.dead_letter import DeadLetterReason
 from domain.headers import texts_of
@@ -200,3 +200,11 @@ def test_records_that_were_judged_before_shut_no_gate() -> None:
         gate.begin(0, each.row)
         assert gate.end(0, each, Again(BACK_OFF, 1, "HTTP 500"), counts_alone=True) is Blame.RECORD
     assert (gate.is_shut, gate.running) == (False, 0)
+
+
+def test_a_retry_topic_without_an_interval_is_known_by_its_name() -> None:
+    stages = stages_of(receiver("policy = retry-topics", "retry-topics.intervals = [1m]", is_kafka=True), "T", "g")
+    asked = ["T-g-retry-1", "T-g-retry-2", "T-g-retry-12", "T-g-retry-02", "T-g-retry-x", "T-h-retry-2", "T-g-dlq", "U-g-retry-2"]
+    assert [find_left_group(stages, each) for each in asked] == [None, "g-retry-2", "g-retry-12", *[None] * 5]
+    stage = left_stage(stages, "T-g-retry-2", "g-retry-2")
+    assert (stage.delay_ms, stage.next_topic, stage.dead_letters, stage.receiver.retry.attempts) == (0, None, "T-g-dlq", 1)
