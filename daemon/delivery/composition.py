@@ -111,6 +111,7 @@ def _told(report: DirectReport) -> DirectStatus:
         since=instant_text(report.shut_since) if is_shut else None,
         probe_at=instant_text(report.probe_at) if is_shut else None,
         problem=report.problem,
+        notes=report.notes,
         partitions=tuple(
             DeliveredPartition(
                 partition=str(each.partition),

@@ -13,6 +13,7 @@ from delivery.caller import Caller, Network
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
 from delivery.direct.owned import StageClients
+from delivery.direct.rests import waits_for_its_time
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage, left_stage
 from delivery.settings import Receiver
@@ -55,7 +56,8 @@ class PartitionReport(msgspec.Struct, frozen=True):
 class DirectReport(msgspec.Struct, frozen=True):
     """What one delivery worker does for a receiver. `shut_because` is None while its gate is open.
 
-    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from.
+    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from, and `notes`
+    what does not stop it, but should be known.
     """
 
     receiver: str
@@ -64,6 +66,7 @@ class DirectReport(msgspec.Struct, frozen=True):
     probe_at: Instant
     problem: str | None
     partitions: tuple[PartitionReport, ...]
+    notes: tuple[str, ...] = ()
 
 
 class DirectReceiver:
@@ -125,6 +128,7 @@ class DirectReceiver:
             now + gate.probe_at - ago,
             problem,
             tuple(partitions),
+            tuple(note for each in self._consumers for note in each.notes),
         )
 
     async def _made(self, threads: Executor) -> Mapping[str, str] | None:
@@ -150,7 +154,7 @@ class DirectReceiver:
 
 def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
     refused = [PartitionReport(name, problem=why) for name, why in consumer.refused.items()]
-    found = []
+    found, now = [], round(asyncio.get_running_loop().time() * 1_000)
     for state, end in consumer.partitions:
         blocked = [
             BlockedRecord(each.way.origin, each.key, each.blocked_since or 0, each.way.attempts + each.attempts, each.error or "")
@@ -165,7 +169,8 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
                 blocked_count=state.blocked_count,
                 blocked=tuple(blocked),
                 skips_all=state.skips_all,
-                pause=state.pause,
+                # A retry topic that waits for its time is as it should be, however much lies in it.
+                pause=None if waits_for_its_time(consumer.stage, state, now) else state.pause,
             )
         )
     return sorted([*refused, *found], key=lambda each: each.partition)

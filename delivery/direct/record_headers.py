@@ -16,6 +16,7 @@ from domain.record import Headers, Origin, Record
 
 _OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})
 _LONGEST_ERROR = 1_000
+_MOST_DIGITS = 9
 
 
 class Way(NamedTuple):
@@ -31,7 +32,10 @@ def way_of(record: Record) -> Way:
     texts = texts_of(record.headers)
     try:
         origin = Origin.find(texts[DELIVERY_SOURCE_POSITION])
-        return Way(origin or record.origin, int(texts[DELIVERY_ATTEMPTS]), instant_of(texts[DELIVERY_SUBMITTED_AT]))
+        attempts = texts[DELIVERY_ATTEMPTS]
+        if len(attempts) > _MOST_DIGITS:
+            return Way(record.origin)
+        return Way(origin or record.origin, int(attempts), instant_of(texts[DELIVERY_SUBMITTED_AT]))
     except (KeyError, ValueError):
         return Way(record.origin)
 

@@ -117,6 +117,34 @@ def test_headers_that_another_program_wrote_are_not_believed() -> None:
     assert open_one(record).way == Way(Origin(P, 5)), "in the source none of them is"
 
 
+def test_a_number_of_attempts_that_no_one_can_count_is_not_believed() -> None:
+    said = (
+        ("delivery-attempts", b"1" * 4_300),
+        ("delivery-source-position", b"T-0@1"),
+        ("delivery-submitted-at", b"2026-03-28T00:00:00Z"),
+    )
+    assert way_of(Record(Origin(P, 5), b"v", b"k", said)) == Way(Origin(P, 5))
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "flaw"),
+    [
+        (b"\x80ab", (), "the key of the record, which is the unit of work, is no UTF-8 (invalid start byte at byte 0)"),
+        (b"k", (("delivery-id", b"x "),), "the header delivery-id begins or ends with a space"),
+        (b"k", (("delivery-id", b"x"),), None),
+    ],
+)
+def test_what_could_reach_a_wrong_unit_or_fit_in_no_header_is_undeliverable(
+    key: bytes, headers: tuple[tuple[str, bytes], ...], flaw: str | None
+) -> None:
+    stages = stages_of(receiver("policy = blocking", is_kafka=True), "T", "g")
+    reading = Reading(stages[0], SharedGate(stages[0].receiver), FixedClock(), "log")
+    found = reading.open(Record(Origin(P, 5), b"v", key, headers), 0)
+    assert found is not None
+    told = reading.find_flaw(found)
+    assert (told and str(told)) == flaw
+
+
 def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
     first = open_one(Record(Origin(P, 5), b"v", b"k"))
     output = moved(first, 60_000, "HTTP 500", NOW + 3_600_000)
