@@ -96,6 +96,7 @@ class DirectStage:
         self.source = self.topics.topics.input
         self.group = f"g-{name}"
         self._url = url
+        self.consumer: Mapping[str, Any] = {}
         self.configure(*keys)
         self.workers: list[Worker] = []
 
@@ -106,7 +107,7 @@ class DirectStage:
         self.stages = stages_of(self.receiver, self.source, self.group)
 
     def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
-        quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer
+        quick: dict[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | self.consumer | consumer
         producer = {"max.request.size": 6 << 20}
         made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, producer)
         return msgspec.structs.replace(made, topics=stage.topics, max_value_bytes=5 << 20)
@@ -162,6 +163,11 @@ class DirectStage:
         with closing(self.kafka.admin()) as admin:
             found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
         return {name: each["value"] for name, each in found["topic"][topic].items()}
+
+    def members(self) -> list[str]:
+        """Return the ids of the members of the source's group."""
+        with closing(self.kafka.admin()) as admin:
+            return sorted(each["member_id"] for each in admin.describe_groups([self.group])[self.group]["members"])
 
     def alter(self, topic: str, values: Mapping[str, str]) -> None:
         """Change the configuration of a topic."""

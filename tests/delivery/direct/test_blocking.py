@@ -192,6 +192,22 @@ def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_ope
     assert len(receiving.taken) == 50, "what was done ahead is not called again"
 
 
+def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worker_in_its_group(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.first = 30s", "retry.most = 30s")
+    stage.consumer = {"max.poll.interval.ms": 2_000}
+    receiving.answers = lambda key, _id, nth: FAILS if key == "k0" and nth == 1 else OK
+    stage.send(records(3, 10))
+    worker = stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 20, "the other keys")
+    before = stage.members()
+    sleep(8)
+    assert stage.members() == before != [], "a member that was thrown out comes back under another name"
+    assert len(receiving.calls) == 21
+    assert worker.report().problem is None
+
+
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
     own_server: Callable[..., Any], receiving: ScriptedReceiver
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a person is told of deliveries straight from topics: by `status`, `delivery blocked`, and refusals of the configuration."""
+"""What a person is told of deliveries straight from topics: by `status`, by `delivery blocked`, by a refusal."""
 
 from __future__ import annotations
 
