@@ -43,6 +43,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a partition of a topic is delivered. Offsets from `position` to `end` are not done or not read.
 
     `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
+    `oldest_at` is when the first of the open ones was written to the topic, in ISO 8601 (UTC).
     `skips_all`: an operator has ordered that none of them is tried again. `pause` says why nothing more is read for now, and
     `problem` why the partition cannot be read until a person acts.
     """
@@ -53,6 +54,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     open: int
     blocked: int = 0
     records: tuple[BlockedStatus, ...] = ()
+    oldest_at: str | None = None
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None

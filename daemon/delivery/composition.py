@@ -123,6 +123,7 @@ def _told(report: DirectReport) -> DirectStatus:
                     BlockedStatus(str(record.origin), record.key, instant_text(record.since), record.attempts, record.error)
                     for record in each.blocked
                 ),
+                oldest_at=None if each.oldest_at is None else instant_text(each.oldest_at),
                 skips_all=each.skips_all,
                 pause=each.pause,
                 problem=each.problem,

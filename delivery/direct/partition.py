@@ -9,6 +9,7 @@ from delivery.direct.kept import Kept
 from delivery.direct.lanes import Lanes
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.room import LEAST_ROOM, find_room, fitted
+from domain.clock import Instant
 from domain.printable import counted
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets
@@ -60,6 +61,12 @@ class DirectPartition:
     def blocked_count(self) -> int:
         """Of how many open records a call has failed."""
         return len(self._blocked)
+
+    @property
+    def oldest_at(self) -> Instant | None:
+        """When the first open record was written to the topic; None if nothing is open, or the log has no timestamps."""
+        first = next(iter(self._open.values()), None)
+        return None if first is None else first.record.written_at
 
     @property
     def ready_count(self) -> int:

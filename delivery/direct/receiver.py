@@ -38,8 +38,9 @@ class BlockedRecord(msgspec.Struct, frozen=True):
 class PartitionReport(msgspec.Struct, frozen=True):
     """How far a partition is delivered. `position` to `end` are the offsets that are not done or not read.
 
-    `blocked` are the first of the `blocked_count` records of which a call has failed. `pause` says why nothing more of it is
-    read, None if it is read on; `problem` why it cannot be read at all.
+    `blocked` are the first of the `blocked_count` records of which a call has failed. `oldest_at` is when the first record that
+    was read and is not done was written to the topic. `pause` says why nothing more of it is read, None if it is read on;
+    `problem` why it cannot be read at all.
     """
 
     partition: Partition
@@ -48,6 +49,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     open_count: int = 0
     blocked_count: int = 0
     blocked: tuple[BlockedRecord, ...] = ()
+    oldest_at: Instant | None = None
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None
@@ -168,6 +170,7 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
                 open_count=state.open_count,
                 blocked_count=state.blocked_count,
                 blocked=tuple(blocked),
+                oldest_at=state.oldest_at,
                 skips_all=state.skips_all,
                 # A retry topic that waits for its time is as it should be, however much lies in it.
                 pause=None if waits_for_its_time(consumer.stage, state, now) else state.pause,

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
 from connectors.port import Channel, OutputRecord
@@ -221,6 +222,20 @@ def test_blocked_are_the_open_records_with_an_error_in_the_order_in_which_they_w
     assert (state.blocked_count, offsets(state.blocked(2)), offsets(state.blocked())) == (3, [0, 1], [0, 1, 3])
     state.end(state.take_due(50, 9)[-1])
     assert offsets(state.blocked()) == [1, 3]
+
+
+def test_the_oldest_is_the_first_record_that_is_open_also_when_later_ones_are_done() -> None:
+    state = partition()
+    records = [opened(number, str(number)) for number in range(3)]
+    for each in records:
+        each.record = msgspec.structs.replace(each.record, written_at=100 + each.offset)
+    assert state.oldest_at is None
+    state.read(records, 3)
+    due, found = state.take_due(0, 9), []
+    for number in (1, 0, 2):
+        state.end(due[number])
+        found.append(state.oldest_at)
+    assert found == [100, 102, None]
 
 
 def test_what_a_position_keeps_is_read_again_as_it_was_written() -> None:
