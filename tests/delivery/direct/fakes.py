@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from harness.receivers import receiver
 
 from connectors.orders.port import OrderBatch, OrderRecord
-from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportStatus
+from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportStatus
 from delivery.answers import Answer, NoAnswer
 from delivery.caller import Call
 from delivery.direct.call_slots import CallSlots
@@ -38,12 +38,13 @@ class FakeTopic:
         self.positions: dict[Partition, Position] = {}
         self.published: list[OutputRecord] = []
 
-    def add(self, key: str, id_: str, number: int = 0, gap: int = 0, value: bytes = b"{}") -> None:
+    def add(self, key: str, id_: str, number: int = 0, gap: int = 0, value: bytes = b"{}", written_at: int = NOW) -> None:
         """Append a record; `gap` is how many offsets are left out before it."""
         name = Partition(self.name, number)
         log = self.records[name]
         offset = (log[-1].origin.offset + 1 if log else 0) + gap
-        log.append(Record(Origin(name, offset), value, key.encode(), (("notification-id", id_.encode()),)))
+        headers = (("notification-id", id_.encode()),)
+        log.append(Record(Origin(name, offset), value, key.encode(), headers, written_at=written_at))
 
     def end(self, name: Partition) -> int:
         return self.records[name][-1].origin.offset + 1 if self.records[name] else 0
@@ -112,15 +113,22 @@ class FakeTransport:
 
 
 class FakeOrders:
-    """Orders for the first partition, as a test appends them."""
+    """Orders for the first partition, as a test appends them. Their topic has so many `partitions`."""
 
     def __init__(self) -> None:
         self.given: list[bytes] = []
+        self.partitions = 4
 
     def bounds(self, partition: Partition) -> range:
+        self._refuse([partition])
         return range(len(self.given))
 
+    def _refuse(self, wanted: Iterable[Partition]) -> None:
+        if any(each.number >= self.partitions for each in wanted):
+            raise TransportRefused("the topic of orders", f"it has {self.partitions} partitions")
+
     def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
+        self._refuse(next_offsets)
         found = {name: self.given[at : at + most] for name, at in next_offsets.items() if name.number == 0}
         return {
             name: OrderBatch(

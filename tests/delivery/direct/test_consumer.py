@@ -237,3 +237,19 @@ def test_a_retry_topic_is_read_as_far_as_the_next_record_that_is_due_and_no_fart
         await worker.kill()
 
     run(test)
+
+
+def test_a_new_partition_without_orders_does_not_keep_the_others_from_theirs() -> None:
+    async def test() -> None:
+        workers = Workers(*FOR_EVER, "retry.first = 1h", "retry.most = 1h", topics=[FakeTopic("T", 2)])
+        workers.orders.partitions = 1
+        workers.source.add("k", "n")
+        workers.caller.answers = lambda _key, _id: Answer(500)
+        worker = workers.start()
+        await worker.until(lambda: workers.caller.calls, "it is blocked")
+        order = DirectOrder(id="o", order=DirectOrderKind.SKIP, by="me", because="why", at="2026-03-28T00:00:00Z", offset=0)
+        workers.orders.given.append(encode(order))
+        await worker.until(lambda: workers.source.letters == [("n", "skipped")], "the order is executed")
+        await worker.stop()
+
+    run(test)

@@ -18,7 +18,7 @@ from delivery.direct.record_headers import Way, moved_headers
 from domain.errors import ConfigurationError
 from domain.record import Origin, Partition
 from status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, delivery_lines
-from tests.delivery.direct.fakes import FakeTopic, Workers, run
+from tests.delivery.direct.fakes import NOW, FakeTopic, Workers, run
 
 AT = "2026-03-28T18:00:00.000Z"
 BLOCKED = (
@@ -85,7 +85,7 @@ def test_a_retry_topic_that_waits_for_its_time_is_not_told_as_paused_and_notes_o
         )
         for number in range(40):
             retries.add(f"k{number}", f"n{number}", value=b"x" * 4_000)
-        moved = moved_headers((), Way(Origin(Partition("T", 0), 1), 1), "n", 0, "HTTP 500", 1_774_740_835_941)
+        moved = moved_headers((), Way(Origin(Partition("T", 0), 1), 1), "n", 0, "HTTP 500", NOW)
         log = retries.records[Partition(retries.name, 0)]
         log[:] = [msgspec.structs.replace(each, headers=(*each.headers, *moved)) for each in log]
         worker = workers.start()
@@ -106,13 +106,14 @@ def test_a_partition_that_is_blocked_is_told_with_the_first_records_and_the_numb
             "policy = blocking", "retry.first = 1h", "retry.most = 1h", "suspension.probe = 1h", "suspension.most = 1h"
         )
         for number in range(40):
-            workers.source.add(f"k{number}", f"n{number}")
+            workers.source.add(f"k{number}", f"n{number}", written_at=NOW - 90_000 + number)
         workers.caller.answers = lambda _key, _id: Answer(503, retry_after_ms=3_600_000)
         worker = workers.start()
         await worker.until(lambda: worker.stages[0].partitions and worker.stages[0].partitions[0][0].blocked_count, "calls")
         (report,) = _partitions_of(worker.stages[0])
         assert report.blocked_count == 20
         assert [each.origin.offset for each in report.blocked] == list(range(20))
+        assert report.oldest_at == NOW - 90_000
         await worker.kill()
 
     run(test)
