@@ -1,7 +1,7 @@
 """What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -278,18 +278,27 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], int]]] = {
     "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
-TOPIC_METRICS: Mapping[str, tuple[str, Callable[[DeliveredPartition], int]]] = {
+TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
     "delivery_topic_lag_offsets": (
         "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
-        lambda each: max(0, each.end - each.position),
+        lambda partitions: sum(max(0, each.end - each.position) for each in partitions),
     ),
-    "delivery_records_blocked": ("Records that were read, and of which a call has failed.", lambda each: each.blocked),
+    "delivery_records_blocked": (
+        "Records that were read, and of which a call has failed.",
+        lambda partitions: sum(each.blocked for each in partitions),
+    ),
+    "delivery_oldest_open_timestamp_seconds": (
+        "When the oldest record that was read and is not done was written to its topic; absent if there is none.",
+        lambda partitions: min(
+            (instant_of(each.oldest_at) / 1_000 for each in partitions if each.oldest_at is not None), default=None
+        ),
+    ),
     "delivery_partitions_paused": (
         "Partitions that are read no further, because too much is blocked or because a person has to act.",
-        lambda each: int(each.pause is not None or each.problem is not None),
+        lambda partitions: sum(each.pause is not None or each.problem is not None for each in partitions),
     ),
 }
-"""Gauges with the labels `receiver` and `topic`, summed up over the partitions of this service's workers."""
+"""Gauges with the labels `receiver` and `topic`, over the partitions of this service's workers."""
 SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
     "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
     "schedule_overdue_tick_timestamp_seconds": (
@@ -359,10 +368,11 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
             for receiver in status.direct:
                 family.add_metric((receiver.receiver,), int(receiver.reason is None))
         yield family
-    for name, (meaning, count) in TOPIC_METRICS.items():
+    for name, (meaning, find) in TOPIC_METRICS.items():
         family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
         for labels, partitions in _by_topic(status).items():
-            family.add_metric(labels, sum(map(count, partitions)))
+            if (value := find(partitions)) is not None:
+                family.add_metric(labels, value)
         yield family
 
 

@@ -1,6 +1,6 @@
 """Executes orders for the partitions of this worker, each once: the outcome leaves with the position that passes the order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from connectors.orders.port import OrderRecord
@@ -14,23 +14,35 @@ from domain.printable import counted
 from domain.record import Origin
 
 _GRACE_MS = 5_000
-"""For this long after a takeover, an order for a record that is not blocked is kept waiting, not refused: its first call may
-still be under way.
-"""
+"""So long after the first calls must have ended nothing is refused because it is not blocked."""
 
 Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
 
 class _Ended(NamedTuple):
+    """The outcome of an order, and the records that it makes dead letters."""
+
     result: DirectResult
     text: str
+    dead_letters: Sequence[OpenRecord] = ()
 
 
 class OrderExecutor:
-    """Executes the orders of one partition that was taken over at `taken_over_at`, of a clock that never goes back."""
+    """Executes the orders of one partition. The first calls for it end before `settled_at`, of a clock that never goes back."""
 
-    def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, taken_over_at: int) -> None:
-        self._state, self._letter, self._clock, self._taken_over_at = state, letter, clock, taken_over_at
+    def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, settled_at: int) -> None:
+        self._state, self._letter, self._clock, self._settled_at = state, letter, clock, settled_at + _GRACE_MS
+
+    @property
+    def read_to(self) -> int:
+        """The offset from which orders are to be executed."""
+        return self._state.orders_read_to
+
+    def execute_all(self, records: Sequence[OrderRecord], now: int) -> None:
+        """Execute the orders one after the other, up to one that is not possible yet."""
+        for each in records:
+            if not self.execute(each, now):
+                return
 
     def execute(self, record: OrderRecord, now: int) -> bool:
         """Execute the order of a record, and pass it; return False if that is not possible yet. Then nothing is changed.
@@ -45,10 +57,12 @@ class OrderExecutor:
         if isinstance(order, DirectOutcome):
             self._state.pass_order(record.offset + 1)
             return True
-        ended = self._executed(order, is_young=now - self._taken_over_at < _GRACE_MS)
+        ended = self._executed(order, is_young=now < self._settled_at)
         if ended is None:
             return False
         self._pass(record, order.id, ended)
+        for each in ended.dead_letters:
+            self._dead_letter(each, order)
         return True
 
     def _pass(self, record: OrderRecord, order_id: str, ended: _Ended) -> None:
@@ -58,40 +72,40 @@ class OrderExecutor:
     def _executed(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
         if order.order is DirectOrderKind.SKIP:
             assert order.offset is not None, "checked when it was decoded"
-            return self._skip(order, order.offset, is_young=is_young)
+            return self._skip(order.offset, is_young=is_young)
         if order.order is DirectOrderKind.SKIP_ALL:
-            return self._skip_all(order, is_young=is_young)
+            return self._skip_all(is_young=is_young)
         return self._block()
 
-    def _skip(self, order: DirectOrder, offset: int, *, is_young: bool) -> _Ended | None:
+    def _skip(self, offset: int, *, is_young: bool) -> _Ended | None:
         state = self._state
         opened, where = state.find_open(offset), Origin(state.partition, offset)
         if opened is None:
             if offset >= state.read_to:
                 return None if is_young else _Ended(DirectResult.REFUSED, f"{where} was not read yet, so it cannot be blocked")
-            return _Ended(DirectResult.REFUSED, f"{where} is done already")
+            return _Ended(
+                DirectResult.REFUSED, f"{where} is done already, or was moved to another topic, where it blocks nothing"
+            )
         if opened.error is None:
             return None if is_young else _Ended(DirectResult.REFUSED, f"{where} is not blocked: no call for it has failed")
-        if not state.recall(opened):
+        if not state.recall([opened]):
             # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
             opened.is_to_skip = True
             return None
-        self._dead_letter(opened, order)
-        return _Ended(DirectResult.DONE, f"{where} is a dead letter")
+        return _Ended(DirectResult.DONE, f"{where} is a dead letter", [opened])
 
-    def _skip_all(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
+    def _skip_all(self, *, is_young: bool) -> _Ended | None:
         state = self._state
         if state.skips_all:
             return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is skipped already")
-        blocked = [each for each in state.blocked() if each.attempts]
+        # A record that only waits for a receiver that sleeps has done nothing wrong.
+        blocked = [each for each in state.blocked() if each.failed_at is not None]
         if not blocked:
             return None if is_young else _Ended(DirectResult.REFUSED, f"nothing is blocked in {state.partition}")
         state.skips_all = True
-        waiting = [each for each in blocked if state.recall(each)]
-        for each in waiting:
-            self._dead_letter(each, order)
+        waiting = sorted(state.recall(blocked), key=lambda each: each.offset)
         text = f"{counted(len(waiting), 'record')} became dead letters; so does what fails from now on, until `block`"
-        return _Ended(DirectResult.DONE, text)
+        return _Ended(DirectResult.DONE, text, waiting)
 
     def _block(self) -> _Ended:
         state = self._state

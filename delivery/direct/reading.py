@@ -54,8 +54,8 @@ class Reading:
             return Flaw(DeadLetterReason.UNDECODABLE, record.defect)
         if record.cut is not None:
             return Flaw(DeadLetterReason.TOO_LARGE, f"its value has {record.cut.length} bytes; raise max-record-bytes")
-        defect = make_item(record.key, b"", record.headers, "").defect
-        if defect is None and (flaw := find_id_flaw(opened.notification_id)) is not None:
+        defect = _find_key_defect(record.key) or make_item(record.key, b"", record.headers, "").defect
+        if defect is None and (flaw := _find_own_id_flaw(opened.notification_id)) is not None:
             defect = f"the header {DELIVERY_ID} {flaw}"
         return None if defect is None else Flaw(DeadLetterReason.UNDELIVERABLE, defect)
 
@@ -68,3 +68,18 @@ class Reading:
         if way.submitted_at is None:
             return 0
         return min(max(0, way.submitted_at + self._stage.delay_ms - self._clock.now()), self._stage.delay_ms)
+
+
+def _find_key_defect(key: bytes | None) -> str | None:
+    """Return why the key names no unit: two keys that are no text would become the same path."""
+    try:
+        (key or b"").decode()
+    except UnicodeDecodeError as error:
+        return f"the key of the record, which is the unit of work, is no UTF-8 ({error.reason} at byte {error.start})"
+    return None
+
+
+def _find_own_id_flaw(own_id: str) -> str | None:
+    if own_id != own_id.strip():
+        return "begins or ends with a space"
+    return find_id_flaw(own_id)

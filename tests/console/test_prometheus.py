@@ -231,8 +231,9 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     gates = (GateStatus("tracker", True, 3), GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"))
     partitions = (
-        DeliveredPartition("T-0", 5, 9, 3, blocked=2, pause="full"),
-        DeliveredPartition("T-1", 1, 2, 0),
+        DeliveredPartition("T-0", 5, 9, 3, blocked=2, oldest_at="2026-03-28T18:00:02Z", pause="full"),
+        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z"),
+        DeliveredPartition("T-2", 1, 1, 0),
         DeliveredPartition("T-g-retry-1-0", 0, 0, 0, problem="no right"),
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
@@ -244,6 +245,7 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T-g-retry-1"} 0.0',
         'resequencer_delivery_records_blocked{receiver="mail",topic="T"} 2.0',
         'resequencer_delivery_records_blocked{receiver="mail",topic="T-g-retry-1"} 0.0',
+        'resequencer_delivery_oldest_open_timestamp_seconds{receiver="mail",topic="T"} 1.7747208015e+09',
         'resequencer_delivery_partitions_paused{receiver="mail",topic="T"} 1.0',
         'resequencer_delivery_partitions_paused{receiver="mail",topic="T-g-retry-1"} 1.0',
         "resequencer_delivery_workers_delivering 2.0",

@@ -25,9 +25,16 @@ NAMES = frozenset({"blocked", *(each.value for each in DirectOrderKind)})
 
 
 class _Blocked(BlockedStatus, frozen=True, kw_only=True):
-    """A line of the list."""
+    """A line of the list. `lies_in` is the partition that the record was read from: the source's, or a retry topic's."""
 
     receiver: str
+    lies_in: str
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether it blocks nothing: it has left the source, and ends by itself."""
+        origin = Origin.find(self.position)
+        return origin is None or str(origin.partition) != self.lies_in
 
 
 def direct_delivery(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -58,18 +65,21 @@ def _blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
             total += partition.blocked
             for each in partition.records:
                 listed += 1
-                told = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver)
+                told = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver, lies_in=partition.partition)
                 sys.stdout.write(msgspec.json.encode(told).decode() + "\n" if arguments.json else printable(_line(told)) + "\n")
-    if not total and not arguments.json:
+    if not total and not arguments.json and service.holder is not None:
         sys.stdout.write("nothing is blocked\n")
     of_all = "" if listed == total else f", the first {listed} are shown"
     running = "" if service.holder is not None else "; the service does not run"
-    sys.stderr.write(f"resequencer: {counted(total, 'blocked record')}{of_all}{running}\n")
+    others = "; workers that `delivery run` has started tell only their logs"
+    sys.stderr.write(f"resequencer: {counted(total, 'blocked record')}{of_all}{running}{others}\n")
     return ExitCode.DONE
 
 
 def _line(each: _Blocked) -> str:
-    return f"{each.receiver}  {each.position}  {each.key}  since {each.since}  {counted(each.attempts, 'attempt')}  {each.error}"
+    place = f"  in {each.lies_in}, where it blocks nothing" if each.is_moved else ""
+    tried = f"since {each.since}  {counted(each.attempts, 'attempt')}{place}"
+    return f"{each.receiver}  {each.position}  {each.key}  {tried}  {each.error}"
 
 
 def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrderKind) -> ExitCode:
