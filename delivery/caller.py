@@ -83,13 +83,7 @@ class Caller:
         except _Forbidden as error:
             return NoAnswer(Trouble.FORBIDDEN, str(error))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:  # ValueError: a host that is no host name.
-            # A failed connection can be wrapped more than once.
-            cause: BaseException | None = error
-            while cause is not None:
-                if isinstance(cause, _Forbidden):
-                    return NoAnswer(Trouble.FORBIDDEN, str(cause))
-                cause = cause.__cause__ or cause.__context__
-            return NoAnswer(_trouble(sent), f"{type(error).__name__}: {error}".rstrip(": "))
+            return _no_answer(error, sent)
 
     async def close(self) -> None:
         for client in list(self._clients):
@@ -219,6 +213,23 @@ def _meant_by(address: str) -> list[_Address]:
     if found in _NAT64 or found in _COMPATIBLE:
         inner.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
     return [found, *(each for each in inner if each is not None)]
+
+
+def _no_answer(error: BaseException, sent: _Sent) -> NoAnswer:
+    """Return what an error of the connection means. It can be wrapped more than once, and the outermost one may say nothing."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for each in chain:
+        if isinstance(each, _Forbidden):
+            return NoAnswer(Trouble.FORBIDDEN, str(each))
+        # With TLS 1.3 a certificate is refused by an alert after the request was sent; the receiver has not read it then.
+        if isinstance(each, ssl.SSLError) and "_ALERT_" in str(each):
+            return NoAnswer(Trouble.UNREACHABLE, f"{type(each).__name__}: {each}")
+    told = next((each for each in chain if str(each)), chain[-1])
+    return NoAnswer(_trouble(sent), f"{type(error).__name__}: {told if told is error else repr(told)}")
 
 
 def _trouble(sent: _Sent) -> Trouble:

@@ -4,44 +4,72 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 _TAIL_BYTES = 65_536
 _AT_ONCE = 500
 
+EventsAfter = Callable[[int, int], Sequence[bytes]]
+"""Gets a number, and returns the events behind it, as many as the second number at most."""
+
 
 class _Numbered(msgspec.Struct):
     number: int
 
 
+class Mark(Protocol):
+    """The number of the last event that was published, as far as it was noted. It may be less than the number."""
+
+    def find(self) -> int: ...
+
+    def note(self, number: int) -> None: ...
+
+
 class EventFile:
-    """The file tells by itself which number it ends with: nothing else has to be remembered."""
+    """The file may be moved away or damaged: the mark says what was published, and the file what was not noted any more."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, mark: Mark) -> None:
+        self._path, self._mark = path, mark
 
-    def publish(self, events_after: Callable[[int, int], Sequence[bytes]]) -> int:
-        """Append the events that are missing, and return how many. `events_after` gets a number and how many at most.
+    def publish(self, events_after: EventsAfter) -> int:
+        """Append the events that are missing, and return how many.
 
-        A half line that a crash has left is cut off before. Processes append one at a time.
+        A half line that a crash has left is cut off before. Processes append one at a time. Lines of another ledger, and lines
+        that are no events, are left as they are.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            new = events_after(_last_number(file.fileno()), _AT_ONCE)
+            noted = self._mark.find()
+            last = max(noted, _last_number(file.fileno(), events_after))
+            new = events_after(last, _AT_ONCE)
             if new:
                 file.write(b"".join(event + b"\n" for event in new))
                 file.flush()
                 os.fsync(file.fileno())
+            if last + len(new) > noted:
+                self._mark.note(last + len(new))
         return len(new)
 
 
-def _last_number(descriptor: int) -> int:
+def _last_number(descriptor: int, events_after: EventsAfter) -> int:
+    """Return the number of the last line that is an event of the ledger word for word; 0 without one."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     complete = tail[: tail.rfind(b"\n") + 1]
     if len(complete) < len(tail):
         os.ftruncate(descriptor, size - len(tail) + len(complete))
-    lines = complete.splitlines()
-    return msgspec.json.decode(lines[-1], type=_Numbered).number if lines else 0
+    for line in reversed(complete.splitlines()):
+        number = _number(line)
+        if number > 0 and list(events_after(number - 1, 1)) == [line]:
+            return number
+    return 0
+
+
+def _number(line: bytes) -> int:
+    try:
+        return msgspec.json.decode(line, type=_Numbered).number
+    except msgspec.DecodeError:
+        return 0

@@ -21,6 +21,11 @@ class _Event(msgspec.Struct):
 class Mark(Protocol):
     """The number of the last published event, where it is not forgotten. Less than the number is harmless for a week."""
 
+    @property
+    def ledger(self) -> str:
+        """What tells the ledger whose events they are from others."""
+        ...
+
     def find(self) -> int: ...
 
     def note(self, number: int) -> None: ...
@@ -47,13 +52,15 @@ class EventTopic:
         if not self._publisher.has_begun:
             found = self._publisher.begin()
             # Brokers delete the offset of a group that was not used for a week; the ledger remembers it, perhaps a little less.
-            self._published = max(0 if found is None else found.offset, self._mark.find())
+            # A ledger that was made anew has published nothing, whatever the one before it has.
+            is_ours = found is not None and found.metadata == self._mark.ledger
+            self._published = max(found.offset if found is not None and is_ours else 0, self._mark.find())
         bodies = events_after(self._published, _AT_ONCE)
         if not bodies:
             return 0
         events = [msgspec.json.decode(body, type=_Event) for body in bodies]
         records = [ProducerRecord(self._topic, each.job.encode(), (), body) for each, body in zip(events, bodies, strict=True)]
-        self._publisher.commit(records, Committed(events[-1].number, ""))
+        self._publisher.commit(records, Committed(events[-1].number, self._mark.ledger))
         self._published = events[-1].number
         self._mark.note(self._published)
         return len(bodies)

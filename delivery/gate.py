@@ -6,11 +6,12 @@ import msgspec
 
 from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from delivery.rows import RetryMode
-from delivery.settings import Receiver
+from delivery.settings import Receiver, Step
 
 RUNNING = 5
 """How many consecutive rows with a retry or an unexpected answer shut the gate (docs/delivery.md)."""
 
+_BURST_MS = 1_000
 _MOST_PAUSE_MS = 86_400_000
 
 
@@ -20,17 +21,22 @@ class GateState(StrEnum):
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A row that got a retry or an unexpected answer: it reopens if the gate shuts for that. It had so many `attempts` before."""
+    """A row that got a retry or an unexpected answer at a step: it reopens if the gate shuts for that.
+
+    It had so many `attempts` before.
+    """
 
     row: int
     attempts: int
+    step: Step = Step.DELIVER
 
 
 class Gate(msgspec.Struct, frozen=True):
     """The state of a receiver's gate. Instants and durations are in ms, of the ledger's clock.
 
-    `limit` is how many calls may be made at once, `next_call` the instant from which the rate allows the next one. While the
-    gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until `probe_until` at most.
+    `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows
+    the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until
+    `probe_until` at most.
     """
 
     state: GateState = GateState.OPEN
@@ -43,8 +49,11 @@ class Gate(msgspec.Struct, frozen=True):
     probes: int = 0
     slept_ms: int = 0
     limit: float = 0.0
+    halved_at: int = 0
     next_call: int = 0
     suspects: tuple[Suspect, ...] = ()
+    steps: str = ""
+    """The steps of the receiver for which the waiting rows are fit; empty: not known."""
 
     def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
@@ -73,23 +82,33 @@ class Gate(msgspec.Struct, frozen=True):
         """Return `next_call`; 0 if it is farther away than the rate can have put it: the clock was set back."""
         return self.next_call if self.next_call <= now + max(1_000, round(1_000 / rate)) else 0
 
-    def after(self, receiver: Receiver, row: int, attempts: int, outcome: Outcome, now: int) -> "Gate":
-        """Return the gate after the outcome of a row's call, which had so many attempts before."""
+    def after(self, receiver: Receiver, row: int, attempts: int, outcome: Outcome, now: int, step: Step = Step.DELIVER) -> "Gate":
+        """Return the gate after the outcome of a row's call for a step; the row had so many attempts before."""
         if self.state is GateState.SHUT:
-            return self._probed(receiver, outcome, now) if row == self.probe else self
+            return self._probed(receiver, outcome, now, step) if row == self.probe else self
         if isinstance(outcome, Suspended):
             return self._shut(receiver, outcome.error, now, outcome.after_ms)
+        others = tuple(each for each in self.suspects if each.step is not step)
         if _is_suspect(outcome):
-            suspects = (*(each for each in self.suspects if each.row != row), Suspect(row, attempts))
-            gate = self if len(suspects) < RUNNING else self._shut(receiver, _error_of(outcome), now, None)
-            return msgspec.structs.replace(gate, suspects=suspects)
+            # Of a row that is in trouble again the attempts before the first trouble count.
+            before = next((each.attempts for each in self.suspects if each.row == row), attempts)
+            running = (*(each for each in self.suspects if each.step is step and each.row != row), Suspect(row, before, step))
+            gate = self if len(running) < RUNNING else self._shut(receiver, _error_of(outcome), now, None)
+            kept = (*(each for each in others if each.row != row), *running) if gate is self else running
+            return msgspec.structs.replace(gate, suspects=kept)
         if isinstance(outcome, Limited):
-            limit = max(1.0, min(self.limit or receiver.concurrency, float(receiver.concurrency)) / 2)
-            return msgspec.structs.replace(self, limit=limit, suspects=())
+            return msgspec.structs.replace(self._halved(receiver, now), suspects=others)
         if isinstance(outcome, Done | Rejected):
             grown = min(float(receiver.concurrency), (self.limit or receiver.concurrency) + 1 / max(1.0, self.limit))
-            return msgspec.structs.replace(self, limit=grown, suspects=())
+            return msgspec.structs.replace(self, limit=grown, suspects=others)
         return self
+
+    def _halved(self, receiver: Receiver, now: int) -> "Gate":
+        """Return the gate with half as many calls at once. The calls of one burst get the same answer, which counts once."""
+        if 0 <= now - self.halved_at < _BURST_MS and self.limit:
+            return self
+        limit = max(1.0, min(self.limit or receiver.concurrency, float(receiver.concurrency)) / 2)
+        return msgspec.structs.replace(self, limit=limit, halved_at=now)
 
     def opened(self, now: int) -> "Gate":
         """Return the gate open."""
@@ -98,14 +117,23 @@ class Gate(msgspec.Struct, frozen=True):
             self, state=GateState.OPEN, reason="", since=now, pause_ms=0, probe=None, suspects=(), slept_ms=slept
         )
 
-    def _probed(self, receiver: Receiver, outcome: Outcome, now: int) -> "Gate":
-        if _is_awake(outcome):
-            return self.opened(now).after(receiver, self.probe or 0, 0, outcome, now)
+    def _probed(self, receiver: Receiver, outcome: Outcome, now: int, step: Step) -> "Gate":
+        if _is_awake(outcome) or self._is_of_the_row(outcome):
+            return self.opened(now).after(receiver, self.probe or 0, 0, outcome, now, step)
         pause = min(self.pause_ms * 2, receiver.suspension.most_ms)
         asked = outcome.after_ms if isinstance(outcome, Suspended) else None
         return msgspec.structs.replace(
             self, reason=_error_of(outcome), pause_ms=pause, probe_at=now + _longer(pause, asked), probe=None
         )
+
+    def _is_of_the_row(self, outcome: Outcome) -> bool:
+        """Return whether the answer is one that no repetition changes, and another than the one that shut the gate.
+
+        Then the receiver works, and does not understand this row. If more rows get the same, five of them shut the gate again.
+        """
+        if not isinstance(outcome, Failed) or outcome.mode is not None:
+            return False
+        return outcome.error.partition(":")[0] != self.reason.partition(":")[0]
 
     def _shut(self, receiver: Receiver, reason: str, now: int, asked: int | None) -> "Gate":
         pause = receiver.suspension.probe_ms

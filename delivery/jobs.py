@@ -11,7 +11,7 @@ class JobState(StrEnum):
     ACTIVE = "ACTIVE"
     """It takes rows, or delivers them."""
     STALLED = "STALLED"
-    """It takes no more rows, although its source was not read to the end."""
+    """Its source is not read, although it was not read to the end; that of a live job never is."""
     HELD = "HELD"
     """A unit of it waits for an operator's decision."""
     COMPLETE = "COMPLETE"
@@ -61,9 +61,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class RowError(msgspec.Struct, frozen=True):
-    """Why a row failed. `attempts` are the calls of the step."""
+    """Why a row has failed or was rejected: `status` says which. `attempts` are the calls of the step.
+
+    They are 0 for a row that was rejected with its unit, or that could not be called for.
+    """
 
     row: int
+    status: str
     unit: str
     notification_id: str
     position: str
@@ -106,8 +110,12 @@ class GateReport(msgspec.Struct, frozen=True):
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """The end of a job. `number` counts the events of a ledger without a gap; `run` is above 1 after `retry-failed`."""
+    """The end of a job. `number` counts the events of a ledger without a gap, and `ledger` tells it from other ledgers.
 
+    `run` is above 1 when the job has ended before: after `retry-failed`, or when rows of it were open again.
+    """
+
+    ledger: str
     number: int
     job: str
     receiver: str

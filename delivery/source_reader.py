@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from time import monotonic
 
 from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable
 from delivery.feeds.port import Feed
@@ -10,11 +11,14 @@ from delivery.settings import Receiver
 from domain.errors import ResequencerError
 
 _LOG = logging.getLogger(__name__)
+_LIVE = "live"
 _PORTION = 2_000
+_STAND_BACK_SECONDS = 5.0
+"""So long a reader leaves a source that it could not read to the readers of other processes."""
 
 
 class Sources:
-    """Makes feeds. `live` is the source of the jobs that never end."""
+    """Makes feeds. `live` is the source of the jobs that never end, as far as they are of this service."""
 
     def __init__(self, live: str, open_feed: Callable[[str, Receiver], Feed]) -> None:
         self.live = live
@@ -30,6 +34,12 @@ class SourceReader:
         self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
         self._told: dict[str, str] = {}
+        self._not_before: dict[str, float] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """Why a job takes nothing in; None while all do."""
+        return next((f"job {job} takes nothing in: {told}" for job, told in list(self._told.items())), None)
 
     def read(self) -> bool:
         """Take in a portion of each open job; return whether one of them has more.
@@ -41,9 +51,8 @@ class SourceReader:
         """
         if self._receiver.is_live:
             self._ensure_live()
-        opened = self._ledger.open_jobs(self._name)
-        if not self._receiver.is_live:
-            opened = [(job, source) for job, source in opened if source != self._sources.live]
+        opened = [(job, source) for job, source in self._ledger.open_jobs(self._name) if self._is_read_here(source)]
+        self._leave({job for job, _ in opened})
         # Each gets its turn, also behind one that has more.
         return sum(self._read_job(job, source) for job, source in opened) > 0
 
@@ -51,11 +60,24 @@ class SourceReader:
         for feed in self._feeds.values():
             feed.close()
 
+    def _is_read_here(self, source: str) -> bool:
+        """Return whether it is a source of a job that ends, or what this service lets out."""
+        kind = self._sources.live.partition(":")[0]
+        return self._receiver.is_live and source == self._sources.live if source.partition(":")[0] == kind else True
+
+    def _leave(self, opened: set[str]) -> None:
+        """Close the feeds of the jobs that take nothing in any more."""
+        for job in set(self._feeds) - opened:
+            self._feeds.pop(job).close()
+        for job in set(self._told) - opened - {_LIVE}:
+            del self._told[job]
+
     def _ensure_live(self) -> None:
         try:
             self._ledger.ensure_live(self._name, self._sources.live)
+            self._told.pop(_LIVE, None)
         except JobRefused as error:
-            self._tell("live", str(error))
+            self._tell(_LIVE, str(error))
 
     def _tell(self, job: str, problem: str) -> None:
         if self._told.get(job) != problem:
@@ -63,6 +85,8 @@ class SourceReader:
         self._told[job] = problem
 
     def _read_job(self, job: str, source: str) -> bool:
+        if monotonic() < self._not_before.get(job, 0.0):
+            return False
         try:
             if job not in self._feeds:
                 self._feeds[job] = self._sources.open_feed(source, self._receiver)
@@ -75,6 +99,7 @@ class SourceReader:
             return False
         except (ResequencerError, OSError) as error:
             self._tell(job, str(error))
+            self._not_before[job] = monotonic() + _STAND_BACK_SECONDS
             return False
         return has_more
 
@@ -82,7 +107,12 @@ class SourceReader:
         intake = self._ledger.open_intake(job, self._owner)
         if intake is None:
             return False
-        portion = feed.read(intake.positions, _PORTION)
+        try:
+            portion = feed.read(intake.positions, _PORTION)
+        except BaseException:
+            # Another process may be able to read it.
+            self._ledger.close_intake(intake)
+            raise
         if self._ledger.take_in(intake, self._name, portion):
             self._taken()
         return not portion.is_end

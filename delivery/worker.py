@@ -41,7 +41,9 @@ class Reporting(Protocol):
         direct: Sequence[DirectReport],
         schedules: Sequence[ScheduleReport],
     ) -> object:
-        """`problem` says why the ledger does not answer, None while it does; `gates` are the last ones that were read.
+        """`problem` says why the ledger does not answer, a job takes nothing in, or events are not published; None: all is well.
+
+        `gates` are the last ones that were read.
 
         `direct` are the receivers that are delivered to straight from topics.
         """
@@ -76,6 +78,8 @@ class DeliveryWorker:
         self._direct, self._schedules = others
         self._is_stopping = Event()
         self._gates: Sequence[GateReport] = ()
+        self._readers: list[SourceReader] = []
+        self._events_problem: str | None = None
 
     def run(self, is_stopping: Callable[[], bool], report: Reporting | None = None) -> None:
         """Deliver until `is_stopping`; then end what is under way."""
@@ -118,7 +122,13 @@ class DeliveryWorker:
                     raise errors[0]
 
     def _report(self, report: Reporting, problem: str | None) -> None:
-        report(problem, self._gates, [each.report() for each in self._direct], [each.report() for each in self._schedules])
+        told = [problem, *(each.problem for each in self._readers), self._events_problem]
+        report(
+            next(filter(None, told), None),
+            self._gates,
+            [each.report() for each in self._direct],
+            [each.report() for each in self._schedules],
+        )
 
     def _scheduler(self, threads: LedgerThreads, name: str, caller: Caller) -> Scheduler:
         return Scheduler(self._ledger, threads, name, self._settings, self._owner, caller)
@@ -127,20 +137,21 @@ class DeliveryWorker:
         loop = asyncio.get_running_loop()
         taken = partial(loop.call_soon_threadsafe, wake)
         with closing(SourceReader(self._ledger, name, self._owner, self._sources, taken)) as reader:
+            self._readers.append(reader)
             while True:
                 if not await threads.run(reader.read):
                     await asyncio.sleep(self._settings.poll_ms / 1_000)
 
     async def _publish(self, threads: LedgerThreads) -> None:
-        waits_for: str | None = None
         while True:
             try:
                 await threads.run(self._publish_events)
-                waits_for = None
+                self._events_problem = None
             except (OSError, ResequencerError) as error:
-                if str(error) != waits_for:
-                    _LOG.warning("the events of jobs wait: %s", error)
-                waits_for = str(error)
+                told = f"the events of jobs wait: {error}"
+                if told != self._events_problem:
+                    _LOG.warning("%s", told)
+                self._events_problem = told
             await asyncio.sleep(_UPKEEP_SECONDS)
 
     def _close_schedules(self) -> None:
@@ -164,7 +175,7 @@ class DeliveryWorker:
     async def _keep_up(self, threads: LedgerThreads) -> None:
         for turn in count():
             for name in self._ledger.receivers:
-                await threads.run(lambda name=name: self._ledger.go_on_cancelling(name))  # type: ignore[misc]
+                await threads.run(lambda name=name: self._ledger.go_on(name))  # type: ignore[misc]
             self._gates = await threads.run(self._ledger.gates)
             if turn % _RETENTION_TURNS == 0:
                 for name in self._ledger.receivers:

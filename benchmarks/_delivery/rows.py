@@ -204,7 +204,7 @@ def _take_in(run: Run, file: Path, count: int) -> float:
 
 def _read(run: Run, file: Path, count: int) -> float:
     configuration = run.configuration()
-    feed = open_feed(configuration, source_of_files([file]), dict(configuration.delivery.receivers)[RECEIVER])
+    feed = open_feed(configuration, source_of_files(configuration, [file]), dict(configuration.delivery.receivers)[RECEIVER])
     began, found, positions = time.perf_counter(), 0, dict[str, int]()
     while True:
         portion = feed.read(positions, 2_000)

@@ -91,7 +91,7 @@ def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
 
 def take_in(run: Run, ledger: Ledger, file: Path) -> None:
     """Start the job, and read its file to the end into the ledger."""
-    ledger.start_job(JOB, RECEIVER, source_of_files([file]), "benchmark")
+    ledger.start_job(JOB, RECEIVER, source_of_files(run.configuration(), [file]), "benchmark")
     sources = Sources("live", partial(open_feed, run.configuration()))
     with closing(SourceReader(ledger, RECEIVER, "benchmark", sources, lambda: None)) as reader:
         while reader.read():

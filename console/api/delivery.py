@@ -37,7 +37,7 @@ class JobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
-    """A job, and why rows of it failed, the oldest rows first."""
+    """A job, and why rows of it failed or were rejected, the oldest rows first."""
 
     job: Job
     errors: tuple[RowError, ...]

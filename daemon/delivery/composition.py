@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ from daemon.configuration.schema import path_of
 from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import make_direct_receiver
 from daemon.delivery.schedules import make_runner
-from daemon.delivery.sources import LIVE, open_feed
+from daemon.delivery.sources import live_source, open_feed
 from daemon.system_clock import SystemClock
 from delivery.direct.receiver import DirectReport
 from delivery.event_file import EventFile
@@ -55,11 +56,11 @@ def make_ledger(configuration: Configuration) -> Ledger:
 
 
 def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) -> DeliveryWorker:
-    """Return a delivery worker. The ledger knows it by machine and process."""
+    """Return a delivery worker. The ledger knows it by machine and process, and by a number that no other has."""
     delivery = configuration.delivery
-    owner = f"{socket.gethostname()}:{os.getpid()}"
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
-    sources = Sources(LIVE, partial(open_feed, configuration))
+    sources = Sources(live_source(configuration), partial(open_feed, configuration))
     publish = partial(_event_publisher(configuration, ledger), ledger.events_after)
     direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
     schedules = [make_runner(configuration, name, each, ledger, owner) for name, each in delivery.schedules]
@@ -74,7 +75,7 @@ def make_report(configuration: Configuration, slot: int) -> Reporting:
 def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[EventsAfter], int]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
-        return EventFile(notification.output_directory / "job-events.jsonl").publish
+        return EventFile(notification.output_directory / "job-events.jsonl", ledger.published).publish
     from delivery.event_topic import EventTopic
 
     group = f"{configuration.storage.namespace}-events"

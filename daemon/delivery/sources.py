@@ -1,5 +1,6 @@
 """The sources of jobs: how the ledger names them, and the feeds that read them."""
 
+import socket
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from daemon.configuration.sections import TransportType
 from daemon.console.archived_output import find_path
 from daemon.delivery.archive_feed import ArchiveFeed, ArchiveSpan
 from delivery.errors import JobRefused
+from delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
 from delivery.feeds.files import FileFeed, given_files, output_files
 from delivery.feeds.port import Feed
 from delivery.settings import Receiver
@@ -25,13 +27,29 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from delivery.feeds.topics import TopicFeed
 
 LIVE = "live"
-_FILES, _TOPIC, _ARCHIVE = "files:", "topic:", "archive:"
+_SPANS, _TOPIC, _ARCHIVE = "file-spans:", "topic:", "archive:"
+_FILES = "files:"
+"""Of jobs that an earlier version has started."""
+
 _SEPARATOR = "\n"
 
 
-def source_of_files(paths: list[Path]) -> str:
-    """Return the source of a job that delivers what these files hold."""
-    return _FILES + _SEPARATOR.join(str(path.absolute()) for path in paths)
+def source_of_files(configuration: Configuration, paths: list[Path]) -> str:
+    """Return the source of a job that delivers what these files hold now.
+
+    Raises:
+        OSError: One of them cannot be read.
+    """
+    output = _output(configuration)
+    spans = [span_of(each, is_written=output.exists() and each.samefile(output)) for each in paths]
+    return _SPANS + msgspec.json.encode(spans).decode()
+
+
+def delivers_files(source: str, paths: list[Path]) -> bool:
+    """Return whether a job with this source delivers these files, as they were when it was started."""
+    if not source.startswith(_SPANS):
+        return False
+    return [each.path for each in _spans(source)] == [str(each.absolute()) for each in paths]
 
 
 def source_of_topic(configuration: Configuration, since: Instant | None, until: Instant | None) -> str:
@@ -83,6 +101,8 @@ def source_of_archive(configuration: Configuration, since: Instant | None, until
 def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> Feed:
     """Return the feed of a job's source."""
     operations = SystemFiles()
+    if source.startswith(_SPANS):
+        return FileSpanFeed(_spans(source), operations, receiver.select)
     if source.startswith(_FILES):
         paths = [Path(each) for each in source.removeprefix(_FILES).split(_SEPARATOR)]
         return FileFeed(partial(given_files, paths), operations, receiver.select, seals=True)
@@ -92,8 +112,25 @@ def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> 
         return _topic_feed(configuration, receiver, source.removeprefix(_TOPIC))
     if configuration.notification.transport is not TransportType.FILE:
         return _topic_feed(configuration, receiver, None)
-    output = configuration.notification.output_directory / f"{Channel.NOTIFICATIONS}.jsonl"
-    return FileFeed(partial(output_files, output), operations, receiver.select, seals=False)
+    return FileFeed(partial(output_files, _output(configuration)), operations, receiver.select, seals=False)
+
+
+def live_source(configuration: Configuration) -> str:
+    """Return the source of what the service lets out.
+
+    With files and a ledger that several machines may share it names the file: other services write others.
+    """
+    if configuration.notification.transport is not TransportType.FILE or configuration.delivery.ledger.url is None:
+        return LIVE
+    return f"{LIVE}:{socket.gethostname()}:{_output(configuration).absolute()}"
+
+
+def _output(configuration: Configuration) -> Path:
+    return configuration.notification.output_directory / f"{Channel.NOTIFICATIONS}.jsonl"
+
+
+def _spans(source: str) -> list[FileSpan]:
+    return msgspec.json.decode(source.removeprefix(_SPANS), type=list[FileSpan])
 
 
 def _topic_feed(configuration: Configuration, receiver: Receiver, told: str | None) -> "TopicFeed":

@@ -12,7 +12,7 @@ from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
 from connectors.line_format import Defect, decode_line
 from delivery.errors import JobRefused
-from delivery.feeds.port import make_item, select_items
+from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
@@ -36,10 +36,10 @@ class FileFeed:
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
         for _ in range(_TRIES):
             paths = self._find_files()
-            before = [_inode(path) for path in paths]
+            before = [inode_of(path) for path in paths]
             portion = self._read(paths, positions, most)
             # A file that was rotated meanwhile may have been read under the name of another one, or behind it.
-            if before == [_inode(path) for path in self._find_files()]:
+            if before == [inode_of(path) for path in self._find_files()]:
                 return portion
         return Portion([], {})
 
@@ -50,6 +50,7 @@ class FileFeed:
         items: list[Item] = []
         ends: dict[str, int] = {}
         seen = Counter[str]()
+        size = 0
         for path in paths:
             identity = self._identity(path)
             if identity is None:
@@ -58,10 +59,12 @@ class FileFeed:
             part = identity if seen[identity] == 1 else f"{identity}#{seen[identity]}"
             at = positions.get(part, 0)
             for line in islice(self._lines(path, at), most - len(items)):
-                items.append(_item(line, f"{part}@{line.start}"))
-                at = line.start + (line.cut.length if line.cut else len(line.content)) + 1
-                ends[part] = at
-            if len(items) >= most:
+                items.append(item_of(line, f"{part}@{line.start}"))
+                ends[part] = at = end_of(line)
+                size += len(line.content)
+                if size >= MOST_BYTES:
+                    break
+            if len(items) >= most or size >= MOST_BYTES:
                 return self._portion(items, ends, is_end=False)
         return self._portion(items, ends, is_end=True)
 
@@ -77,7 +80,13 @@ class FileFeed:
         return None if first is None else sha256(first.content).hexdigest()[:32]
 
 
-def _inode(path: Path) -> tuple[int, int] | None:
+def end_of(line: FoundLine) -> int:
+    """Return where the next line begins."""
+    return line.start + (line.cut.length if line.cut else len(line.content)) + 1
+
+
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Return what stays the same when the file is renamed; None for a missing file."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -102,7 +111,8 @@ def given_files(paths: list[Path]) -> list[Path]:
     return paths
 
 
-def _item(line: FoundLine, position: str) -> Item:
+def item_of(line: FoundLine, position: str) -> Item:
+    """Return a line as an item. It has a `defect` if it is no record."""
     if line.cut is not None:
         return Item(position, "", b"", (), position, defect=f"a line of {line.cut.length} bytes is too long")
     decoded = decode_line(line.content)

@@ -10,12 +10,15 @@ from domain import headers as names
 from domain.identifiers import MAX_LENGTH, find_id_flaw
 from domain.record import Headers
 
+MOST_BYTES = 16 * 1024 * 1024
+"""A portion ends with the record that brings it to so many bytes: records can be large, and a portion is in memory at once."""
+
 
 class Feed(Protocol):
     """A source of notifications that can be read again from each position that it has given."""
 
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
-        """Return the next records behind the positions, about `most` of them.
+        """Return the next records behind the positions, about `most` of them, and fewer if they are large.
 
         Raises:
             TransientError: The source does not answer.
@@ -26,14 +29,17 @@ class Feed(Protocol):
     def close(self) -> None: ...
 
 
-def make_item(key: bytes | None, value: bytes, headers: Headers, position: str) -> Item:
-    """Return a record as an item. It has a `defect` if it cannot be delivered."""
+def make_item(key: bytes | None, value: bytes, headers: Headers, position: str, place: str | None = None) -> Item:
+    """Return a record as an item. It has a `defect` if it cannot be delivered.
+
+    `place` identifies a record without a notification id; by default its `position` does, which is for people.
+    """
     texts = names.texts_of(headers)
     unit = (key or b"").decode(errors="replace")
     found = texts.get(names.NOTIFICATION_ID)
     defect = _find_defect(unit, found)
     return Item(
-        dedup=found if found and defect is None else position,
+        dedup=found if found and defect is None else place or position,
         key=unit if defect is None else unit[:MAX_LENGTH].replace("\x00", ""),
         value=value,
         headers=headers,

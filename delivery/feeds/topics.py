@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.kafka.topics import Topic
 from delivery.errors import JobRefused
-from delivery.feeds.port import make_item, select_items
+from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
@@ -79,15 +79,28 @@ class TopicFeed:
         ends = self._ends(reader)
         if all(wanted[number] >= ends[number] for number in wanted):
             return Portion([], {}, is_end=True, seals=self._span is not None)
-        items: list[Item] = []
-        for name, records in reader.poll(most).items():
-            items += [_item(name, each) for each in records if each.offset < ends.get(name.partition, 0)]
+        items = self._polled(reader, ends, most)
         self._at = {number: reader.position(self._name(number)) for number in wanted}
         after = {number: min(at, ends[number]) for number, at in self._at.items()}
         selected = select_items(items, self._select)
         is_end = all(after[number] >= ends[number] for number in wanted)
         moved = {self._part(number): at for number, at in after.items() if at != positions.get(self._part(number))}
         return Portion(selected, moved, len(items) - len(selected), is_end, is_end and self._span is not None)
+
+    def _polled(self, reader: CommittedReader, ends: Mapping[int, int], most: int) -> list[Item]:
+        """Poll once. Of what is beyond `MOST_BYTES` nothing is kept: it is read again."""
+        items: list[Item] = []
+        size = 0
+        for name, records in reader.poll(most).items():
+            part = self._part(name.partition)
+            for each in records:
+                if size >= MOST_BYTES:
+                    reader.seek(name, each.offset)
+                    break
+                size += len(each.value or b"")
+                if each.offset < ends.get(name.partition, 0):
+                    items.append(_item(name, each, f"{part}@{each.offset}"))
+        return items
 
     def _looked(self) -> CommittedReader:
         """Return a reader of the topic as it was a moment ago."""
@@ -132,6 +145,6 @@ class TopicFeed:
         return f"{self._seen.topic_id.hex}/{number}"
 
 
-def _item(name: TopicPartition, record: Any) -> Item:
+def _item(name: TopicPartition, record: Any, place: str) -> Item:
     headers = tuple((key, value or b"") for key, value in record.headers)
-    return make_item(record.key, record.value or b"", headers, str(Origin(Partition(*name), record.offset)))
+    return make_item(record.key, record.value or b"", headers, str(Origin(Partition(*name), record.offset)), place)

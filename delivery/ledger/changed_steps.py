@@ -1,33 +1,48 @@
 """Fits open rows to the steps of their receiver: an operator may change them while rows are on their way."""
 
-from sqlalchemy import select
+import msgspec
+from sqlalchemy import ColumnElement, select
 
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import CANCELLING, Finishing
-from delivery.ledger.tables import IS_HEAD, ROWS
-from delivery.settings import Receiver
+from delivery.ledger.gates import read_gate, write_gate
+from delivery.ledger.tables import IS_HEAD, KEYS, ROWS
+from delivery.settings import Receiver, Step
 
 _CHUNK = 500
 
 
 def fit_steps(database: Database, receiver: Receiver, name: str) -> int:
-    """Give heads that wait for a step that the receiver has no more the step that is next for their unit; return how many.
+    """Give heads that wait for a wrong step the step that is next for their unit; return how many.
 
-    The other rows get their step when they become heads. A row that is being called is fitted after its call.
+    The other rows get their step when they become heads. A row that is being called is fitted after its call. Whether units
+    must be announced first is looked at only after the receiver's steps have changed: it means to look at all heads.
     """
-    known = [*(each.value for each in receiver.steps.all), CANCELLING]
-    strange = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.receiver == name, IS_HEAD, ROWS.c.step.not_in(known))
     with database.read() as connection:
-        if connection.execute(strange.limit(1)).first() is None:
+        is_known = read_gate(connection, name).steps == receiver.steps.value
+        strange = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.receiver == name, IS_HEAD, _is_wrong(receiver, is_known=is_known))
+        if is_known and connection.execute(strange.limit(1)).first() is None:
             return 0
     with database.write() as connection:
         now = database.now(connection)
         finishing = Finishing(connection, receiver, name, now)
         is_running = ROWS.c.owner.is_not(None) & (ROWS.c.due_at > now)
-        found = connection.execute(strange.where(~is_running).order_by(ROWS.c.id).limit(_CHUNK)).all()
+        found = connection.execute(strange.where(~is_running).limit(_CHUNK)).all()
+        if not is_known and connection.execute(strange.limit(1)).first() is None:
+            write_gate(connection, name, msgspec.structs.replace(finishing.gate, steps=receiver.steps.value))
         finishing.lock({key for _, key in found})
         finishing.load([row for row, _ in found])
         for row in finishing.rows.values():
             finishing.fit(row)
         finishing.write()
     return len(found)
+
+
+def _is_wrong(receiver: Receiver, *, is_known: bool) -> ColumnElement[bool]:
+    """Return whether a head waits for a step that there is no more, or is to be delivered although nothing has announced it."""
+    unknown = ROWS.c.step.not_in([*(each.value for each in receiver.steps.all), CANCELLING])
+    if is_known or receiver.steps.first is Step.DELIVER:
+        return unknown
+    of_unit = (KEYS.c.receiver == ROWS.c.receiver) & (KEYS.c.key == ROWS.c.key)
+    is_announced = select(KEYS.c.is_announced).where(of_unit).scalar_subquery()
+    return unknown | ((ROWS.c.step == Step.DELIVER.value) & ~is_announced)

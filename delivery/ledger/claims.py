@@ -6,9 +6,10 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from delivery.gate import GateState
+from delivery.ledger.cancelling import cancel_found
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import IS_HEAD, ROWS
+from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
 from delivery.rows import Claim, Tries
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
@@ -20,6 +21,7 @@ _CLAIM = (
     .where(ROWS.c.id == bindparam("row"))
     .values(owner=bindparam("new_owner"), epoch=ROWS.c.epoch + 1, due_at=bindparam("until"))
 )
+_CANCELLED_AT = select(JOBS.c.cancelled_at).where(JOBS.c.id == ROWS.c.job).scalar_subquery().label("cancelled_at")
 _COLUMNS = ("id", "epoch", "key", "attempts", "questions", "notification_id", "headers", "value", "job")
 
 
@@ -38,7 +40,8 @@ def lease_ms(receiver: Receiver) -> int:
 def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: str, wanted: int) -> Claimed:
     """Take on up to `wanted` due rows of a step, for the time of a lease.
 
-    Only the first open row of each key is there to be taken. Nothing is locked or written while nothing is due.
+    Only the first open row of each key is there to be taken. Nothing is locked or written while nothing is due. Where rows of
+    cancelled jobs are met they end, and nothing is taken on this time.
     """
     waiting = _find_wait(database, name, step)
     if waiting != 0:
@@ -50,19 +53,25 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
             return Claimed([], None)
         until = now + lease_ms(receiver)
         due = (
-            select(*(ROWS.c[each] for each in _COLUMNS))
+            select(*(ROWS.c[each] for each in _COLUMNS), _CANCELLED_AT)
             .where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.due_at <= now)
             .order_by(ROWS.c.due_at)
             .limit(permitted)
-            .with_for_update(skip_locked=True)
+            .with_for_update(skip_locked=True, of=ROWS)
         )
         found = connection.execute(due).all()
         if not found:
             return Claimed([], None)
-        connection.execute(_CLAIM, [{"row": each.id, "new_owner": owner, "until": until} for each in found])
+        cancelled = [(each.id, each.key) for each in found if each.cancelled_at is not None]
+        found = [] if cancelled else found
+        if found:
+            connection.execute(_CLAIM, [{"row": each.id, "new_owner": owner, "until": until} for each in found])
         begun = gate.begun(receiver, now, [each.id for each in found], until)
         if begun != gate:
             write_gate(connection, name, begun)
+    if cancelled:
+        cancel_found(database, receiver, name, cancelled)
+        return Claimed([], 0)
     claims = [
         Claim(
             row=each.id,

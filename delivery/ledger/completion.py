@@ -1,5 +1,6 @@
 """The completion of jobs: one numbered event, written with the change that ended the last row."""
 
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,17 +12,20 @@ from delivery.jobs import JobEvent, JobState
 from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
 from domain.clock import Instant
 
-_EVENT, _PUBLISHED = "event", "published"
+ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
+"""How many rows of a job have ended."""
+
+_EVENT, _PUBLISHED, _LEDGER = "event", "published", "ledger"
 
 
 def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> None:
-    """Complete those of the jobs that have read all of their source, or are cancelled, and have no open row.
+    """Complete those of the jobs that have all rows that are expected, or are cancelled, and have no open row.
 
-    A job without rows is not complete before its source was read to the end. The condition is part of the update: of two that
-    try, one succeeds.
+    A job without rows is not complete before its source was read to the end, and none while its failed rows are opened again.
+    The condition is part of the update: of two that try, one succeeds.
     """
-    ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
-    is_done = (JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)
+    has_all = (JOBS.c.ingested == JOBS.c.expected) | JOBS.c.cancelled_at.is_not(None)
+    is_done = has_all & (JOBS.c.ingested == ENDED) & JOBS.c.repair.is_(None)
     is_completed = (
         update(JOBS).where(JOBS.c.completed_at.is_(None), is_done).values(completed_at=now, completions=JOBS.c.completions + 1)
     )
@@ -35,6 +39,20 @@ def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
     """Return the bodies of the events behind this number, in order."""
     asked = select(EVENTS.c.body).where(EVENTS.c.number > number).order_by(EVENTS.c.number).limit(most)
     return [bytes(each) for each in connection.scalars(asked)]
+
+
+def ledger_id(connection: Connection) -> str:
+    """Return what tells this ledger from others, also from one that was in the same place before: 16 hexadecimal digits."""
+    asked = select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER)
+    found = connection.scalar(asked)
+    if found is None:
+        try:
+            with connection.begin_nested():
+                connection.execute(COUNTERS.insert().values(name=_LEDGER, value=secrets.randbits(63)))
+        except IntegrityError:
+            pass  # Another transaction has made it.
+        found = connection.scalar(asked)
+    return f"{found or 0:016x}"
 
 
 def find_published(connection: Connection) -> int:
@@ -57,13 +75,14 @@ def note_published(connection: Connection, number: int) -> None:
 def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
     number = _next_number(connection)
     event = JobEvent(
+        ledger=ledger_id(connection),
         number=number,
         job=job["id"],
         receiver=job["receiver"],
         state=JobState.COMPLETE if job["cancelled_at"] is None else JobState.CANCELLED,
         run=job["completions"],
         at=now,
-        expected=job["ingested"],
+        expected=job["ingested"] if job["expected"] is None else job["expected"],
         **{name: job[name] for name in ("processed", "rejected", "failed", "cancelled")},
     )
     values: dict[str, Any] = {"number": number, "at": now, "job": job["id"], "body": msgspec.json.encode(event)}

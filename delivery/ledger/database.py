@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
 
-VERSION = "0002"
+VERSION = "0003"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -22,6 +22,10 @@ _WAIT_SECONDS = 10
 _POOL = 8
 _ADVISORY_LOCK = 7_203_117_345
 """Migrations of one database happen one after the other: a number that no other program is likely to use."""
+
+_ENCODING = "UTF8"
+_NEVER_TAKEN = ("too many SQL variables", "number of parameters must be")
+"""Both databases report a statement with too many parameters as if another time could help."""
 
 _NOW_SQLITE = text("select cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer)")
 _NOW_POSTGRESQL = text("select cast(extract(epoch from clock_timestamp()) * 1000 as bigint)")
@@ -48,6 +52,7 @@ class Database:
 
         Raises:
             LedgerUnavailable: The database does not answer, or refused for a reason that may pass.
+            LedgerRefused: The database will never do it.
         """
         self._prepare()
         with self._translated(), self._engine.begin() as connection:
@@ -73,6 +78,7 @@ class Database:
             LedgerUnavailable, LedgerRefused: As the first use would.
         """
         with self._translated(), self._engine.connect().execution_options(reads=True) as connection:
+            self._refuse_other_encoding(connection)
             self._refuse_unknown(self._found_version(connection))
 
     def close(self) -> None:
@@ -88,6 +94,7 @@ class Database:
 
     def _migrate(self) -> None:
         with self._engine.connect().execution_options(reads=True) as connection:
+            self._refuse_other_encoding(connection)
             if self._found_version(connection) == VERSION:
                 return
         with self._engine.begin() as connection:
@@ -97,6 +104,12 @@ class Database:
             self._refuse_unknown(found)
             if found != VERSION:
                 _upgrade(connection)
+
+    def _refuse_other_encoding(self, connection: Connection) -> None:
+        found = _ENCODING if self.is_sqlite else str(connection.scalar(text("show server_encoding")))
+        if found != _ENCODING:
+            remedy = f"create it with encoding '{_ENCODING}' template template0"
+            raise LedgerRefused(f"the delivery ledger {self.shown} has the encoding {found}, which lacks characters: {remedy}")
 
     def _refuse_unknown(self, found: str | None) -> None:
         known = sorted(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
@@ -119,7 +132,10 @@ class Database:
         except IntegrityError:
             raise
         except DBAPIError as error:
-            raise LedgerUnavailable(self.shown, " ".join(str(error.orig).split())) from error
+            reason = " ".join(str(error.orig).split())
+            if isinstance(error, DataError | ProgrammingError) or any(each in reason for each in _NEVER_TAKEN):
+                raise LedgerRefused(f"the delivery ledger {self.shown} refuses: {reason}") from error
+            raise LedgerUnavailable(self.shown, reason) from error
         except SQLAlchemyError as error:
             raise LedgerUnavailable(self.shown, " ".join(str(error).split())) from error
 

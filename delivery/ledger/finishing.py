@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, func, select, update
+from sqlalchemy import Connection, bindparam, case, func, literal, select, update
 
 from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from delivery.gate import Gate, GateState
+from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, write_gate
@@ -90,14 +91,16 @@ class Finishing:
 
     def lock(self, keys: set[str]) -> None:
         """Lock keys: until the end of the transaction nothing enters or leaves them."""
-        asked = (
-            select(KEYS).where(KEYS.c.receiver == self.name, KEYS.c.key.in_(sorted(keys))).order_by(KEYS.c.key).with_for_update()
-        )
-        self.keys |= {each["key"]: dict(each) for each in self.connection.execute(asked).mappings()}
+        of = select(KEYS).where(KEYS.c.receiver == self.name).order_by(KEYS.c.key).with_for_update()
+        for some in chunks(sorted(keys)):
+            found = self.connection.execute(of.where(KEYS.c.key.in_(some))).mappings()
+            self.keys |= {each["key"]: dict(each) for each in found}
 
     def load(self, rows: Sequence[int]) -> None:
-        asked = select(*(ROWS.c[each] for each in _COLUMNS)).where(ROWS.c.id.in_(sorted(set(rows)))).order_by(ROWS.c.id)
-        self.rows |= {each["id"]: dict(each) for each in self.connection.execute(asked.with_for_update()).mappings()}
+        asked = select(*(ROWS.c[each] for each in _COLUMNS)).order_by(ROWS.c.id).with_for_update()
+        for some in chunks(sorted(set(rows))):
+            found = self.connection.execute(asked.where(ROWS.c.id.in_(some))).mappings()
+            self.rows |= {each["id"]: dict(each) for each in found}
 
     def end(self, row: dict[str, Any], status: Status, error: str | None = None) -> None:
         """End a row: the next one of its key can be its head."""
@@ -131,6 +134,11 @@ class Finishing:
         self.connection.execute(ERRORS.delete().where(ERRORS.c.row == row["id"]))
         self.errors = [each for each in self.errors if each["row"] != row["id"]]
         self.freed.add(row["key"])
+
+    def note_error(self, row: dict[str, Any], step: Step, attempts: int, error: str) -> None:
+        """Note for operators why a row was rejected or has failed, after so many calls of the step."""
+        told = {"row": row["id"], "job": row["job"], "at": self.now, "step": step.value, "attempts": attempts}
+        self.errors.append({**told, "error": _cut(error)})
 
     def count(self, job: str, what: str, by: int = 1) -> None:
         self.counts.setdefault(job, Counter())[what] += by
@@ -185,7 +193,7 @@ class Finishing:
             self.end(row, Status.CANCELLED)
             return False
         was_shut = self.gate.state is GateState.SHUT
-        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now)
+        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now, claim.step)
         is_shut = self.gate.state is GateState.SHUT
         row["owner"] = None
         # An older row of the key that was opened again meanwhile has waited for this call.
@@ -236,21 +244,32 @@ class Finishing:
         self._wait(row, outcome.mode, self.now + outcome.after_ms, outcome.error)
 
     def _reject(self, row: dict[str, Any], claim: Claim, outcome: Rejected) -> None:
+        self.note_error(row, claim.step, row["attempts"] + 1, outcome.error)
         self.end(row, Status.REJECTED, outcome.error)
-        if claim.step is not Step.ANNOUNCE:
-            return
-        others = select(ROWS.c.id).where(ROWS.c.receiver == self.name, ROWS.c.key == row["key"], IS_OPEN, ROWS.c.id != row["id"])
-        found = list(self.connection.scalars(others))
-        self.load([each for each in found if each not in self.rows])
-        for each in found:
-            self.end(self.rows[each], Status.REJECTED, outcome.error)
+        if claim.step is Step.ANNOUNCE:
+            self._reject_others(row["key"], outcome.error)
+
+    def _reject_others(self, key: str, error: str) -> None:
+        """Reject the open rows of a unit in the database alone: there can be very many."""
+        for row in self.rows.values():
+            if row["key"] == key and row["status"] not in ENDS:
+                self.end(row, Status.REJECTED, error)
+        told = _cut(error)
+        others = (ROWS.c.receiver == self.name, ROWS.c.key == key, IS_OPEN, ROWS.c.id.not_in(list(self.rows)))
+        per_job = select(ROWS.c.job, func.count()).where(*others).group_by(ROWS.c.job)
+        for job, found in self.connection.execute(per_job):
+            self.count(job, Status.REJECTED.value, found)
+        facts = (ROWS.c.id, ROWS.c.job, literal(self.now), literal(Step.ANNOUNCE.value), literal(0), literal(told))
+        noted = ERRORS.insert().from_select(["row", "job", "at", "step", "attempts", "error"], select(*facts).where(*others))
+        self.connection.execute(noted)
+        ended = {"status": Status.REJECTED.value, "mode": None, "owner": None, "is_head": False}
+        self.connection.execute(update(ROWS).where(*others).values(**ended, ended_at=self.now, error=told))
 
     def _fail(self, row: dict[str, Any], claim: Claim, outcome: Failed) -> None:
         attempts = row["questions"] if outcome.mode is RetryMode.VERIFICATION else row["attempts"]
         if outcome.mode is not RetryMode.VERIFICATION:
             row["attempts"] += 1
-        told = {"row": row["id"], "job": row["job"], "at": self.now, "step": claim.step.value, "attempts": attempts + 1}
-        self.errors.append({**told, "error": _cut(outcome.error)})
+        self.note_error(row, claim.step, attempts + 1, outcome.error)
         self.end(row, Status.FAILED, outcome.error)
         if self.receiver.on_failed is OnFailed.HOLD:
             self.keys[row["key"]]["held_by"] = row["id"]
@@ -267,11 +286,18 @@ class Finishing:
         return [(row, key) for row, key in self.connection.execute(asked)]
 
     def _reopen_suspects(self) -> None:
-        """Give the rows that shut the gate their attempts back: the receiver was the reason, not they."""
-        complete = set(self.connection.scalars(select(JOBS.c.id).where(JOBS.c.completed_at.is_not(None))))
+        """Give the rows that shut the gate their attempts back: the receiver was the reason, not they.
+
+        A job that had ended with one of them ends once more.
+        """
+        found = [row for each in self.gate.suspects if (row := self.rows.get(each.row)) is not None]
+        jobs = JOBS.c.id.in_({row["job"] for row in found})
+        cancelled = set(self.connection.scalars(select(JOBS.c.id).where(jobs, JOBS.c.cancelled_at.is_not(None))))
+        failed = {row["job"] for row in found if row["status"] == Status.FAILED} - cancelled
+        self.connection.execute(update(JOBS).where(JOBS.c.id.in_(failed)).values(completed_at=None))
         for suspect in self.gate.suspects:
             row = self.rows.get(suspect.row)
-            if row is None or row["job"] in complete:
+            if row is None or row["job"] in cancelled:
                 continue
             if row["status"] == Status.FAILED:
                 self.reopen(row, suspect.attempts)

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import IntakeLost
+from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ready_status
@@ -17,7 +19,6 @@ from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
 LEASE_MS = 30_000
-_ASKED = 5_000
 _headers = msgspec.json.Encoder()
 
 
@@ -86,6 +87,14 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
     Raises:
         IntakeLost: Another process reads the source by now, its end was taken in, or the job was cancelled. Nothing was written.
     """
+    try:
+        return _take_in(database, intake, receiver, name, portion)
+    except IntegrityError as error:
+        # Another process has written a row of it, or deleted its job, at the same moment.
+        raise IntakeLost(f"job {intake.job} is read again: {' '.join(str(error.orig).split())}") from error
+
+
+def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, portion: Portion) -> int:
     with database.write() as connection:
         now = database.now(connection)
         if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
@@ -108,8 +117,8 @@ def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, p
 
 def _known(connection: Connection, job: str, dedups: list[str]) -> set[str]:
     found: set[str] = set()
-    for first in range(0, len(dedups), _ASKED):
-        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(dedups[first : first + _ASKED]))
+    for some in chunks(dedups):
+        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(some))
         found.update(connection.scalars(asked))
     return found
 
@@ -122,11 +131,12 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
         new = insert(KEYS).on_conflict_do_nothing()
         connection.execute(new, [{"receiver": name, "key": key} for key in ordered])
     locked: dict[str, Any] = {}
-    for first in range(0, len(ordered), _ASKED):
-        of = (KEYS.c.receiver == name, KEYS.c.key.in_(ordered[first : first + _ASKED]))
+    for some in chunks(ordered):
+        of = (KEYS.c.receiver == name, KEYS.c.key.in_(some))
         asked = select(KEYS.c.key, KEYS.c.is_announced, KEYS.c.held_by).where(*of).order_by(KEYS.c.key).with_for_update()
         locked |= {each.key: each for each in connection.execute(asked)}
-    return locked
+    # Retention may have deleted a key between the two statements.
+    return locked if len(locked) == len(keys) else _lock_keys(connection, name, keys)
 
 
 def _rows(
@@ -134,8 +144,8 @@ def _rows(
 ) -> list[dict[str, Any]]:
     ordered = sorted(keys)
     busy = {key for key, found in keys.items() if found.held_by is not None}
-    for first in range(0, len(ordered), _ASKED):
-        of = (ROWS.c.receiver == name, ROWS.c.key.in_(ordered[first : first + _ASKED]), IS_HEAD)
+    for some in chunks(ordered):
+        of = (ROWS.c.receiver == name, ROWS.c.key.in_(some), IS_HEAD)
         busy.update(connection.scalars(select(ROWS.c.key).where(*of)))
     rows = []
     for item in items:
@@ -200,9 +210,11 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
         "failed": JOBS.c.failed + failed,
         "intake_until": now + LEASE_MS,
     }
-    changes |= {"taken_at": now} if read else {}
+    # A source whose records are all left out is read, too.
+    changes |= {"taken_at": now} if read or portion.positions else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
-    changes |= {"sealed_at": now} if portion.seals else {}
+    if portion.seals:
+        changes |= {"sealed_at": now, "expected": changes["read"] - changes["duplicates"] - changes["not_selected"]}
     changes |= {"progress": portion.progress} if portion.progress is not None else {}
     if connection.execute(update(JOBS).where(*_is_ours(intake)).values(**changes)).rowcount == 0:
         raise _lost(intake)

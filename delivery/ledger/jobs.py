@@ -1,16 +1,19 @@
-"""Jobs in the ledger: how they are started, shown, cancelled and repaired."""
+"""Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 
-from sqlalchemy import Connection, RowMapping, bindparam, exists, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.errors import JobRefused
 from delivery.gate import GateState
 from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
+from delivery.ledger.chunks import chunks
 from delivery.ledger.claims import running_calls
-from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
+from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
@@ -21,10 +24,9 @@ from domain.clock import Instant
 LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 """The names of the jobs that never end begin so: of what comes, and of the requests of a schedule."""
 
-_SCHEDULE = "schedule"
-"""The source of the job of a schedule, which is no feed."""
+LONGEST_NAME = 100
 
-_CHUNK = 500
+_HELD = (KEYS.c.receiver, KEYS.c.key, KEYS.c.held_by)
 _COUNTED = (
     "read",
     "duplicates",
@@ -39,9 +41,30 @@ _COUNTED = (
 )
 
 
-def live_job(receiver: str) -> str:
-    """Return the id of the job that never ends: it delivers to this receiver whatever comes."""
-    return f"{LIVE_JOB}{receiver}"
+def ensure_live(database: Database, receiver: str, source: str) -> str:
+    """Return the id of the job that never ends: it delivers to this receiver whatever comes from the source.
+
+    The first source of a receiver gives the name `live-RECEIVER`, others a longer one. A live job of an earlier version, which
+    did not say which file it reads, is the one of the first source that asks.
+    """
+    of_receiver = select(JOBS.c.id, JOBS.c.source).where(JOBS.c.receiver == receiver, JOBS.c.is_live, JOBS.c.source != SCHEDULE)
+    with database.read() as connection:
+        known = {each.source: each.id for each in connection.execute(of_receiver)}
+    if source in known:
+        return str(known[source])
+    earlier = source.partition(":")[0]
+    if earlier in known:
+        with database.write() as connection:
+            is_it = (JOBS.c.id == known[earlier]) & (JOBS.c.source == earlier)
+            connection.execute(update(JOBS).where(is_it).values(source=source))
+        return ensure_live(database, receiver, source)
+    name = f"{LIVE_JOB}{receiver}"
+    try:
+        start_job(database, name, receiver, source, "configuration", is_live=True)
+    except JobRefused:
+        name = f"{name}-{sha256(source.encode()).hexdigest()[:8]}"
+        start_job(database, name, receiver, source, "configuration", is_live=True)
+    return name
 
 
 def schedule_job(database: Database, schedule: str, receiver: str) -> str:
@@ -52,7 +75,7 @@ def schedule_job(database: Database, schedule: str, receiver: str) -> str:
     """
     job = f"{SCHEDULE_JOB}{schedule}"
     try:
-        start_job(database, job, receiver, _SCHEDULE, "configuration", is_live=True)
+        start_job(database, job, receiver, SCHEDULE, "configuration", is_live=True)
     except JobRefused as error:
         raise JobRefused(f"schedule {schedule} has made requests for another receiver than {receiver}: rename it") from error
     return job
@@ -62,8 +85,10 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
     """Note the job, and return whether it is new.
 
     Raises:
-        JobRefused: There is a job of this name for another receiver or source.
+        JobRefused: There is a job of this name for another receiver or source, or no database takes the name.
     """
+    if len(job) > LONGEST_NAME or "\x00" in job:
+        raise JobRefused(f"the name of a job has at most {LONGEST_NAME} characters and no NUL; choose another name")
     with database.write() as connection:
         found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
         if found is None:
@@ -76,7 +101,7 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
                 found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
             else:
                 return True
-        if found is None or found.receiver != receiver or (found.source != source and not is_live):
+        if found is None or found.receiver != receiver or found.source != source:
             raise JobRefused(f"there is a job {job} already, which delivers something else: choose another name")
         return False
 
@@ -88,7 +113,7 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
             JOBS.c.receiver == receiver,
             JOBS.c.sealed_at.is_(None),
             JOBS.c.cancelled_at.is_(None),
-            JOBS.c.source != _SCHEDULE,
+            JOBS.c.source != SCHEDULE,
         )
         return [(job, source) for job, source in connection.execute(asked.order_by(JOBS.c.started_at))]
 
@@ -96,124 +121,31 @@ def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:
 def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None) -> list[Job]:
     """Return the jobs, the newest first; with `job` only that one."""
     asked = select(JOBS).order_by(JOBS.c.started_at.desc(), JOBS.c.id)
-    held = (
-        select(ROWS.c.job, func.count())
-        .select_from(KEYS.join(ROWS, (ROWS.c.id == KEYS.c.held_by)))
-        .where(KEYS.c.held_by.is_not(None))
-        .group_by(ROWS.c.job)
-    )
+    if job is not None and "\x00" in job:
+        return []
     with database.read() as connection:
         now = database.now(connection)
-        holds: dict[str, int] = dict(connection.execute(held).all())
+        holds = _held_units(connection)
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
-    return [_told(each, holds.get(each["id"], 0), now, stalled_after_ms) for each in found]
+    return [_told(each, holds[each["id"]], now, stalled_after_ms) for each in found]
 
 
-def cancel_job(database: Database, receivers: dict[str, Receiver], job: str) -> None:
-    """Cancel a job: nothing more of it is taken in or claimed, and results of calls under way are refused.
+def _held_units(connection: Connection) -> Counter[str]:
+    """Return by job how many units are held for it: the job whose row failed, and those with rows that wait behind it.
 
-    A row that is being called ends with its call, or with its lease: the next one of its unit must not overtake it.
-
-    Raises:
-        JobRefused: There is no such job, it has ended, it is the live one, or its receiver is not configured.
+    The indexes lead from the held units to the rows, and not from all rows to the units.
     """
-    with database.write() as connection:
-        found = _find(connection, job)
-        if found["source"] == _SCHEDULE:
-            raise JobRefused(f"{job} never ends; to make no more requests, remove the schedule from the configuration")
-        if found["is_live"]:
-            raise JobRefused(f"{job} never ends; to deliver no more to {found['receiver']}, set its key live to false")
-        if found["completed_at"] is not None:
-            raise JobRefused(f"{job} has ended already")
-        _check_receiver(receivers, found)
-        now = database.now(connection)
-        connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.cancelled_at.is_(None)).values(cancelled_at=now))
-    cancel_rows(database, receivers, job)
-
-
-def cancel_rows(database: Database, receivers: dict[str, Receiver], job: str) -> None:
-    """Cancel the open rows of a cancelled job, some in each transaction."""
-    done_to: str | None = ""
-    while done_to is not None:
-        done_to = _cancel_some(database, receivers, job, done_to)
-
-
-def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, after: str) -> str | None:
-    """Cancel some rows; return the `dedup` of the last one, behind which the next ones are, or None: there was no other row."""
-    with database.write() as connection:
-        found = _find(connection, job)
-        name, now = found["receiver"], database.now(connection)
-        # Continue from the last row; starting over would scan all ended rows.
-        asked = select(ROWS.c.id, ROWS.c.key, ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup > after, IS_OPEN)
-        rows = connection.execute(asked.order_by(ROWS.c.dedup).limit(_CHUNK)).all()
-        if not rows:
-            complete_jobs(connection, [job], now)
-            return None
-        finishing = Finishing(connection, receivers[name], name, now)
-        finishing.lock({key for _, key, _ in rows})
-        finishing.load([row for row, _, _ in rows])
-        for row, _, _ in rows:
-            finishing.cancel(finishing.rows[row])
-        finishing.write()
-    return str(rows[-1].dedup)
-
-
-def cancelled_jobs(database: Database, receiver: str) -> list[str]:
-    """Return the cancelled jobs whose rows have not all ended: a process ended in the midst."""
-    with database.read() as connection:
-        asked = select(JOBS.c.id).where(
-            JOBS.c.receiver == receiver, JOBS.c.cancelled_at.is_not(None), JOBS.c.completed_at.is_(None)
-        )
-        return list(connection.scalars(asked))
-
-
-def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *, with_late: bool) -> tuple[int, int]:
-    """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
-
-    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then. What
-    could not be delivered to any receiver, such as a record whose key is no unit, was never called and stays failed.
-
-    Raises:
-        JobRefused: There is no such job, it was cancelled, or its receiver is not configured.
-    """
-    done = left = 0
-    after = 0
-    while True:
-        with database.write() as connection:
-            found = _find(connection, job)
-            if found["cancelled_at"] is not None:
-                raise JobRefused(f"{job} was cancelled; start another job to deliver what it has left")
-            _check_receiver(receivers, found)
-            name, now = found["receiver"], database.now(connection)
-            was_never_called = exists().where(ERRORS.c.row == ROWS.c.id, ERRORS.c.attempts == 0)
-            asked = select(ROWS.c.id, ROWS.c.key).where(
-                ROWS.c.job == job, ROWS.c.status == Status.FAILED.value, ROWS.c.id > after, ~was_never_called
-            )
-            rows = connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK)).all()
-            if not rows:
-                # It ends once more, with an event of its own. Not before: it could end between two portions, and tell that, too.
-                ended = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
-                is_open = JOBS.c.id == job if done else (JOBS.c.id == job) & (ended != JOBS.c.ingested)
-                connection.execute(update(JOBS).where(is_open).values(completed_at=None))
-                complete_jobs(connection, [job] if done else [], now)
-                return done, left
-            after = rows[-1][0]
-            finishing = Finishing(connection, receivers[name], name, now)
-            finishing.lock({key for _, key in rows})
-            finishing.load([row for row, _ in rows])
-            chosen = 0
-            for row, key in rows:
-                state = finishing.rows[row]
-                delivered = finishing.keys[key]["delivered"] if key in finishing.keys else None
-                if delivered is None or state["status"] != Status.FAILED.value or (delivered > row and not with_late):
-                    left += 1
-                    continue
-                finishing.reopen(state, 0)
-                if finishing.keys[key]["held_by"] == row:
-                    finishing.keys[key]["held_by"] = None
-                chosen += 1
-            finishing.write()
-            done += chosen
+    held: dict[str, dict[str, int]] = {}
+    for receiver, key, row in connection.execute(select(*_HELD).where(KEYS.c.held_by.is_not(None))):
+        held.setdefault(receiver, {})[key] = row
+    found: set[tuple[str, str, str]] = set()
+    for receiver, units in held.items():
+        for some in chunks(list(units)):
+            of = select(ROWS.c.job, ROWS.c.key).distinct()
+            waiting = of.where(ROWS.c.receiver == receiver, ROWS.c.key.in_(some), IS_OPEN)
+            failed = of.where(ROWS.c.id.in_([units[key] for key in some]))
+            found |= {(job, receiver, key) for asked in (waiting, failed) for job, key in connection.execute(asked)}
+    return Counter(job for job, _, _ in found)
 
 
 def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
@@ -224,7 +156,8 @@ def release_unit(database: Database, receivers: dict[str, Receiver], receiver: s
     """
     with database.write() as connection:
         finishing = Finishing(connection, receivers[receiver], receiver, database.now(connection))
-        finishing.lock({unit})
+        if "\x00" not in unit:
+            finishing.lock({unit})
         if unit not in finishing.keys or finishing.keys[unit]["held_by"] is None:
             raise JobRefused(f"unit {unit} is not held for {receiver}")
         finishing.keys[unit]["held_by"] = None
@@ -245,19 +178,20 @@ def open_gate(database: Database, receiver: str) -> None:
 
 
 def list_errors(database: Database, job: str, most: int) -> list[RowError]:
-    """Return why rows of a job failed, the oldest rows first."""
+    """Return why rows of a job have failed or were rejected, the oldest rows first."""
     asked = (
-        select(ERRORS, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
+        select(ERRORS, ROWS.c.status, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
         .join(ROWS, ROWS.c.id == ERRORS.c.row)
         .where(ERRORS.c.job == job)
         .order_by(ERRORS.c.row)
         .limit(most)
     )
     with database.read() as connection:
-        _find(connection, job)
+        get_job(connection, job)
         return [
             RowError(
                 row=each["row"],
+                status=each["status"],
                 unit=each["key"],
                 notification_id=each["notification_id"],
                 position=each["position"],
@@ -315,19 +249,6 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant) -
     )
 
 
-def _check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
-    if job["receiver"] not in receivers:
-        remedy = "configure it again, with live = false if nothing new shall be delivered to it"
-        raise JobRefused(f"the receiver {job['receiver']} of {job['id']} is not configured with policy = ledger: {remedy}")
-
-
-def _find(connection: Connection, job: str) -> RowMapping:
-    found = connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
-    if found is None:
-        raise JobRefused(f"there is no job {job}; `resequencer delivery jobs` lists them")
-    return found
-
-
 def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Job:
     ended = job["processed"] + job["rejected"] + job["failed"] + job["cancelled"]
     return Job(
@@ -338,7 +259,7 @@ def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Jo
         state=_state(job, held, now, stalled_after_ms),
         started_at=job["started_at"],
         started_by=job["started_by"],
-        expected=None if job["sealed_at"] is None else job["ingested"],
+        expected=job["expected"],
         open=job["ingested"] - ended,
         retries=Retries(job["suspensions"], job["verifications"], job["back_offs"], job["limits"]),
         held_units=held,
@@ -355,5 +276,7 @@ def _state(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> J
         return JobState.COMPLETE
     if held:
         return JobState.HELD
-    is_stalled = job["sealed_at"] is None and not job["is_live"] and now - job["taken_at"] > stalled_after_ms
+    # A live job reads its source to the end again and again; that of a schedule has no source.
+    read_at = max(job["taken_at"], job["caught_up_at"])
+    is_stalled = job["sealed_at"] is None and job["source"] != SCHEDULE and now - read_at > stalled_after_ms
     return JobState.STALLED if is_stalled else JobState.ACTIVE

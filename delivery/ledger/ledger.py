@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from delivery.ledger import changed_steps, claims, finishing, intake, jobs, retention
+from delivery.ledger import cancelling, changed_steps, claims, finishing, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
-from delivery.ledger.completion import events_after, find_published, note_published
+from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
@@ -43,10 +43,8 @@ class Ledger:
         return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
 
     def ensure_live(self, receiver: str, source: str) -> str:
-        """Return the job that never ends, of this receiver."""
-        name = jobs.live_job(receiver)
-        jobs.start_job(self.database, name, receiver, source, "configuration", is_live=True)
-        return name
+        """Return the job that never ends, of this receiver and source."""
+        return jobs.ensure_live(self.database, receiver, source)
 
     def schedule_job(self, schedule: str, receiver: str) -> str:
         return jobs.schedule_job(self.database, schedule, receiver)
@@ -67,15 +65,17 @@ class Ledger:
         return next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
 
     def cancel_job(self, job: str) -> None:
-        jobs.cancel_job(self.database, self.receivers, job)
+        cancelling.cancel_job(self.database, self.receivers, job)
 
-    def go_on_cancelling(self, receiver: str) -> None:
-        """Cancel what is left of cancelled jobs, if a process ended in the midst."""
-        for job in jobs.cancelled_jobs(self.database, receiver):
-            jobs.cancel_rows(self.database, self.receivers, job)
+    def go_on(self, receiver: str) -> None:
+        """End what is left of orders to cancel or to repair jobs, if a process ended in the midst."""
+        for job in cancelling.cancelled_jobs(self.database, receiver):
+            cancelling.cancel_rows(self.database, self.receivers, job)
+        for job in repair.jobs_in_repair(self.database, receiver):
+            repair.go_on_repairing(self.database, self.receivers, job)
 
     def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
-        return jobs.retry_failed(self.database, self.receivers, job, with_late=with_late)
+        return repair.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
         return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
@@ -115,10 +115,15 @@ class Ledger:
 
 
 class PublishedMark:
-    """The number of the last event that was published, as far as it was noted."""
+    """The number of the last event that was published, as far as it was noted, and the ledger whose number it is."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @property
+    def ledger(self) -> str:
+        with self._database.write() as connection:
+            return ledger_id(connection)
 
     def find(self) -> int:
         with self._database.read() as connection:

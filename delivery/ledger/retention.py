@@ -26,10 +26,13 @@ def delete_expired(database: Database, retention_ms: int) -> int:
             .where(ROWS.c.ended_at < before, is_over, ~holds)
             .order_by(ROWS.c.ended_at)
             .limit(_CHUNK)
-            .with_for_update(skip_locked=True, of=ROWS)
         )
         expired = connection.execute(asked).all()
-        ids = [each.id for each in expired]
+        for receiver in sorted({each.receiver for each in expired}):
+            _lock_keys(connection, receiver, sorted({each.key for each in expired if each.receiver == receiver}))
+        # Once more behind the locks: a row may be open again by now, or hold its unit.
+        still = asked.where(ROWS.c.id.in_([each.id for each in expired])).with_for_update(of=ROWS)
+        ids = [each.id for each in connection.execute(still)] if expired else []
         if ids:
             connection.execute(delete(ERRORS).where(ERRORS.c.row.in_(ids)))
             connection.execute(delete(ROWS).where(ROWS.c.id.in_(ids)))
@@ -43,10 +46,15 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     return len(ids)
 
 
-def _delete_empty_keys(connection: Connection, receiver: str, keys: list[str]) -> None:
-    """Delete keys without rows. They are locked first, so that no intake puts a row into one meanwhile."""
-    of = (KEYS.c.receiver == receiver, KEYS.c.key.in_(keys), KEYS.c.held_by.is_(None))
+def _lock_keys(connection: Connection, receiver: str, keys: list[str]) -> None:
+    """Lock keys before their rows, as everywhere in the ledger: no intake puts a row into one meanwhile."""
+    of = (KEYS.c.receiver == receiver, KEYS.c.key.in_(keys))
     connection.execute(select(KEYS.c.key).where(*of).order_by(KEYS.c.key).with_for_update())
+
+
+def _delete_empty_keys(connection: Connection, receiver: str, keys: list[str]) -> None:
+    """Delete keys without rows."""
+    of = (KEYS.c.receiver == receiver, KEYS.c.key.in_(keys), KEYS.c.held_by.is_(None))
     rows = exists().where(ROWS.c.receiver == receiver, ROWS.c.key == KEYS.c.key)
     # Two questions, for each of which there is an index.
     connection.execute(delete(KEYS).where(*of, ~rows.where(IS_OPEN), ~rows.where(ROWS.c.ended_at.is_not(None))))

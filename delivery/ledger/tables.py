@@ -51,9 +51,18 @@ JOBS = Table(
     # Results of former owners, which changed nothing.
     Column("refused_results", BigInteger, nullable=False, default=0),
     Column("sealed_at", BigInteger),
+    # How many rows the job has in the end: read - duplicates - not_selected, fixed when the end of its source was read.
+    Column("expected", BigInteger),
     Column("completed_at", BigInteger),
     Column("completions", Integer, nullable=False, default=0),
     Column("cancelled_at", BigInteger),
+    # While failed rows are opened again: `in-order`, or `late` if those are among them behind which a later one was delivered.
+    Column("repair", String(20)),
+    # The repair has decided about the rows up to this one.
+    Column("repaired_to", BigInteger, nullable=False, server_default="0"),
+    # How many rows the last repair has opened again, and how many it has left.
+    Column("repaired", BigInteger, nullable=False, server_default="0"),
+    Column("not_repaired", BigInteger, nullable=False, server_default="0"),
     Column("intake_owner", Text, nullable=False, default=""),
     Column("intake_until", BigInteger, nullable=False, default=0),
     Column("intake_epoch", BigInteger, nullable=False, default=0),

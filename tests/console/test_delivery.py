@@ -75,7 +75,7 @@ def test_a_job_its_errors_and_what_is_held_are_shown(stage: LedgerStage, client:
     job = text_of(client.get("/delivery/job?id=j").text)
     assert "HELD : 1 unit held" in job
     assert "2 of 3 rows have ended" in job
-    assert "u<1> u<1>-1 deliver" in job
+    assert "u<1> u<1>-1 failed deliver" in job
     assert "HTTP 418: what?" in job
     shown = text_of(client.get("/delivery/receiver?name=r").text)
     assert "Held units" in shown

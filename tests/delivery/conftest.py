@@ -25,12 +25,15 @@ def topics(kafka: KafkaServer) -> Iterator[KafkaStage]:
 
 
 @pytest.fixture
-def ledger_database(postgresql: PostgresqlServer, fresh_name: Callable[[str], str]) -> Iterator[str]:
-    """The URL of an empty database."""
+def ledger_database(
+    request: pytest.FixtureRequest, postgresql: PostgresqlServer, fresh_name: Callable[[str], str]
+) -> Iterator[str]:
+    """The URL of an empty database; the parameter is what else is said when it is created."""
     name = fresh_name("ledger").lower().replace("-", "_")
+    more = getattr(request, "param", "")
     administration = create_engine(postgresql.url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
     with administration.connect() as connection:
-        connection.execute(text(f'create database "{name}"'))
+        connection.execute(text(f'create database "{name}" {more}'))
     yield postgresql.url.rpartition("/")[0] + f"/{name}"
     with administration.connect() as connection:
         connection.execute(text(f'drop database "{name}" with (force)'))

@@ -4,10 +4,12 @@ import asyncio
 import gzip
 import ipaddress
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from random import Random
 from threading import Thread
 from time import sleep
@@ -20,6 +22,7 @@ from delivery.answers import Answer, NoAnswer, Trouble
 from delivery.caller import Caller, retry_after_ms
 from delivery.rows import Claim, Tries
 from delivery.settings import Step
+from servers.certificates import Certificates
 from servers.ports import pick_port
 
 
@@ -179,6 +182,37 @@ def test_whatever_comes_of_a_call_it_is_one_request_for_the_ledger_alone_retries
 def test_a_server_that_speaks_no_tls_was_sent_nothing(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:
     assert call(url=f"https://127.0.0.1:{server.server_address[1]}").trouble is Trouble.UNREACHABLE
     assert Called.requests == []
+
+
+def test_a_certificate_that_is_refused_after_the_request_was_sent_breaks_no_call(
+    call: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = Certificates.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    context.load_verify_locations(made.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def refuse(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as wrapped:
+            with suppress(ssl.SSLError):
+                wrapped.do_handshake()
+            sleep(0.5)  # Closed at once, with what was sent unread, the connection would lose the alert.
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=refuse, args=(listening,))
+        thread.start()
+        found = call(f'tls.authority-file = "{made.authority}"', url=f"https://127.0.0.1:{listening.getsockname()[1]}")
+        thread.join()
+    assert found.trouble is Trouble.UNREACHABLE
+    assert "ALERT_CERTIFICATE_REQUIRED" in found.error
+
+
+def test_the_reason_of_a_broken_connection_is_told(call: Callable[..., Any]) -> None:
+    found = call(key="break")
+    assert found.trouble is Trouble.BROKEN
+    assert len(found.error.partition(": ")[2]) > 5
 
 
 def test_a_forbidden_address_is_not_called_whatever_name_it_has(call: Callable[..., Any], server: ThreadingHTTPServer) -> None:

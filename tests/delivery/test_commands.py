@@ -66,7 +66,7 @@ def test_a_job_is_started_shown_repaired_and_cancelled(
     assert run("jobs", "--json") == 0
     assert json.loads(capsys.readouterr().out)["failed"] == 1
     assert run("errors", "monday") == 0
-    assert "u0  N0  deliver  1 call" in capsys.readouterr().out
+    assert "u0  N0  failed  deliver  1 call" in capsys.readouterr().out
     assert run("waiting", "tracker") == 0
     said = capsys.readouterr()
     assert "u1  retry (suspension)  deliver due" in said.out

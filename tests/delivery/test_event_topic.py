@@ -34,7 +34,7 @@ class Mark:
     """The number that the ledger remembers."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number, self.ledger = 0, "abc"
 
     def find(self) -> int:
         return self.number
@@ -51,7 +51,7 @@ def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
 
     mark = Mark()
 
-    def make(group: str = "events") -> EventTopic:
+    def make(group: str = "events", mark: Mark = mark) -> EventTopic:
         made.append(EventTopic(topics.settings(), topics.topics.notifications, f"{topics.group}-{group}", mark))
         return made[-1]
 
@@ -68,6 +68,15 @@ def test_events_are_not_published_again_when_the_brokers_have_forgotten_the_offs
     # A group of another name has no offset, as one whose offset the brokers have deleted.
     assert publisher("forgotten").publish(events.after) == 2
     wait_until(lambda: published(topics) == [1, 2, 3, 4, 5], "all events, each once")
+
+
+def test_the_events_of_a_ledger_that_was_made_anew_are_published_from_the_first_on(topics: KafkaStage, publisher: Any) -> None:
+    events, anew = Events(), Mark()
+    events.count = 3
+    assert publisher().publish(events.after) == 3
+    events.count, anew.ledger = 2, "another"
+    assert publisher(mark=anew).publish(events.after) == 2
+    wait_until(lambda: published(topics) == [1, 1, 2, 2, 3], "the events of both")
 
 
 def published(topics: KafkaStage) -> list[int]:

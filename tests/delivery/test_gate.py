@@ -7,6 +7,7 @@ from harness.receivers import receiver
 from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from delivery.gate import Gate, GateState
 from delivery.rows import RetryMode
+from delivery.settings import Step
 
 R = receiver("suspension { probe = 60s, most = 15m }")
 SLEEPS = Suspended("HTTP 503")
@@ -37,7 +38,7 @@ def test_a_probe_that_succeeds_opens_it_and_its_pauses_begin_anew() -> None:
     assert gate.after(R, 2, 0, SLEEPS, 300_000).pause_ms == 60_000
 
 
-@pytest.mark.parametrize("outcome", [Failed("HTTP 418"), BACK_OFF, SLEEPS])
+@pytest.mark.parametrize("outcome", [Failed("HTTP 503 (after 10 attempts)", RetryMode.BACK_OFF), BACK_OFF, SLEEPS])
 def test_any_other_answer_of_a_probe_keeps_it_shut(outcome: Outcome) -> None:
     gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000).after(R, 1, 0, outcome, 60_100)
     assert (gate.state, gate.probe_at) == (GateState.SHUT, 60_100 + 120_000)
@@ -87,6 +88,32 @@ def test_five_rows_running_shut_it_and_one_success_between_them_does_not() -> No
     assert after_success.state is GateState.OPEN
 
 
+def test_a_row_that_is_in_trouble_again_gets_the_attempts_before_the_first_trouble_back() -> None:
+    gate = Gate()
+    for row, attempts in ((0, 2), (1, 0), (0, 3), (2, 0), (3, 0), (4, 0)):
+        gate = gate.after(R, row, attempts, BACK_OFF, 0)
+    assert {each.row: each.attempts for each in gate.suspects}[0] == 2
+
+
+def test_a_row_that_the_receiver_does_not_understand_keeps_no_gate_shut_that_shut_for_another_reason() -> None:
+    unknown = Failed("HTTP 400: no such field")
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [2], 90_000).after(R, 2, 0, unknown, 60_100)
+    assert gate.state is GateState.OPEN
+    for row in range(3, 7):
+        gate = gate.after(R, row, 0, unknown, 61_000)
+    assert (gate.state, [each.row for each in gate.suspects]) == (GateState.SHUT, [2, 3, 4, 5, 6])
+    gate = gate.begun(R, 200_000, [2], 230_000).after(R, 2, 0, Failed("HTTP 400: another field"), 200_100)
+    assert gate.state is GateState.SHUT, "it is the reason for which it is shut"
+
+
+def test_announcements_that_succeed_hide_no_trouble_of_deliveries() -> None:
+    gate = Gate()
+    for row in range(5):
+        gate = gate.after(R, 100 + row, 0, Done(), 0, Step.ANNOUNCE)
+        gate = gate.after(R, row, 0, BACK_OFF, 0, Step.DELIVER)
+    assert gate.state is GateState.SHUT
+
+
 def test_verification_is_no_trouble_of_the_receiver() -> None:
     gate = Gate()
     for row in range(20):
@@ -97,8 +124,9 @@ def test_verification_is_no_trouble_of_the_receiver() -> None:
 
 def test_concurrency_halves_where_calls_are_too_many_and_grows_with_each_success() -> None:
     gate = Gate()
-    for expected in (10, 5, 2, 1, 1):
-        gate = gate.after(R, 1, 0, Limited("429", 5), 0)
+    for now, expected in enumerate((10, 5, 2, 1, 1)):
+        for row in range(20):  # Of one burst; it counts once.
+            gate = gate.after(R, row, 0, Limited("429", 5), now * 1_000 + row)
         assert gate.permits(R, 0, 0, 50) == expected
     for _ in range(400):
         gate = gate.after(R, 1, 0, Done(), 0)

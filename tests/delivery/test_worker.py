@@ -7,13 +7,15 @@ from time import monotonic
 import pytest
 from harness.receivers import delivery_settings
 from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
+from sqlalchemy import text
 
+from delivery.errors import JobRefused
 from delivery.ledger.database import Database
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.rows import Item
 from delivery.settings import Receiver
-from delivery.source_reader import Sources
+from delivery.source_reader import SourceReader, Sources
 from delivery.worker import DeliveryWorker
 
 SETTINGS = delivery_settings("live = false").worker
@@ -53,6 +55,51 @@ class Feed:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+class Unreadable:
+    """A source of another machine."""
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        raise JobRefused("n.jsonl is missing")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def test_a_reader_that_cannot_read_a_source_leaves_it_to_one_that_can(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("delivery.source_reader.monotonic", lambda: clock[0])
+    blind = SourceReader(ledger, "good", "w1", Sources("live", lambda *_: Unreadable()), lambda: 0)
+    sighted = SourceReader(ledger, "good", "w2", Sources("live", lambda source, _: Feed(source, None)), lambda: 0)
+    assert not blind.read()
+    assert blind.problem == "job of-good takes nothing in: n.jsonl is missing"
+    assert not sighted.read()
+    found = ledger.find_job("of-good")
+    assert found is not None
+    assert found.ingested == 3
+    clock[0] += 60
+    blind.read()
+    assert blind.problem is None, "the source was read to its end"
+    assert (blind._feeds, sighted.read(), sighted._feeds) == ({}, False, {}), "readers of ended sources are closed"
+
+
+def test_each_service_reads_what_it_lets_out_itself_where_several_share_a_ledger(
+    ledger: Ledger, receiving: ScriptedReceiver
+) -> None:
+    live = delivery_settings(url=receiving.url).receivers[0][1]
+    shared = Ledger(ledger.database, [("r", live)], 1_000_000, 60_000)
+    shared.start_job("live-r", "r", "live", "an earlier version")
+    with shared.database.write() as connection:
+        connection.execute(text("update delivery_job set is_live = true where id = 'live-r'"))
+    opened: dict[str, list[str]] = {"one": [], "two": []}
+    for name, found in opened.items():
+        sources = Sources(f"live:{name}:/out", lambda source, _, found=found: found.append(source) or Feed(source, None))  # type: ignore[misc]
+        SourceReader(shared, "r", name, sources, lambda: 0).read()
+    assert opened == {"one": ["live:one:/out"], "two": ["live:two:/out"]}
+    names = {each.source: each.id for each in shared.jobs() if each.is_live}
+    assert names["live:one:/out"] == "live-r"
+    assert names["live:two:/out"].startswith("live-r-")
 
 
 def run(ledger: Ledger, receiving: ScriptedReceiver, fails_with: BaseException | None = None) -> None:

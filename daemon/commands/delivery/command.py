@@ -15,7 +15,7 @@ from daemon.commands.delivery.schedules import schedules
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
-from daemon.delivery.sources import source_of_archive, source_of_files, source_of_topic
+from daemon.delivery.sources import delivers_files, source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
@@ -59,7 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("show", "show one job", _add_job),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
         Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
-        Subcommand("errors", "list why rows of a job failed", _add_job),
+        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
         Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
@@ -86,9 +86,12 @@ def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -
         raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
     if (flaw := find_id_flaw(arguments.job)) is not None:
         raise JobRefused(f"the name of the job {flaw}; choose another name")
-    if not arguments.files and ledger.find_job(arguments.job) is not None:
-        # What a topic or an archive holds now is not what it held then.
-        raise JobRefused(f"there is a job {arguments.job} already: choose another name")
+    if (found := ledger.find_job(arguments.job)) is not None:
+        # What a source holds now is not what it held then.
+        if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
+            raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
+        _say("started before", arguments.job)
+        return ExitCode.DONE
     is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
     _say("started" if is_new else "started before", arguments.job)
     return ExitCode.DONE
@@ -106,7 +109,7 @@ def _source(arguments: Namespace, configuration: Configuration) -> str:
     missing = [path for path in arguments.files if not path.is_file()]
     if missing:
         raise JobRefused(f"{missing[0]} is missing or is no file")
-    return source_of_files(arguments.files)
+    return source_of_files(configuration, arguments.files)
 
 
 def _jobs(arguments: Namespace, ledger: Ledger) -> ExitCode:
@@ -136,7 +139,11 @@ def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    return _list(arguments, ledger.errors(arguments.job, _MOST_ERRORS), error_line, "error")
+    found = ledger.errors(arguments.job, _MOST_ERRORS)
+    job = ledger.find_job(arguments.job)
+    if job is not None and job.failed + job.rejected > len(found) == _MOST_ERRORS:
+        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MOST_ERRORS}")
+    return _list(arguments, found, error_line, "error")
 
 
 def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
@@ -205,7 +212,8 @@ def gate_line(gate: GateReport) -> str:
 def error_line(error: RowError) -> str:
     """Return an error on one line for people."""
     calls = counted(error.attempts, "call")
-    return f"{error.unit}  {error.notification_id}  {error.step}  {calls}  {instant_text(error.at)}  {error.error}"
+    at = instant_text(error.at)
+    return f"{error.unit}  {error.notification_id}  {error.status}  {error.step}  {calls}  {at}  {error.error}"
 
 
 def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:

@@ -64,13 +64,13 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
         _running(served, log.fileno()) as server,
     ):
         _wait_for(port, server)
-        ledger.start_job(_JOB, _RECEIVER, source_of_files([notifications]), "demo")
+        ledger.start_job(_JOB, _RECEIVER, source_of_files(load(config, [*overrides, *more]), [notifications]), "demo")
         begun = monotonic()
         with _running(work, log.fileno()) as first, _running(work, log.fileno()) as second:
             job = _watch(ledger, progress, (server, first, second), directory / "delivery.log", port)
         seconds = monotonic() - begun
         (gate,) = ledger.gates()
-        reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed or 1))
+        reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed + job.rejected) if each.status == "failed")
     check = [sys.executable, "-m", "servers.receiver", "check", "--directory", str(receiver), str(notifications)]
     compared = subprocess.run(check, capture_output=True, text=True, check=False)  # noqa: S603 - all ours.
     return Delivered(job, gate, reasons, seconds, compared.stdout, is_good=compared.returncode == 0)

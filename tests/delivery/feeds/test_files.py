@@ -138,3 +138,12 @@ def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: P
 
     it = FileFeed(lambda: output_files(path), Rotating(), ALL, seals=False)
     assert read_all(it, positions) == ["n2", "n3", "n4", "n5"]
+
+
+def test_large_records_make_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_bytes(b"".join(line("u", f"n{number}") for number in range(10)))
+    monkeypatch.setattr("delivery.feeds.files.MOST_BYTES", 3 * (len(line("u", "n0")) - 1))
+    portion = feed(path).read({}, 100)
+    assert (len(portion.items), portion.is_end) == (3, False)
+    assert len(read_all(feed(path), dict(portion.positions), 100)) == 7

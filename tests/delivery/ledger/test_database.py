@@ -51,3 +51,60 @@ def test_a_database_that_is_not_there_is_unavailable_and_its_password_is_not_sho
     with pytest.raises(LedgerUnavailable, match=r"postgresql://me:\*\*\*@127\.0\.0\.1:1/none") as raised, database.write():
         pass
     assert "hidden" not in str(raised.value)
+
+
+def test_an_older_database_is_upgraded_with_its_rows(url: str) -> None:
+    database = Database(url)
+    with database.write() as connection:
+        for name in ("expected", "repair", "repaired_to", "repaired", "not_repaired"):
+            connection.execute(text(f"alter table delivery_job drop column {name}"))
+        connection.execute(text("update alembic_version set version_num = '0002'"))
+        for job, sealed_at in (("sealed", "5"), ("open", "null")):
+            values = (
+                f"'{job}', 'r', 's', false, 1, 'ann', 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {sealed_at}, 0, '', 0, 0, 0, 0"
+            )
+            columns = (
+                "id, receiver, source, is_live, started_at, started_by, read, duplicates, not_selected, ingested, processed, "
+                "rejected, failed, cancelled, suspensions, verifications, back_offs, limits, late, refused_results, sealed_at, "
+                "completions, intake_owner, intake_until, intake_epoch, taken_at, caught_up_at"
+            )
+            connection.execute(text(f"insert into delivery_job ({columns}) values ({values})"))
+    database.close()
+    newer = Database(url)
+    with newer.write() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+        asked = "select id, ingested, expected, repair, repaired_to from delivery_job order by id"
+        assert [tuple(each) for each in connection.execute(text(asked))] == [
+            ("open", 3, None, None, 0),
+            ("sealed", 3, 3, None, 0),
+        ]
+    newer.close()
+
+
+def test_a_statement_with_too_many_parameters_is_refused_and_not_repeated(url: str) -> None:
+    count = 260_000 if url.startswith("sqlite") else 70_000
+    database = Database(url)
+    with pytest.raises(LedgerRefused, match="refuses: "), database.write() as connection:
+        connection.exec_driver_sql(
+            "select 1 where 1 in (" + ("?, " if database.is_sqlite else "%s, ") * count + "1)", (1,) * count
+        )
+    database.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["select * from no_such_table", "select cast('x' as integer)"])
+def test_what_the_database_will_never_do_is_refused_and_not_repeated(ledger_database: str, what: str) -> None:
+    database = Database(ledger_database)
+    with pytest.raises(LedgerRefused, match="refuses: "), database.write() as connection:
+        connection.execute(text(what))
+    database.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ledger_database", ["encoding 'LATIN1' locale 'C' template template0"], indirect=True)
+def test_a_database_that_lacks_characters_is_refused_before_its_first_use(ledger_database: str) -> None:
+    database = Database(ledger_database)
+    for use in (database.check, lambda: database.write().__enter__()):
+        with pytest.raises(LedgerRefused, match=r"has the encoding LATIN1.*create it with encoding 'UTF8'"):
+            use()
+    database.close()

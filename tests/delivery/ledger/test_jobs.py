@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 from harness.ledger_stage import RETENTION_MS, LedgerStage, item
+from sqlalchemy import text
 
 from delivery.answers import Done, Failed, Suspended
 from delivery.errors import IntakeLost, JobRefused
@@ -92,6 +93,7 @@ def test_events_are_numbered_without_a_gap(stage: Make) -> None:
         it.deliver_all()
     assert [(each.number, each.job) for each in events(it)] == [(number + 1, f"j{number}") for number in range(5)]
     assert len(it.ledger.events_after(3, 1)) == 1
+    assert {each.ledger for each in events(it)} == {it.ledger.published.ledger}
 
 
 def test_a_cancelled_job_claims_nothing_more_and_refuses_results_under_way(stage: Make) -> None:
@@ -195,3 +197,41 @@ def test_the_ledger_forgets_nothing_when_it_is_closed(stage: Make) -> None:
     it.ledger.close()
     it.ledger = it.another()
     assert it.deliver_all() == ["a-1", "a-2"]
+
+
+def test_what_a_job_expects_is_fixed_when_its_source_was_read_and_is_what_completes_it(stage: Make) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    intake = it.ledger.open_intake("j", "w1")
+    assert intake is not None
+    read = Portion([item("a", 1), item("a", 1), item("b", 2)], {"p": 5}, not_selected=2, is_end=True, seals=True)
+    it.ledger.take_in(intake, "r", read)
+    assert (it.job().read, it.job().duplicates, it.job().not_selected, it.job().expected) == (5, 1, 2, 2)
+    with it.ledger.database.write() as connection:
+        connection.execute(text("update delivery_job set expected = 3"))
+    it.deliver_all()
+    assert (it.job().open, it.job().state, events(it)) == (0, JobState.ACTIVE, []), "a row is missing"
+
+
+def test_a_job_whose_source_holds_nothing_for_it_is_not_stalled_while_it_is_read(stage: Make) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    for position in range(3):
+        it.now += 50_000
+        intake = it.ledger.open_intake("j", "w1")
+        assert intake is not None
+        it.ledger.take_in(intake, "r", Portion([], {"p": position}))
+    assert it.job().state is JobState.ACTIVE
+
+
+@pytest.mark.parametrize("name", ["j" * 101, "a\x00b"])
+def test_a_name_that_no_database_takes_is_refused_and_found_nowhere(stage: Make, name: str) -> None:
+    it = stage()
+    with pytest.raises(JobRefused, match="at most 100 characters"):
+        it.ledger.start_job(name, "r", "s", "ann")
+    assert it.ledger.find_job(name) is None
+    for ask in (it.ledger.cancel_job, lambda job: it.ledger.errors(job, 9)):
+        with pytest.raises(JobRefused, match="there is no job"):
+            ask(name)
+    with pytest.raises(JobRefused, match="is not held"):
+        it.ledger.release_unit("r", name)

@@ -7,6 +7,7 @@ from harness.ledger_stage import LedgerStage, item
 
 from delivery.answers import Again, Answer, Done, Failed, Limited, Outcome, Rejected, Suspended, outcome_of
 from delivery.errors import IntakeLost
+from delivery.jobs import JobState
 from delivery.ledger.intake import Portion
 from delivery.rows import RetryMode, Tries
 from delivery.settings import Step
@@ -223,7 +224,9 @@ def test_not_eligible_is_not_failed(stage: Make) -> None:
     it.take(item("a", 1), item("a", 2))
     it.finish(it.claim(), Rejected("HTTP 422"))
     assert it.deliver_all() == ["a-2"]
-    assert (it.job().rejected, it.job().failed, it.ledger.errors("j", 9)) == (1, 0, [])
+    assert (it.job().rejected, it.job().failed) == (1, 0)
+    (error,) = it.ledger.errors("j", 9)
+    assert (error.status, error.error, error.attempts) == ("rejected", "HTTP 422", 1)
 
 
 def test_a_unit_is_announced_verified_and_then_delivered_by_its_first_row(stage: Make) -> None:
@@ -363,3 +366,28 @@ def test_those_of_a_live_job_stay_while_its_source_is_away(stage: Make) -> None:
     assert again is not None
     assert it.ledger.take_in(again, "r", Portion([item("a", 1)], {"p": 1}, is_end=True)) == 0
     assert it.ledger.delete_expired() == 1
+
+
+def test_a_refused_announcement_rejects_any_number_of_rows_each_with_its_reason(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delivery.ledger.chunks.MOST", 10)
+    it = stage("steps = announce-deliver")
+    it.take(*(item("a", number) for number in range(35)), item("b", 1))
+    it.take(item("a", 99), job="k")
+    first, _ = it.claim(step=Step.ANNOUNCE)
+    it.finish([first], Rejected("HTTP 422: no such account"))
+    assert (it.job().rejected, it.job("k").rejected, it.job("k").state) == (35, 1, JobState.COMPLETE)
+    errors = [*it.ledger.errors("j", 99), *it.ledger.errors("k", 9)]
+    assert {(each.status, each.error) for each in errors} == {("rejected", "HTTP 422: no such account")}
+    assert ([each.attempts for each in errors], len(errors)) == ([1, *[0] * 35], 36)
+
+
+@pytest.mark.slow
+def test_a_refused_announcement_rejects_more_rows_than_a_statement_has_parameters(stage: Make) -> None:
+    it = stage("steps = announce-deliver")
+    it.ledger.start_job("j", "r", "s", "ann")
+    for first in range(0, 70_000, 10_000):
+        it.take(*(item("a", number) for number in range(first, first + 10_000)), seals=first == 60_000, position=first + 1)
+    it.finish(it.claim(step=Step.ANNOUNCE), Rejected("HTTP 422"))
+    assert (it.job().rejected, it.job().state) == (70_000, JobState.COMPLETE)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from delivery import event_file, gate
-from delivery.ledger import claims, completion, intake, jobs, retention
+from delivery.ledger import claims, completion, intake, repair, retention
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.ledger import Ledger
 
@@ -35,18 +35,19 @@ FAULTS = (
     Fault("a former owner's result counts", Finishing._take, _SHUT, "if row is None:", seed=1),
     Fault(
         "positions written before the rows",
-        intake.take_in,
+        intake._take_in,
         _BEGIN,
         "    with database.write() as connection:\n"
         "        _write_positions(connection, intake.job, portion.positions)\n" + _BEGIN,
+        seed=11,
     ),
-    Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=8),
-    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=53),
+    Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=4),
+    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=23),
     Fault(
         "complete before all is read",
         completion.complete_jobs,
-        "(JOBS.c.sealed_at.is_not(None) | JOBS.c.cancelled_at.is_not(None)) & (ended == JOBS.c.ingested)",
-        "(ended == JOBS.c.ingested)",
+        "has_all & (JOBS.c.ingested == ENDED)",
+        "(JOBS.c.ingested == ENDED)",
     ),
     Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=1),
     Fault(
@@ -56,7 +57,7 @@ FAULTS = (
         "return next(_NUMBERS)\n    taken = update(COUNTERS)",
         seed=7,
     ),
-    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=1),
+    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=2),
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
@@ -88,13 +89,17 @@ FAULTS = (
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
-    Fault("a late row without a request for it", jobs.retry_failed, "(delivered > row and not with_late)", "False", seed=183),
+    Fault(
+        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=183
+    ),
+    Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
+    Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=55),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
     Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(
         "a cancellation is not ended",
-        Ledger.go_on_cancelling,
-        "jobs.cancel_rows(self.database, self.receivers, job)",
+        Ledger.go_on,
+        "cancelling.cancel_rows(self.database, self.receivers, job)",
         "pass",
         seed=69,
     ),

@@ -3,13 +3,13 @@
 from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from delivery.ledger.finishing import ClaimResult
 from delivery.rows import RetryMode
-from delivery.settings import Receiver
+from delivery.settings import Receiver, Step
 
 _TROUBLED = 5
 
 
 class GateWatch:
-    """`streak` are the rows that the receiver troubled one after the other, with their attempts before.
+    """`streaks` are by step the rows that the receiver troubled one after the other, with their attempts before.
 
     No probe may begin before `probe_from`.
     """
@@ -20,13 +20,14 @@ class GateWatch:
         self.probe: int | None = None
         self.probe_from = 0
         self.probe_until = 0
-        self.streak: dict[int, int] = {}
+        self.streaks: dict[Step, dict[int, int]] = {}
+        self._shut_by = ""
         self.given_back: dict[int, int] = {}
         """The rows for which the last results shut it: they get their attempts back."""
         self._failed_probes = 0
 
     def opened(self) -> None:
-        self.is_shut, self.probe, self.streak = False, None, {}
+        self.is_shut, self.probe, self.streaks = False, None, {}
 
     def probed(self, row: int, until: int) -> None:
         self.probe, self.probe_until = row, until
@@ -37,26 +38,31 @@ class GateWatch:
         if self.is_shut:
             if result.claim.row != self.probe:
                 return
-            if not _is_awake(outcome):
+            is_unlike = isinstance(outcome, Failed) and outcome.error[:8] != self._shut_by[:8]
+            if not _is_awake(outcome) and not (is_unlike and outcome.mode is None):  # type: ignore[union-attr]
                 self._failed_probes += 1
-                self._rest(now)
+                self._rest(now, outcome)
                 return
             self.opened()
+            attempts = 0
+        step = result.claim.step
         if isinstance(outcome, Suspended):
-            self._shut(now)
+            self._shut(now, outcome)
         elif isinstance(outcome, Done | Rejected | Limited):
-            self.streak = {}
+            self.streaks.pop(step, None)
         elif _is_trouble(outcome):
-            self.streak.setdefault(result.claim.row, attempts)
-            if len(self.streak) == _TROUBLED:
-                self.given_back = self.streak
-                self._shut(now)
+            before = [streak.pop(result.claim.row) for streak in self.streaks.values() if result.claim.row in streak]
+            self.streaks.setdefault(step, {})[result.claim.row] = min([attempts, *before])
+            if len(self.streaks[step]) == _TROUBLED:
+                self.given_back = self.streaks[step]
+                self._shut(now, outcome)
 
-    def _shut(self, now: int) -> None:
-        self.is_shut, self.streak, self._failed_probes = True, {}, 0
-        self._rest(now)
+    def _shut(self, now: int, outcome: Outcome) -> None:
+        self.is_shut, self.streaks, self._failed_probes = True, {}, 0
+        self._rest(now, outcome)
 
-    def _rest(self, now: int) -> None:
+    def _rest(self, now: int, outcome: Outcome) -> None:
+        self._shut_by = getattr(outcome, "error", "")
         settings = self._receiver.suspension
         self.probe, self.probe_from = None, now + min(settings.probe_ms * 2**self._failed_probes, settings.most_ms)
 

@@ -47,6 +47,8 @@ class JobCounts(NamedTuple):
     completed_at: int | None
     completions: int
     caught_up_at: int
+    expected: int | None
+    repair: str | None
 
 
 class Seen(NamedTuple):

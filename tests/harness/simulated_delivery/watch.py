@@ -23,16 +23,16 @@ class PromiseBroken(AssertionError):
 class Watch:
     """`look` is called after each transaction, whether it was committed or not.
 
-    `cancelled` are the jobs whose order to cancel was carried out, `deciding` the units that an operator releases at the moment,
-    `retrying` the job that is delivered again, and whether with rows that come late. `gone` are rows that retention deleted.
+    `deciding` are the units that an operator releases at the moment, `retrying` the job that one delivers again, and whether with
+    rows that come late. `late_wanted` are the jobs of which that was ever ordered. `gone` are rows that retention deleted.
     """
 
     def __init__(self, file: Path, plan: Plan) -> None:
         self._eye, self._plan, self._receiver = Eye(file), plan, plan.receiver
         self.seen: Seen = self._eye.look()
-        self.cancelled: set[str] = set()
         self.deciding: set[str] = set()
         self.retrying: tuple[str, bool] | None = None
+        self.late_wanted: set[str] = set()
         self.gone: dict[int, Row] = {}
         self.gone_jobs: dict[str, JobCounts] = {}
         self._gate = GateWatch(plan.receiver)
@@ -75,8 +75,9 @@ class Watch:
                 self._leases.pop(row.id, None)
             old = before.rows.get(row.id)
             if old is not None and not old.is_open and row.is_open:
-                self._note_reopened(row, now)
+                self._note_reopened(row, before, now)
         self._hear(before, after, taken, now)
+        self._check_reopened_jobs(before, after)
         self._note_holds(before, after)
         claimed = [row for row in after.rows.values() if row.epoch > (before.rows[row.id].epoch if row.id in before.rows else 0)]
         if claimed:
@@ -125,15 +126,24 @@ class Watch:
             is_new = job.completed_at is not None and not was_complete
             if job.completions != (0 if old is None else old.completions) + is_new:
                 _broken(f"job {job.id} counts {job.completions} completions")
-            if was_complete and job.completed_at is None and (self.retrying is None or self.retrying[0] != job.id):
-                _broken(f"job {job.id} was complete and is open again")
             if is_new and job.cancelled_at is None and (job.is_live or job.read != len(self._plan.sources[job.id].records)):
                 _broken(f"job {job.id} is complete after {job.read} records, before it has read all")
+            if is_new and job.cancelled_at is None and job.ingested != job.expected:
+                _broken(f"job {job.id} is complete with {job.ingested} of {job.expected} rows")
             if job.completed_at is not None and any(row.is_open for row in after.rows.values() if row.job == job.id):
                 _broken(f"job {job.id} is complete and has open rows")
         runs = sum(job.completions for job in (*after.jobs.values(), *self.gone_jobs.values()))
         if after.events != list(range(1, runs + 1)):
             _broken(f"the events of {runs} ends of jobs have the numbers {after.events}")
+
+    def _check_reopened_jobs(self, before: Seen, after: Seen) -> None:
+        """Check that a job is open again only because it is repaired, or because rows of it shut the gate."""
+        allowed = {before.rows[row].job for row in self._gate.given_back if row in before.rows}
+        allowed |= {self.retrying[0]} if self.retrying is not None else set()
+        for job in after.jobs.values():
+            was_complete = job.id in before.jobs and before.jobs[job.id].completed_at is not None
+            if was_complete and job.completed_at is None and not _repairs(job.id, before, after) and job.id not in allowed:
+                _broken(f"job {job.id} was complete and is open again")
 
     def _check_ends(self, before: Seen, after: Seen, taken: Sequence[ClaimResult]) -> None:
         """Check that each row that has ended has its reason."""
@@ -159,13 +169,14 @@ class Watch:
     def _later(self, row: Row) -> list[Row]:
         return [each for each in self.all_rows() if each.key == row.key and each.id > row.id]
 
-    def _note_reopened(self, row: Row, now: int) -> None:
+    def _note_reopened(self, row: Row, before: Seen, now: int) -> None:
         if row.status == "cancelled":
             _broken(f"row {row.id} was cancelled and is open again")
         self._not_before.pop(row.id, None)
         self._holding = {key: by for key, by in self._holding.items() if by != row.id}
         later = self._later(row)
-        if self.retrying == (row.job, True):
+        is_repaired_late = row.job in self.late_wanted and "late" in _repairs(row.job, before, self.seen)
+        if self.retrying == (row.job, True) or is_repaired_late:
             self._may_be_late.add(row.id)
         elif row.id not in self._may_be_late:
             known = self._running_behind.get(row.id, set())
@@ -212,7 +223,7 @@ class Watch:
     def _check_given_back(self, number: int, attempts: int, before: Seen, after: Seen) -> None:
         self._not_before.pop(number, None)
         row = after.rows.get(number)
-        if row is None or before.jobs[row.job].completed_at is not None:
+        if row is None or before.jobs[row.job].cancelled_at is not None:
             return
         if row.status == "failed" or (row.is_open and row.attempts > attempts):
             _broken(f"row {number} is one of five that shut the gate; it is {row.status} with {row.attempts} attempts")
@@ -241,7 +252,7 @@ class Watch:
         if self._gate.is_shut:
             self._check_probe(claimed, until, now)
         for row in claimed:
-            self._check_claim(row, before.rows[row.id], now)
+            self._check_claim(row, before, now)
             self._leases[row.id] = until
         running = sum(each > now for each in self._leases.values())
         most = self._receiver.concurrency if self._gate.is_shut else max(1, int(before.gate.limit or self._receiver.concurrency))
@@ -252,12 +263,12 @@ class Watch:
         if rate is not None and sum(each > now - 10_000 for each in self._calls_at) > 11 * rate + 1:
             _broken(f"more than {rate} calls per second")
 
-    def _check_claim(self, row: Row, old: Row, now: int) -> None:
-        if not old.is_open:
-            _broken(f"row {row.id} is {old.status} and is claimed")
+    def _check_claim(self, row: Row, before: Seen, now: int) -> None:
+        if not before.rows[row.id].is_open:
+            _broken(f"row {row.id} is {before.rows[row.id].status} and is claimed")
         if self._leases.get(row.id, 0) > now:
             _broken(f"row {row.id} is claimed while another has it")
-        if row.job in self.cancelled:
+        if before.jobs[row.job].cancelled_at is not None:
             _broken(f"row {row.id} of the cancelled job {row.job} is claimed")
         if row.key in self._holding:
             _broken(f"row {row.id} is claimed while row {self._holding[row.key]} holds its unit")
@@ -285,6 +296,8 @@ class Watch:
         for job in self.seen.jobs.values():
             if job.id != LIVE and job.completed_at is None:
                 _broken(f"job {job.id} never ends")
+            if job.repair is not None:
+                _broken(f"the repair of job {job.id} never ends")
         if self.seen.held:
             _broken(f"units {sorted(self.seen.held)} are held for ever")
 
@@ -295,6 +308,11 @@ def _is_taken(result: ClaimResult, before: Seen, after: Seen) -> bool:
     if row is None or row.owner is None or row.epoch != result.claim.epoch:
         return False
     return after.rows[row.id].owner is None and after.rows[row.id].status != "cancelled"
+
+
+def _repairs(job: str, before: Seen, after: Seen) -> set[str]:
+    """Return the repairs of a job that were under way before or after some transactions."""
+    return {found for seen in (before, after) if job in seen.jobs and (found := seen.jobs[job].repair) is not None}
 
 
 def _broken(text: str) -> NoReturn:

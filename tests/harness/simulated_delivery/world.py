@@ -23,7 +23,7 @@ from delivery.settings import Step
 _Found = TypeVar("_Found")
 _CRASH, _AWAY, _LOST = 0.03, 0.03, 0.03
 _CRASH_OF_ORDER = 0.2
-_AT_COMMIT, _MOST_STATEMENTS = 0.4, 14
+_AT_COMMIT, _MOST_STATEMENTS = 0.4, 30
 _PORTION = 5
 
 
@@ -138,15 +138,9 @@ class World:
 
     def publish_events(self) -> None:
         """Append the events that are missing; one that dies meanwhile leaves any part of them."""
-        before = self.events.stat().st_size if self.events.exists() else 0
-        self.ask("publishing", lambda: EventFile(self.events).publish(self.ledger.events_after))
-        written = self.events.stat().st_size - before
-        if written > 0 and self.armed and self.random.random() < 0.3:
-            with self.events.open("r+b") as file:
-                file.truncate(before + self.random.randrange(written))
-            self.crashes += 1
-            self.note("dies while it writes events")
-            raise Crash("torn events")
+        tears = self.armed and self.random.random() < 0.3
+        mark = _TearingMark(self) if tears else self.ledger.published
+        self.ask("publishing", lambda: EventFile(self.events, mark).publish(self.ledger.events_after))
 
     def _passing(self) -> int:
         drawn = self.random.random()
@@ -155,6 +149,24 @@ class World:
         if drawn < 0.88:
             return self.random.randint(100, 1_000)
         return self.random.randint(1_000, 8_000) if drawn < 0.98 else self.random.randint(15_000, 45_000)
+
+
+class _TearingMark:
+    """Dies before it notes anything, and leaves any part of what was written."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._before = world.events.stat().st_size if world.events.exists() else 0
+
+    def find(self) -> int:
+        return self._world.ledger.published.find()
+
+    def note(self, number: int) -> None:
+        written = self._world.events.stat().st_size - self._before
+        if written > 0:
+            with self._world.events.open("r+b") as file:
+                file.truncate(self._before + self._world.random.randrange(written))
+        raise Crash(f"torn events up to {number}")
 
 
 class Worker:
@@ -264,7 +276,7 @@ class Worker:
 
     def _keep_up(self) -> None:
         world = self._world
-        world.ask("cancelling", lambda: world.ledger.go_on_cancelling(NAME))
+        world.ask("going on", lambda: world.ledger.go_on(NAME))
         world.publish_events()
         if world.random.random() < 0.3:
             world.ask("retention", world.ledger.delete_expired)
@@ -292,7 +304,6 @@ class Operator:
                 self._order("open the gate", lambda: ledger.open_gate(NAME))
             else:
                 self._order(f"cancel {job}", lambda: ledger.cancel_job(job))
-                self._world.watch.cancelled.add(job)
         except Crash:
             return
         except JobRefused as error:
@@ -306,11 +317,13 @@ class Operator:
             self._world.watch.deciding.discard(unit)
 
     def _retry(self, job: str, *, with_late: bool) -> None:
-        self._world.watch.retrying = (job, with_late)
+        watch = self._world.watch
+        watch.retrying = (job, with_late)
+        watch.late_wanted |= {job} if with_late else set()
         try:
             self._order(f"retry {job}, late: {with_late}", lambda: self._world.ledger.retry_failed(job, with_late=with_late))
         finally:
-            self._world.watch.retrying = None
+            watch.retrying = None
 
     def _order(self, what: str, call: Callable[[], object]) -> None:
         self._world.note(f"the operator: {what}")
