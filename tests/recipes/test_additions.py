@@ -13,6 +13,8 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
 from harness.recipes import Recipe, copied_checkout
 
+from delivery.ledger.database import VERSION
+
 pytestmark = pytest.mark.slow
 
 SEND = """
@@ -185,7 +187,11 @@ with database.write() as connection:
 def test_the_migration_of_the_ledger_keeps_the_rows_of_the_version_before(checkout: Path) -> None:
     add = "insert into delivery_gate (receiver, state) values ('bank', 'open')"
     assert run_program(checkout, ASK_LEDGER, add) == "done\n"
-    Recipe("a migration of the ledger").follow(checkout)
+    recipe = Recipe("a migration of the ledger")
+    # It shows the version after 0002. By now there may be newer ones.
+    numbers = {"0002": VERSION, "0003": f"{int(VERSION) + 1:04}"}
+    recipe.text = re.sub("|".join(numbers), lambda found: numbers[found[0]], recipe.text)
+    recipe.follow(checkout)
     assert run_program(checkout, ASK_LEDGER, "select receiver, state, note from delivery_gate") == "[('bank', 'open', '')]\n"
     assert " passed" in run_tests(checkout, "-m", "not slow", "tests/delivery/ledger/test_database.py")
     run_tests_of_documents(checkout)
