@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from connectors.kafka.settings import KafkaSettings
+from domain.headers import SOURCE_POSITION
 
 Headers = Sequence[tuple[str, bytes]]
-POSITION = "source-position"
 
 
 class KafkaLoop:
@@ -20,7 +20,7 @@ class KafkaLoop:
 
     def __init__(self, settings: KafkaSettings, headers: Headers, value: bytes) -> None:
         self._topic = settings.topics.notifications
-        self._headers = [each for each in headers if each[0] != POSITION]
+        self._headers = [each for each in headers if each[0] != SOURCE_POSITION]
         self._value = value
         self._consumer = KafkaConsumer(settings.topics.input, **settings.consumer | {"auto_offset_reset": "earliest"})
         self._producer = KafkaProducer(**settings.producer)
@@ -55,7 +55,7 @@ class KafkaLoop:
         for records in polled.values():
             for record in records:
                 position = f"{record.topic}-{record.partition}@{record.offset}".encode()
-                producer.send(topic, value, record.key, [*headers, (POSITION, position)])
+                producer.send(topic, value, record.key, [*headers, (SOURCE_POSITION, position)])
         offsets = {each: OffsetAndMetadata(records[-1].offset + 1, "", -1) for each, records in polled.items()}
         producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
         producer.flush()

@@ -13,8 +13,9 @@ from benchmarks._worker import in_process, run_through
 from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, made
 from connectors.line_format import Line, decode_line
 from domain.clock import Instant, instant_text
+from domain.headers import ENVELOPE_ID, NOTIFICATION_ID, SOURCE_POSITION
 from domain.notification import notification_id
-from domain.record import Headers
+from domain.record import Headers, Origin, Partition
 
 UNITS = 250
 PARTITIONS = 4
@@ -93,7 +94,7 @@ def left_of(run: Run, number: int) -> Iterator[Row]:
     name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
     _, first, _ = _place(run.left, number)
     for offset, each in enumerate(run.left):
-        unit, envelope = each.unit.replace(_NAME, name), each.headers["envelope-id"].replace(_NAME, name)
+        unit, envelope = each.unit.replace(_NAME, name), each.headers[ENVELOPE_ID].replace(_NAME, name)
         row = _notified(each, unit, envelope, partition, before + each.record, first + offset, at + 1_000)
         original = _ORIGINAL_MESSAGE % each.message
         yield row._replace(value=row.value.replace(original, _ORIGINAL_MESSAGE % _other(each.message, number), 1))
@@ -113,7 +114,7 @@ def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
 def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
     """Yield the notifications of that unit in the order of their numbers."""
     first, second = (_notification_of(run, each) for each in _templates(run))
-    yield _notified(first, first.unit, first.headers["envelope-id"], PARTITIONS, 0, 0, _FIRST_AT)._replace(partition=0)
+    yield _notified(first, first.unit, first.headers[ENVELOPE_ID], PARTITIONS, 0, 0, _FIRST_AT)._replace(partition=0)
     for number in range(2, envelopes + 1):
         offset = number - 2 if number % 2 else min(number, envelopes - 1)
         row = _notified(second, second.unit, b"one|%d" % number, PARTITIONS, offset, number - 1, _FIRST_AT)
@@ -134,9 +135,9 @@ def _notification_of(run: Run, came: Came) -> Left:
 
 def _notified(left: Left, unit: bytes, envelope: bytes, partition: int, record: int, offset: int, made_at: Instant) -> Row:
     identity = notification_id(unit.decode(), envelope.decode(), left.index).encode()
-    position = f"{TOPIC}-{partition}@{record}".encode()
-    headers = left.headers | {"notification-id": identity, "envelope-id": envelope, "source-position": position}
-    value = left.value.replace(left.headers["notification-id"], identity, 1)
+    position = str(Origin(Partition(TOPIC, partition), record)).encode()
+    headers = left.headers | {NOTIFICATION_ID: identity, ENVELOPE_ID: envelope, SOURCE_POSITION: position}
+    value = left.value.replace(left.headers[NOTIFICATION_ID], identity, 1)
     value = value.replace(_text(value, b'"CreDtTm":"'), instant_text(made_at).encode(), 1)
     return Row(partition, offset, made_at, unit, value, tuple(headers.items()))
 
@@ -144,9 +145,11 @@ def _notified(left: Left, unit: bytes, envelope: bytes, partition: int, record: 
 def _left(line: Line, places: dict[int, int], messages: dict[bytes, bytes]) -> Left:
     assert line.key is not None
     said = dict(line.headers)
-    names = line.key.decode(), said["envelope-id"].decode()
-    index = next(at for at in range(100) if notification_id(*names, at).encode() == said["notification-id"])
-    record = places[int(said["source-position"].rpartition(b"@")[2])]
+    names = line.key.decode(), said[ENVELOPE_ID].decode()
+    index = next(at for at in range(100) if notification_id(*names, at).encode() == said[NOTIFICATION_ID])
+    origin = Origin.find(said[SOURCE_POSITION].decode())
+    assert origin is not None
+    record = places[origin.offset]
     return Left(line.key, line.value, said, record, index, messages[line.key])
 
 

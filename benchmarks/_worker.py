@@ -134,4 +134,4 @@ def run_through(cycle: Cycle, records: int) -> Spent:
 
 
 def _must_not_wait(milliseconds: int) -> None:
-    raise AssertionError(f"waited {milliseconds} ms: something is away or nothing is left to read")
+    raise AssertionError(f"waited {milliseconds} ms: something is unavailable or nothing is left to read")

@@ -42,10 +42,10 @@ def override(key: str, value: object) -> str:
     return f'payment-status-notification.{key}="{value}"'
 
 
-def command(verb: str, directory: Path, *arguments: object) -> list[str]:
+def command(name: str, directory: Path, *arguments: object) -> list[str]:
     """Return a command line of the service with its files in the directory."""
     service = ("--config", CONFIGURATION, "--set", override("run-directory", directory))
-    return [str(each) for each in (Path(sys.executable).with_name("resequencer"), verb, *service, *arguments)]
+    return [str(each) for each in (Path(sys.executable).with_name("resequencer"), name, *service, *arguments)]
 
 
 def _make(directory: Path, envelopes: int, disorder: tuple[object, ...]) -> Workload:

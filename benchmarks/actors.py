@@ -149,7 +149,7 @@ def population(alive: int, gone: int) -> dict[str, float]:
     base = stage.system._systemBase
     return {
         "actors created and gone/s": gone / (time.process_time() - begin),
-        "resident MB with everybody alive": (settled - before) / _MB,
+        "resident MB with all actors alive": (settled - before) / _MB,
         "resident MB more after the churn": (resident_bytes() - settled) / _MB,
         "addresses in the registry beyond the living": len(base.actorRegistry) - alive,
         "messages left in the queue": len(base._pendingSends),

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks import _delivery_calls, _delivery_rows
-from benchmarks._delivery_calls import LOOP, Measured
-from benchmarks._delivery_rows import FLAT, INTAKE_GOAL, Costs
-from benchmarks._delivery_stage import Database
+from benchmarks._delivery import calls, rows
+from benchmarks._delivery.calls import LOOP, Measured
+from benchmarks._delivery.rows import FLAT, INTAKE_GOAL, Costs
+from benchmarks._delivery.stage import Database
 from servers.lease import leased
 from servers.postgresql.server import PostgresqlServer
 
@@ -52,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if "intake" in chosen.only:
                 show_intake(database, chosen.intake, chosen.rounds)
             if "claims" in chosen.only:
-                costs = _delivery_rows.claims(database, claimed_beside, chosen.claims)
+                costs = rows.claims(database, claimed_beside, chosen.claims)
                 show_costs(f"{database.name}, beside ended rows", ("a claim", "its outcomes"), costs)
             if "ticks" in chosen.only:
-                costs = _delivery_rows.ticks(database, waiting, chosen.claims)
+                costs = rows.ticks(database, waiting, chosen.claims)
                 show_costs(f"{database.name}, waiting rows, gate shut", ("a tick", "the probe's"), costs)
 
 
@@ -75,11 +75,11 @@ def databases(*, postgresql: bool) -> Iterator[list[Database]]:
 
 
 def show_deliveries(database: Database, count: int, concurrency: int, rounds: int) -> None:
-    found = _delivery_calls.deliveries(database, count, concurrency, rounds)
+    found = calls.deliveries(database, count, concurrency, rounds)
     busy = f"{'client':>12}{'receiver':>10}{'PostgreSQL':>12}"
     print(f"\n{count:,} deliveries, {concurrency} at once{'':10}deliveries/s{'of the loop':>13}{'goal':>6}    busy:{busy}")
     for name, spent in found.items():
-        goal = "" if name == LOOP else str(_delivery_calls.GOAL)
+        goal = "" if name == LOOP else str(calls.GOAL)
         print(f"{name:40}{count / spent.wall:12,.0f}{found[LOOP].wall / spent.wall:13.2f}{goal:>6}         {_busy(spent)}")
 
 
@@ -93,7 +93,7 @@ def show_costs(title: str, names: tuple[str, str], costs: Iterator[tuple[int, Co
 
 
 def show_intake(database: Database, count: int, rounds: int) -> None:
-    found = _delivery_rows.intake(database, count, rounds)
+    found = rows.intake(database, count, rounds)
     print(f"\n{database.name}, intake of {count:,} rows: {count / found.whole:,.0f} rows/s (goal {INTAKE_GOAL:,});", end=" ")
     print(f"reading and decoding the file alone {count / found.reading:,.0f}/s, ratio {found.reading / found.whole:.2f}")
 

@@ -20,6 +20,7 @@ import msgspec
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._worker import PARTITION
 from benchmarks._workload import command, made
+from domain.headers import ENVELOPE_ID
 from domain.record import Origin
 
 Name = tuple[str, str]
@@ -104,7 +105,7 @@ def measured(lines: list[bytes], rate: float) -> list[float]:
 
 def _notified(line: bytes) -> Name:
     notification = msgspec.json.decode(line)
-    return notification["key"], notification["headers"]["envelope-id"]
+    return notification["key"], notification["headers"][ENVELOPE_ID]
 
 
 def _sent(line: bytes) -> Name:

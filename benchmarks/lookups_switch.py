@@ -23,6 +23,7 @@ from benchmarks._releases import asked_of, publish
 from benchmarks._worker import on_files
 from benchmarks._workload import Workload, made, override
 from daemon.composition import Parts
+from domain.headers import LOOKUPS_VERSION
 from enrichment.directory import LookupsDirectory
 from enrichment.manifest import Pointer
 from guardian.gc_tuning import calm_collector
@@ -111,7 +112,7 @@ def _told(file: Path, texts: dict[str, str]) -> list[bool]:
         for line in lines:
             notification = msgspec.json.decode(line)
             status = notification["value"]["CstmrPmtStsRpt"]["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]
-            told.append(texts[notification["headers"]["lookups-version"]] in status["StsRsnInf"][0]["AddtlInf"])
+            told.append(texts[notification["headers"][LOOKUPS_VERSION]] in status["StsRsnInf"][0]["AddtlInf"])
     return told
 
 

@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def storage_on(server: RedisServer) -> Iterator[redis_storage.RedisStorage]:
-    settings = StorageSettings(read_place(server.url, RedisLogin()), NAMESPACE)
+    settings = StorageSettings(read_place(server.url, RedisLogin()), NAMESPACE, timeout_ms=5_000, wait_replicas=0)
     with closing(redis_storage.RedisStorage(settings, lambda: secrets.token_hex(8))) as storage:
         yield storage
 

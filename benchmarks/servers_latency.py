@@ -16,13 +16,14 @@ import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from benchmarks._bare_loop import bare_loop, checked
-from benchmarks._kafka_loop import POSITION
 from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, new_run, running
 from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
 from daemon.commands.simulate import new_retry
 from daemon.configuration.kafka_settings import kafka_settings
+from domain.headers import SOURCE_POSITION
+from domain.record import Origin, Partition
 from simulator.generate.kafka_input import KafkaInput
 
 WARM_UP_SECONDS = 5
@@ -38,7 +39,7 @@ def seen_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
         while len(seen) < count and time.time() < give_up:
             found = reader.poll(timeout_ms=500)
             now = time.time()
-            seen |= {dict(each.headers)[POSITION].decode(): now for records in found.values() for each in records}
+            seen |= {dict(each.headers)[SOURCE_POSITION].decode(): now for records in found.values() for each in records}
     return seen
 
 
@@ -48,7 +49,8 @@ def arrived_at(bootstrap: str, topic: str, count: int) -> dict[str, float]:
     with _reader(bootstrap, topic) as reader:
         while len(arrived) < count:
             for records in reader.poll(timeout_ms=500).values():
-                arrived |= {f"{each.topic}-{each.partition}@{each.offset}": each.timestamp / 1_000 for each in records}
+                origins = [Origin(Partition(each.topic, each.partition), each.offset) for each in records]
+                arrived |= {str(at): each.timestamp / 1_000 for at, each in zip(origins, records, strict=True)}
     return arrived
 
 
@@ -77,7 +79,9 @@ def measured(servers: Addresses, name: str, lines: list[bytes], left: list[bytes
     run = new_run(servers, f"latency-{name.partition(' ')[0]}")
     job = Job(servers, run, len(lines), len(left), left[len(left) // 2], topic=f"in-{run.name}")
     make_topics(servers, job.topic, message_timestamp_type="LogAppendTime")
-    expected = len(lines) if name == "bare loop" else len({msgspec.json.decode(each)["headers"][POSITION] for each in left})
+    expected = (
+        len(lines) if name == "bare loop" else len({msgspec.json.decode(each)["headers"][SOURCE_POSITION] for each in left})
+    )
     with get_context("spawn").Pool(2) as processes:
         worker = processes.apply_async(MEASURED[name], (job,))
         reader = processes.apply_async(seen_at, (servers.kafka, f"out-{run.name}", expected))

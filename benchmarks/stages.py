@@ -34,9 +34,9 @@ STAGES = {
     "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
     "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
-        "resequencer.decision.encode_state",
-        "resequencer.decision.encode_data",
-        "resequencer.decision.encode_entry",
+        "resequencer.turn.decision.encode_state",
+        "resequencer.turn.decision.encode_data",
+        "resequencer.turn.decision.encode_entry",
     ),
     "number what leaves, encode pending": ("guardian.owned_partition.OwnedPartition.next_commit",),
     "storage commit": (

@@ -22,6 +22,7 @@ import msgspec
 
 from benchmarks._worker import in_process, on_files, run_through
 from connectors.line_format import Line, encode_line
+from domain.headers import ENVELOPE_ID
 from guardian.gc_tuning import calm_collector
 
 LENGTH = 1_000
@@ -91,7 +92,7 @@ def _see_order(left: list[bytes]) -> None:
     """Check the order of the output: a wrong result has no speed."""
     last: dict[str, int] = {}
     for line in left:
-        unit, _, number = msgspec.json.decode(line)["headers"]["envelope-id"].partition("#")
+        unit, _, number = msgspec.json.decode(line)["headers"][ENVELOPE_ID].partition("#")
         assert int(number) == last.get(unit, 0) + 1, f"{unit} is out of order at {number}"
         last[unit] = int(number)
     assert last == {f"unit-{unit}": LENGTH for unit in range(UNITS)}, "not all has left"

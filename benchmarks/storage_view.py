@@ -77,7 +77,7 @@ def embedded(directory: Path) -> Iterator[Subject]:
 def redis(directory: Path) -> Iterator[Subject]:
     server = RedisServer(directory / "redis", RedisServerSettings(append="everysec")).start()
     try:
-        settings = RedisSettings(read_place(server.url, RedisLogin()), NAMESPACE, timeout_ms=60_000)
+        settings = RedisSettings(read_place(server.url, RedisLogin()), NAMESPACE, timeout_ms=60_000, wait_replicas=0)
         with closing(RedisStorage(settings, _token)) as storage:
             yield Subject(storage, lambda: RedisStorageView(settings))
     finally:

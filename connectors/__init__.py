@@ -1,1 +1,1 @@
-"""The transport's port, the line format, and one folder per transport: how records are read and output is published."""
+"""How records are read and output is published: the transport's port, the line format, a folder per transport, and orders."""

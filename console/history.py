@@ -41,7 +41,7 @@ class Minute(NamedTuple):
     lag: int = 0
 
 
-class Pace(NamedTuple):
+class Speed(NamedTuple):
     """How fast the service is now, over the last minutes. `backlog_seconds` is the estimate until the lag is worked off.
 
     The estimate is None without a lag, and where nothing was read, so that it would be endless.
@@ -113,7 +113,7 @@ class History:
         with self._lock:
             return [each for each in (*self._memory, self._current) if each.minute and each.minute >= since]
 
-    def pace(self, lag: int) -> Pace | None:
+    def speed(self, lag: int) -> Speed | None:
         """Return how fast the service is; None before there are two reports. `lag` is what is unread now."""
         with self._lock:
             if len(self._seen) < 2:
@@ -124,7 +124,7 @@ class History:
         records, notifications = sum(each.records for each in others), sum(each.notifications for each in others)
         common = last.read_to.keys() & first.read_to.keys()
         progress = sum(max(0, last.read_to[name] - first.read_to[name]) for name in common) / seconds
-        return Pace(records / seconds, notifications / seconds, lag / progress if lag and progress else None)
+        return Speed(records / seconds, notifications / seconds, lag / progress if lag and progress else None)
 
     def _gained(self, report: StatusReport) -> tuple[int, int, int]:
         """What a worker has done since its last report. A new process begins at 0; what the old one did last is unknown."""

@@ -1,7 +1,7 @@
 """What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +12,7 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
-from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus
+from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
@@ -293,18 +293,36 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
 RETRIES = ("delivery_rows_retried", "How often rows that the ledger holds were to be called for again, by the mode of the retry.")
 """A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
-TOPIC_METRICS: Mapping[str, tuple[str, Callable[[DeliveredPartition], int]]] = {
+TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
     "delivery_topic_lag_offsets": (
         "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
-        lambda each: max(0, each.end - each.position),
+        lambda partitions: sum(max(0, each.end - each.position) for each in partitions),
     ),
-    "delivery_records_blocked": ("Records that were read, and of which a call has failed.", lambda each: each.blocked),
+    "delivery_records_blocked": (
+        "Records that were read, and of which a call has failed.",
+        lambda partitions: sum(each.blocked for each in partitions),
+    ),
+    "delivery_oldest_open_timestamp_seconds": (
+        "When the oldest record that was read and is not done was written to its topic; absent if there is none.",
+        lambda partitions: min(
+            (instant_of(each.oldest_at) / 1_000 for each in partitions if each.oldest_at is not None), default=None
+        ),
+    ),
     "delivery_partitions_paused": (
         "Partitions that are read no further, because too much is blocked or because a person has to act.",
-        lambda each: int(each.pause is not None or each.problem is not None),
+        lambda partitions: sum(each.pause is not None or each.problem is not None for each in partitions),
     ),
 }
-"""Gauges with the labels `receiver` and `topic`, summed up over the partitions of this service's workers."""
+"""Gauges with the labels `receiver` and `topic`, over the partitions of this service's workers."""
+SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
+    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
+    "schedule_overdue_tick_timestamp_seconds": (
+        "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
+        lambda each: _seconds(each.overdue_since),
+    ),
+    "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
+}
+"""Gauges with the label `schedule`."""
 
 
 class ServiceCollector(Collector):
@@ -344,7 +362,9 @@ class ServiceCollector(Collector):
             for partition, distance in distances.items():
                 family.add_metric((str(partition),), get(distance))
             yield family
-        yield from _of_delivery(self._find_delivery())
+        delivery = self._find_delivery()
+        yield from _of_delivery(delivery)
+        yield from _of_schedules(delivery)
         for each in METRICS:
             yield _family(each, workers)
 
@@ -365,10 +385,11 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
                 family.add_metric((receiver.receiver,), int(receiver.reason is None))
         yield family
     yield _retries(status)
-    for name, (meaning, count) in TOPIC_METRICS.items():
+    for name, (meaning, find) in TOPIC_METRICS.items():
         family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
         for labels, partitions in _by_topic(status).items():
-            family.add_metric(labels, sum(map(count, partitions)))
+            if (value := find(partitions)) is not None:
+                family.add_metric(labels, value)
         yield family
 
 
@@ -381,11 +402,26 @@ def _retries(status: DeliveryStatus) -> Metric:
     return family
 
 
+def _of_schedules(status: DeliveryStatus) -> Iterator[Metric]:
+    for name, (meaning, get) in SCHEDULE_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("schedule",))
+        for each in status.schedules:
+            value = get(each)
+            if value is not None:
+                family.add_metric((each.schedule,), value)
+        yield family
+
+
+def _seconds(instant: str | None) -> float | None:
+    return None if instant is None else instant_of(instant) / 1_000
+
+
 def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:
     found: defaultdict[tuple[str, str], list[DeliveredPartition]] = defaultdict(list)
     for receiver in status.direct:
         for each in receiver.partitions:
-            found[receiver.receiver, each.partition.rpartition("-")[0]].append(each)
+            partition = Partition.find(each.partition)
+            found[receiver.receiver, partition.topic if partition else each.partition].append(each)
     return found
 
 

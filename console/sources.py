@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.orders.port import OrderBook
-from console.units.left import left_unknown
+from console.units.sent_notifications import left_unknown
 from console.units.story import Left
 from delivery.direct.orders import DirectOrder, DirectOutcome
 from delivery.ledger.ledger import Ledger

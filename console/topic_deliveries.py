@@ -11,7 +11,7 @@ from starlette.requests import Request
 from console.access.identity import Identity
 from console.context import Console, identity_of
 from console.masking import answer_for
-from delivery.direct.orders import DirectOrder, DirectOrderKind, Result
+from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectResult
 from delivery.errors import OrderRefused, ReceiverUnknown
 from domain.clock import instant_text
 from domain.record import Origin, Partition
@@ -83,7 +83,7 @@ def _order(console: Console, request: Request, receiver: str, partition: Partiti
         raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
     if outcome is None:
         return f"the order is given, and no worker has executed it within {_WAIT_SECONDS:g} s: the next owner of {partition} will"
-    if outcome.result is Result.REFUSED:
+    if outcome.result is DirectResult.REFUSED:
         raise HTTPException(HTTPStatus.CONFLICT, outcome.text)
     return outcome.text
 

@@ -1,4 +1,4 @@
-"""The views of the storage that the pages share: each page has one for itself, so that none waits for what another one reads."""
+"""Lends views of the storage. Each request gets its own view, so requests do not wait for each other."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The command line: `resequencer VERB [--config FILE] [--set key=value …] [--json]`."""
+"""The command line: `resequencer COMMAND [--config FILE] [--set key=value …] [--json]`."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from domain.errors import ConfigurationError, ResequencerError, TransientError
 from domain.printable import without_password
 
 COMMANDS: dict[str, Command] = {
-    "archive": Command("move processed input into the archive", "daemon.commands.archive:archive"),
+    "archive": Command("move processed input into the archive", "daemon.commands.archive.command:archive"),
     "archive-topics": Command(
         "copy the topics to Parquet, each record once",
         "daemon.commands.archive_topics:archive_topics",
@@ -27,13 +27,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "check": Command(
         "validate the configuration and print the effective one",
-        "daemon.commands.check:check",
-        "daemon.commands.check:add_arguments",
+        "daemon.commands.check.command:check",
+        "daemon.commands.check.command:add_arguments",
     ),
     "console": Command(
         "serve what operators see: pages, API and metrics by HTTP",
-        "daemon.commands.console:console",
-        "daemon.commands.console:add_arguments",
+        "daemon.commands.console.command:console",
+        "daemon.commands.console.command:add_arguments",
     ),
     "dead-letters": Command(
         "list, show, requeue, edit or discard dead letters",
@@ -42,11 +42,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "delivery": Command(
         "deliver notifications to the receivers, and see and steer the jobs",
-        "daemon.commands.delivery:delivery",
-        "daemon.commands.delivery:add_arguments",
+        "daemon.commands.delivery.command:delivery",
+        "daemon.commands.delivery.command:add_arguments",
     ),
     "demo": Command(
-        "run the main job on simulated payments, start to end", "daemon.commands.demo:demo", "daemon.commands.demo:add_arguments"
+        "run the main job on simulated payments, start to end",
+        "daemon.commands.demo.command:demo",
+        "daemon.commands.demo.command:add_arguments",
     ),
     "run": Command(
         "run the service in the foreground until SIGTERM", "daemon.commands.run:run", "daemon.commands.run:add_arguments"
@@ -65,13 +67,13 @@ COMMANDS: dict[str, Command] = {
     "restart": Command("stop, then start", "daemon.commands.start:restart", "daemon.worker.scheduled_archive:add_archive_flag"),
     "lookups": Command(
         "build, list, show or roll back the lookups of the handlers",
-        "daemon.commands.lookups:lookups",
-        "daemon.commands.lookups:add_arguments",
+        "daemon.commands.lookups.command:lookups",
+        "daemon.commands.lookups.command:add_arguments",
     ),
     "logs": Command(
         "print the last lines of the daemon's log", "daemon.commands.logs:show_logs", "daemon.commands.logs:add_arguments"
     ),
-    "status": Command("show whether the service is ready, and what waits", "daemon.commands.status:status"),
+    "status": Command("show whether the service is ready, and what waits", "daemon.commands.status.command:status"),
     "simulate": Command(
         "write envelopes of simulated payments", "daemon.commands.simulate:simulate", "simulator.arguments:add_simulate_arguments"
     ),
@@ -87,8 +89,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "units": Command(
         "list what waits, show everything about one unit of work, or order what is done with it",
-        "daemon.commands.units:units",
-        "daemon.commands.units:add_arguments",
+        "daemon.commands.units.command:units",
+        "daemon.commands.units.command:add_arguments",
     ),
     "verify": Command(
         "compare the output with what the simulator expected",
@@ -135,7 +137,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
     )
-    commands = parser.add_subparsers(dest="command", metavar="VERB", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
         if name in argv:

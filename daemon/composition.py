@@ -48,7 +48,7 @@ from resequencer.settings import ResequencerSettings
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.storage import InfinispanStorage

@@ -6,6 +6,7 @@ import msgspec
 
 from delivery.rows import RetryMode, Tries
 from delivery.settings import Receiver, Step
+from domain.printable import counted
 
 _SHOWN = 500
 _MOST_WAIT_MS = 86_400_000
@@ -96,7 +97,7 @@ def outcome_of(receiver: Receiver, step: Step, reply: Answer | NoAnswer, tries: 
     """Return what the reply to a call means. `chance` is a random number from 0 to 1, for the jitter."""
     if isinstance(reply, NoAnswer):
         if reply.trouble is Trouble.BROKEN:
-            return _again(receiver, reply, tries.attempts, chance)
+            return again_or_failed(receiver, reply, tries.attempts, chance)
         return Suspended(str(reply))
     # What an operator has configured comes before what a status means in general.
     return _configured(receiver, reply, chance) or _general(receiver, step, reply, tries, chance)
@@ -122,7 +123,7 @@ def _general(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chance
     if status == _TOO_MANY:
         return _limited(receiver, reply, chance)
     if status in _TRANSIENT:
-        return _again(receiver, reply, tries.attempts, chance)
+        return again_or_failed(receiver, reply, tries.attempts, chance)
     return _not_found(receiver, step, reply, tries, chance) if status == _NOT_FOUND else Failed(str(reply))
 
 
@@ -135,13 +136,16 @@ def _not_found(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chan
         announces = questions == receiver.verify.attempts // 2
         return Again(RetryMode.VERIFICATION, receiver.verify.delay_ms, str(reply), announces)
     if step is Step.DELIVER and Step.ANNOUNCE in receiver.steps.all:
-        return _again(receiver, reply, tries.attempts, chance, announces=True)
+        return again_or_failed(receiver, reply, tries.attempts, chance, announces=True)
     return Failed(str(reply))
 
 
-def _again(receiver: Receiver, reply: Answer | NoAnswer, attempts: int, chance: float, *, announces: bool = False) -> Outcome:
+def again_or_failed(
+    receiver: Receiver, reply: Answer | NoAnswer, attempts: int, chance: float, *, announces: bool = False
+) -> Outcome:
+    """Return what follows a failure that counts, after so many before it."""
     if receiver.retry.is_last(attempts + 1):
-        return Failed(f"{reply} (after {attempts + 1} attempts)", RetryMode.BACK_OFF)
+        return Failed(f"{reply} (after {counted(attempts + 1, 'attempt')})", RetryMode.BACK_OFF)
     return Again(RetryMode.BACK_OFF, receiver.retry.back_off_ms(attempts + 1, chance), str(reply), announces)
 
 

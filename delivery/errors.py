@@ -6,7 +6,7 @@ from domain.errors import ResequencerError, TransientError
 
 
 class LedgerUnavailable(TransientError):
-    """The ledger's database does not answer, or its disk is full. What was under way in it has not happened."""
+    """The ledger's database does not answer, or its disk is full. The open transaction was rolled back."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"the delivery ledger {url} is not available: {reason}")

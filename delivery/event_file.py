@@ -36,8 +36,8 @@ class EventFile:
     def publish(self, events_after: EventsAfter) -> int:
         """Append the events that are missing, and return how many.
 
-        A half line that a crash has left is cut off before. Of several processes one after the other appends. Lines of another
-        ledger, and lines that are no events, are left as they are.
+        A half line that a crash has left is cut off before. Processes append one at a time. Lines of another ledger, and lines
+        that are no events, are left as they are.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a+b") as file:

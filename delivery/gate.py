@@ -9,7 +9,7 @@ from delivery.rows import RetryMode
 from delivery.settings import Receiver, Step
 
 RUNNING = 5
-"""So many rows, one after the other, that got a retry or an unexpected answer shut the gate (docs/delivery.md)."""
+"""How many consecutive rows with a retry or an unexpected answer shut the gate (docs/delivery.md)."""
 
 _BURST_MS = 1_000
 _MOST_PAUSE_MS = 86_400_000

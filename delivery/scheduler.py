@@ -12,7 +12,7 @@ from delivery.answers import outcome_of
 from delivery.caller import Caller
 from delivery.errors import LedgerUnavailable
 from delivery.ledger.claims import lease_ms
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.ledger import Ledger
 from delivery.rows import Claim
 from delivery.settings import Step, WorkerSettings
@@ -34,7 +34,7 @@ class LedgerThreads:
         """Why the ledger does not answer; None while it does."""
 
     async def run(self, call: Callable[[], _Found]) -> _Found:
-        """Return what the call returns, however long the ledger is away."""
+        """Return what the call returns, however long the ledger is unavailable."""
         while True:
             try:
                 found = await asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -64,7 +64,7 @@ class Scheduler:
         self._name, self._settings, self._owner = name, settings, owner
         receiver = self._receiver = ledger.receivers[name]
         self._wake = {step: asyncio.Event() for step in receiver.steps.all}
-        self._results: asyncio.Queue[Result] = asyncio.Queue()
+        self._results: asyncio.Queue[ClaimResult] = asyncio.Queue()
         self._calls: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
@@ -131,7 +131,7 @@ class Scheduler:
             return
         reply = await self._caller.call(claim)
         chance = random.random()  # noqa: S311 - Jitter is no secret.
-        self._results.put_nowait(Result(claim, outcome_of(self._receiver, claim.step, reply, claim.tries, chance)))
+        self._results.put_nowait(ClaimResult(claim, outcome_of(self._receiver, claim.step, reply, claim.tries, chance)))
 
     async def _write_results(self) -> None:
         while True:

@@ -22,11 +22,11 @@ from domain.value_types import (
     Statuses,
     Switch,
     Text,
+    TopicName,
     Url,
     Whole,
 )
 
-_TOPIC = r"[A-Za-z0-9._-]{0,249}"
 _PATH = Text(r"/[^\s?#]*", "a path that begins with a slash; {unit} stands for the unit of work")
 _METHOD = Choice(("PUT", "POST", "GET", "PATCH"))
 _BODY = Text(r"[^\x00-\x1f]{0,200}", "a text of at most 200 characters that is part of the answer's body; empty: any body")
@@ -115,15 +115,15 @@ class _Condition(msgspec.Struct, frozen=True):
         return bool(self.status or self.body) and (not self.status or status in self.status) and self.body in text
 
 
-class Done(_Condition, frozen=True):
+class DoneCondition(_Condition, frozen=True):
     """Answers that say that a step is done, besides 2xx and 409."""
 
 
-class Reject(_Condition, frozen=True):
+class RejectCondition(_Condition, frozen=True):
     """Answers that say that the receiver does not want the notification: `rejected`, which is not `failed`."""
 
 
-class Limit(_Condition, frozen=True):
+class LimitCondition(_Condition, frozen=True):
     """Answers that say that too many calls are made at once, besides 429."""
 
 
@@ -199,16 +199,16 @@ class Receiver(msgspec.Struct, frozen=True):
     announce: Annotated[Announce, Section("announce")]
     verify: Annotated[Verify, Section("verify")]
     deliver: Annotated[Deliver, Section("deliver")]
-    done: Annotated[Done, Section("done")]
-    reject: Annotated[Reject, Section("reject")]
-    limit: Annotated[Limit, Section("limit")]
+    done: Annotated[DoneCondition, Section("done")]
+    reject: Annotated[RejectCondition, Section("reject")]
+    limit: Annotated[LimitCondition, Section("limit")]
     suspension: Annotated[Suspension, Section("suspension")]
     select: Annotated[Select, Section("select")]
     concurrency: Annotated[int, Key(Whole(1, 1_000))]
     rate: Annotated[float | None, Key(PerSecond("as many as concurrency allows"))]
     retry: Annotated[Retry, Section("retry")]
     on_failed: Annotated[OnFailed, Key(Choice(tuple(OnFailed)))]
-    topic: Annotated[str, Key(Text(_TOPIC, "the name of a topic; empty: that of the notifications"))]
+    topic: Annotated[str, Key(TopicName("that of the notifications"))]
     group: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{0,200}", "a consumer group; empty: <storage.namespace>-<receiver>"))]
     blocked_bytes: Annotated[int, Key(Size("64K", "1G"))]
     retry_topics_ms: Annotated[tuple[int, ...], Key(Durations("1ms", "30d", "no retry topics"), "retry-topics.intervals")]
@@ -240,7 +240,7 @@ class DeliverySettings(msgspec.Struct, frozen=True):
 
     worker: Annotated[WorkerSettings, Section("worker")]
     ledger: Annotated[LedgerSettings, Section("ledger")]
-    events_topic: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,249}", "the name of a topic"), "events.topic")]
+    events_topic: Annotated[str, Key(TopicName(), "events.topic")]
     forbidden_addresses: Annotated[tuple[str, ...], Key(Networks())]
     receiver_defaults: Annotated[Receiver, Section("receiver-defaults")]
     receivers: Annotated[tuple[tuple[str, Receiver], ...], NamedSections("receivers", "receiver-defaults")]

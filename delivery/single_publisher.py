@@ -29,7 +29,7 @@ class PublisherFenced(TransportUnavailable):
 class SinglePublisher:
     """The number and the text are an offset of `group` and its metadata, committed in the transaction of the records.
 
-    All processes use the group's name as their transactional id: whoever begins fences the others before it reads.
+    All processes use the group's name as their transactional id: a process that begins fences the others before it reads.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, group: str) -> None:

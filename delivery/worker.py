@@ -96,7 +96,8 @@ class DeliveryWorker:
             others = [asyncio.create_task(self._read(sources, name, each.wake)) for name, each in schedulers.items()]
             if schedulers:
                 others += [asyncio.create_task(self._keep_up(threads)), asyncio.create_task(self._publish(sources))]
-            others += [asyncio.create_task(self._run_schedule(slow, each)) for each in self._schedules]
+            wakes = [each.wake for each in schedulers.values()]
+            others += [asyncio.create_task(self._run_schedule(slow, each, wakes)) for each in self._schedules]
             try:
                 for turn in count():
                     if is_stopping() or any(task.done() for task in (*running, *others)):
@@ -157,10 +158,13 @@ class DeliveryWorker:
         for each in self._schedules:
             each.close()
 
-    async def _run_schedule(self, executor: Executor, schedule: ScheduleRunner) -> None:
+    async def _run_schedule(self, executor: Executor, schedule: ScheduleRunner, wakes: Sequence[Callable[[], None]]) -> None:
         while True:
             try:
-                await asyncio.get_running_loop().run_in_executor(executor, schedule.look, self._is_stopping.is_set)
+                loop = asyncio.get_running_loop()
+                if await loop.run_in_executor(executor, schedule.look, self._is_stopping.is_set):
+                    for wake in wakes:
+                        wake()
                 schedule.problem = None
             except (OSError, ResequencerError) as error:
                 if str(error) != schedule.problem:

@@ -1,1 +1,1 @@
-"""The types that all packages share: records, envelopes, notifications, dead letters, errors, the clock. No I/O."""
+"""The types that all packages share: records, envelopes, notifications, dead letters, orders, errors, trace context. No I/O."""

@@ -1,13 +1,14 @@
-"""The headers of records: their names, and how they are written and read (docs/contract.md, sections 4, 6 and 9).
+"""The headers of records: their names, and how they are written and read (docs/contract.md).
 
 All are UTF-8. Of several headers with one name the last one counts, as in Kafka's own clients.
 """
 
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
-from domain.clock import Instant, instant_text
+from domain.clock import Instant, instant_of, instant_text
 from domain.dead_letter import DeadLetterReason
-from domain.record import Cut, Headers
+from domain.record import Cut, Headers, Origin, Partition, Record
 
 SCHEMA_VERSION: Final = "schema-version"
 """The schema version of an input record: 1 or 2."""
@@ -79,15 +80,17 @@ SCHEDULE: Final = "schedule"
 SCHEDULE_TICK: Final = "schedule-tick"
 """The tick that a request belongs to (ISO 8601, UTC)."""
 
-_LONGEST_ERROR = 2_000
-"""The longest error in a header, in characters. Foreign errors may be long, and some transports limit headers."""
+_LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
+"""The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
+_OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})
+_ATTEMPTS = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def dead_letter_headers(reason: DeadLetterReason, error: str, position: bytes, at: Instant, cut: Cut | None = None) -> Headers:
     """Return the headers that a dead letter adds to those of its record. `position` is the text of the record's origin."""
     return (
         (DEAD_LETTER_REASON, reason.value.encode()),
-        (DEAD_LETTER_ERROR, error[:_LONGEST_ERROR].encode("utf-8", "replace")),
+        _error_header(DEAD_LETTER_ERROR, error),
         (DEAD_LETTER_SOURCE_POSITION, position),
         (DEAD_LETTER_AT, instant_text(at).encode()),
         *(cut_headers(cut) if cut else ()),
@@ -107,6 +110,63 @@ def mark_headers(incomplete: str | None, *, is_late: bool, is_ordered: bool = Fa
     return (*missing, (LATE, MARKED)) if is_late else missing
 
 
+def outcome_headers(order_id: str | None, result: str, partition: Partition, order_offset: int | None = None) -> Headers:
+    """Return the headers of an order's outcome. An order that cannot be read has no id.
+
+    `order_offset` is None for orders of delivery: their outcomes have no such header.
+    """
+    return (
+        *(() if order_id is None else ((ORDER_ID, order_id.encode()),)),
+        (ORDER_RESULT, result.encode()),
+        (ORDER_PARTITION, str(partition).encode()),
+        *(() if order_offset is None else ((ORDER_OFFSET, str(order_offset).encode()),)),
+    )
+
+
+class Way(NamedTuple):
+    """What the headers tell of a record on its way through retry topics: its place in the source, the failed calls, and when it
+    was moved to its topic. In the source there are no such headers.
+    """
+
+    origin: Origin
+    attempts: int = 0
+    submitted_at: Instant | None = None
+
+
+def way_of(record: Record) -> Way:
+    """Return what the headers tell. A record whose headers another program wrote begins anew, where it is."""
+    texts = texts_of(record.headers)
+    origin, attempts = Origin.find(texts.get(DELIVERY_SOURCE_POSITION, "")), texts.get(DELIVERY_ATTEMPTS, "")
+    if origin is None or not _ATTEMPTS.fullmatch(attempts):
+        return Way(record.origin)
+    try:
+        return Way(origin, int(attempts), instant_of(texts.get(DELIVERY_SUBMITTED_AT, "")))
+    except ValueError:
+        return Way(record.origin)
+
+
+def moved_headers(headers: Headers, way: Way, delivery_id: str, delay_ms: int, error: str, now: Instant) -> Headers:
+    """Return the headers of the record in the next retry topic. `way.attempts` are the failed calls so far."""
+    return (
+        *own_headers(headers, delivery_id),
+        (DELIVERY_SUBMITTED_AT, instant_text(now).encode()),
+        (DELIVERY_BACK_OFF, str(delay_ms).encode()),
+        (DELIVERY_SOURCE_POSITION, str(way.origin).encode()),
+        (DELIVERY_ATTEMPTS, str(way.attempts).encode()),
+        _error_header(DELIVERY_ERROR, error),
+    )
+
+
+def own_headers(headers: Headers, delivery_id: str) -> Headers:
+    """Return the headers that the record had in the source, and its idempotency key: a requeued record keeps that."""
+    own = tuple((name, value) for name, value in headers if name not in _OF_THE_WAY and name != DELIVERY_ID)
+    return (*own, (DELIVERY_ID, delivery_id.encode()))
+
+
 def texts_of(headers: Headers) -> dict[str, str]:
     """Return the values as text, by name. Invalid UTF-8 is replaced: another program may have written it."""
     return {name: value.decode(errors="replace") for name, value in headers}
+
+
+def _error_header(name: str, error: str) -> tuple[str, bytes]:
+    return name, error[: _LONGEST_ERRORS[name]].encode("utf-8", "replace")

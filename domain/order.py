@@ -116,8 +116,8 @@ class OrderOutcome(msgspec.Struct, frozen=True, kw_only=True):
     at: Instant
 
 
-_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+OrderText = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Hold = Annotated[int, msgspec.Meta(gt=0, le=LONGEST_HOLD_MS)]
 
@@ -125,19 +125,19 @@ _Hold = Annotated[int, msgspec.Meta(gt=0, le=LONGEST_HOLD_MS)]
 class _Wire(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, omit_defaults=True):
     """An order as JSON; instants are ISO 8601."""
 
-    id: _Short
+    id: ShortText
     kind: OrderKind = msgspec.field(name="order")
-    by: _Short
-    because: _Text
+    by: ShortText
+    because: OrderText
     at: str
-    unit: _Text | None = None
+    unit: OrderText | None = None
     waits_for: str | None = None
     since: str | None = None
     despite_backlog: bool = False
     for_ms: _Hold | None = None
     until: str | None = None
     position: _Offset | None = None
-    approved_by: _Short | None = None
+    approved_by: ShortText | None = None
     stage: Stage | None = None
 
 

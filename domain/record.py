@@ -13,6 +13,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 _PARTITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})", re.DOTALL)
 _ORIGIN = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
+_OUTPUT_NUMBER = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})#(0|[1-9][0-9]{0,18})", re.DOTALL)
 _OFFSETS = 2**63
 
 
@@ -49,6 +50,29 @@ class Origin(NamedTuple):
         found = _ORIGIN.fullmatch(text)
         offset = int(found[3]) if found else _OFFSETS
         return cls(Partition(found[1], int(found[2])), offset) if found and offset < _OFFSETS else None
+
+
+class OutputNumber(NamedTuple):
+    """The number of an output record, by which operators name a dead letter; unique in its partition.
+
+    In files the partition is that of the input, whose output is numbered from 1. In a topic of dead letters the partition is one
+    of that topic, and the number an offset.
+    """
+
+    partition: Partition
+    number: int
+
+    def __str__(self) -> str:
+        """`topic-partition#number`."""
+        topic, number = self.partition
+        return f"{topic}-{number}#{self.number}"
+
+    @classmethod
+    def find(cls, text: str) -> "OutputNumber | None":
+        """Return the number for its text, None if the text is not one. Numbers are below 2**63."""
+        found = _OUTPUT_NUMBER.fullmatch(text)
+        number = int(found[3]) if found else _OFFSETS
+        return cls(Partition(found[1], int(found[2])), number) if found and number < _OFFSETS else None
 
 
 class Cut(NamedTuple):

@@ -19,6 +19,9 @@ _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*s")
 _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
+_LONGEST_TOPIC = 249
+_TOPIC = re.compile(rf"(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}")
+"""Kafka takes neither `.` nor `..`: a topic is a directory of the broker."""
 _MOST_DURATIONS = 100
 _LONGEST_OBJECT = 100_000
 _LONGEST_NAME = 255
@@ -102,6 +105,26 @@ class Text(msgspec.Struct, frozen=True):
         if not isinstance(value, str) or not re.fullmatch(self.pattern, _unquoted(value), re.ASCII):
             raise Mismatch
         return _unquoted(value)
+
+    def show(self, value: str) -> str:
+        return value
+
+
+class TopicName(msgspec.Struct, frozen=True):
+    """The name of a Kafka topic. Empty is allowed if `empty` describes its meaning."""
+
+    empty: str = ""
+
+    @property
+    def expects(self) -> str:
+        empty = f"; empty: {self.empty}" if self.empty else ""
+        return f"a Kafka topic: 1 to {_LONGEST_TOPIC} letters, digits, dots, underscores and hyphens{empty}"
+
+    def read(self, value: Any) -> str:
+        text = _unquoted(value) if isinstance(value, str) else None
+        if text is None or not (_TOPIC.fullmatch(text) or (self.empty and not text)):
+            raise Mismatch
+        return text
 
     def show(self, value: str) -> str:
         return value

@@ -61,7 +61,7 @@ class LookupsDirectory:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Hold the lock for building, switching and removing. The kernel releases it when the process dies.
+        """Hold the lock for building, switching and removing. The kernel releases it when the process ends.
 
         Raises:
             PublishingRefused: Another process has the lock, or the directory cannot be written.

@@ -1,7 +1,7 @@
 """The publication of a release, and the roll-back to an older one. Both are for the holder of `LookupsDirectory.publishing`.
 
 A release is published in three steps: the manifest is written, the directory is renamed into place, and `current` is replaced. A
-job that dies between two steps leaves the old release in use.
+job that ends between two steps leaves the old release in use.
 """
 
 import hashlib

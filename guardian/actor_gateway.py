@@ -12,7 +12,7 @@ from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Pr
 from guardian.supervision import Failure
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.actor import Resequencer
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from resequencer.unit_codec import Decode, UnitCodec
 
 _Answer = TypeVar("_Answer")

@@ -92,10 +92,11 @@ class InProcessSystemBase(ActorSystemBase):
     def _runSends(self, timeout: timedelta | float | None = None, stop_on_available: Any = None) -> None:
         end = ExpirationTimer(toTimeDeltaOrNone(timeout))
         while not end.view().expired():
-            if self._is_answered_while_draining(stop_on_available) or not self._is_woken_before(end):
+            if self._drain(stop_on_available) or not self._sleep_until_wakeup(end):
                 return
 
-    def _is_answered_while_draining(self, asker: ActorRef | None) -> bool:
+    def _drain(self, asker: ActorRef | None) -> bool:
+        """Deliver what is pending. Return True as soon as the asker has its answer."""
         pending = self._pendingSends
         answers = _answers_to(asker)
         deliveries = 0
@@ -110,7 +111,8 @@ class InProcessSystemBase(ActorSystemBase):
                 return True
         return False
 
-    def _is_woken_before(self, end: ExpirationTimer) -> bool:
+    def _sleep_until_wakeup(self, end: ExpirationTimer) -> bool:
+        """Sleep until the next wake-up and deliver it. Return False if there is none before `end`."""
         wakeup = self._next_wakeup()
         if end.duration is None or wakeup is None or wakeup > end:
             return False

@@ -12,8 +12,8 @@ from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher,
 
 from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
-from guardian.allowance import Allowance
 from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
+from guardian.output_limit import OutputLimit
 from guardian.supervision import SUPERVISION, Directive, Failure
 from guardian.unit_registry import UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
@@ -56,7 +56,7 @@ class Guardian(ActorTypeDispatcher):
         self._arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]] = {}
         self._snapshots: Mapping[UnitKey, Snapshot] = {}
         self._orders: Mapping[UnitKey, tuple[Ordered, ...]] = {}
-        self._allowance = Allowance(self.settings.share_bytes)
+        self._output_limit = OutputLimit(self.settings.share_bytes)
         self._outstanding: dict[UnitKey, TakeTurn] = {}
         self._decisions: list[TurnTaken] = []
         self._failure: Escalated | None = None
@@ -119,7 +119,7 @@ class Guardian(ActorTypeDispatcher):
         self._arrivals, self._snapshots, self._orders = message.arrivals, message.snapshots, message.orders
         left_over = [key for key, wake in self._wakes.items() if wake is Wake.REMAINDER]
         self._turns = deque(dict.fromkeys((*left_over, *self._wakes, *message.arrivals, *message.orders)))
-        self._allowance, self._outstanding = Allowance(self.settings.share_bytes), {}
+        self._output_limit, self._outstanding = OutputLimit(self.settings.share_bytes), {}
         self._begin_next()
 
     def receiveMsg_ListActive(self, message: ListActive, sender: ActorAddress) -> None:
@@ -147,7 +147,7 @@ class Guardian(ActorTypeDispatcher):
         turn = self._outstanding.pop(message.key, None)
         if turn is None:
             return
-        self._allowance.note(_bytes_of(message.decision), is_remainder=Wake.REMAINDER in turn.wakes)
+        self._output_limit.note(_bytes_of(message.decision), is_remainder=Wake.REMAINDER in turn.wakes)
         self._registry.note(message, self._now)
         self._decisions.append(message)
         self._begin_next()
@@ -187,8 +187,8 @@ class Guardian(ActorTypeDispatcher):
 
     def _share_of(self, key: UnitKey, wakes: tuple[Wake, ...]) -> int:
         if Wake.REMAINDER in wakes:
-            return self._allowance.for_remainder()
-        return 0 if self._registry.has_remainder(key) else self._allowance.for_other()
+            return self._output_limit.for_remainder()
+        return 0 if self._registry.has_remainder(key) else self._output_limit.for_other()
 
     def _pass_on(self, turn: TakeTurn) -> None:
         child = self._children.get(turn.key)

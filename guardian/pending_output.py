@@ -7,13 +7,11 @@ from domain.dead_letter import DeadLetter
 from domain.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
-    ORDER_ID,
-    ORDER_OFFSET,
-    ORDER_PARTITION,
-    ORDER_RESULT,
     POSSIBLE_DUPLICATE,
     SOURCE_POSITION,
     dead_letter_headers,
+    outcome_headers,
+    texts_of,
 )
 from domain.notification import Notification
 from domain.order import OrderOutcome, encode_outcome
@@ -52,8 +50,8 @@ def offset_of(number: int, what: Output) -> int:
 
 def offset_behind(each: OutputRecord) -> int:
     """The offset of the input record that caused an output record. Without a position header: a unique negative number."""
-    offset = dict(each.headers).get(_POSITION.get(each.channel, ""), b"").rpartition(b"@")[2]
-    return int(offset) if offset.isdigit() else -each.number
+    origin = Origin.find(texts_of(each.headers).get(_POSITION.get(each.channel, ""), ""))
+    return -each.number if origin is None else origin.offset
 
 
 def size_of(each: OutputRecord) -> int:
@@ -65,12 +63,8 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
     """The output record of an order's outcome, marked `possible-duplicate` if the order is below `heal_offset`."""
     mark = (_MARK,) if what.order_offset < heal_offset else ()
     key = None if what.order is None or what.order.unit is None else what.order.unit.encode()
-    headers = (
-        *(() if what.order is None else ((ORDER_ID, what.order.id.encode()),)),
-        (ORDER_RESULT, what.result.value.encode()),
-        (ORDER_PARTITION, str(partition).encode()),
-        (ORDER_OFFSET, str(what.order_offset).encode()),
-    )
+    order_id = None if what.order is None else what.order.id
+    headers = outcome_headers(order_id, what.result.value, partition, what.order_offset)
     return OutputRecord(number, Channel.ORDER_OUTCOMES, key, headers + mark, encode_outcome(what))
 
 

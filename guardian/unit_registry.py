@@ -13,8 +13,8 @@ from domain.record import Partition
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, rested_ms
-from guardian.remainders import Remainders
 from guardian.timers import Timers
+from guardian.unfinished_turns import UnfinishedTurns
 from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
@@ -73,7 +73,7 @@ class UnitRegistry:
         self._timers: Timers[UnitKey] = Timers()
         self._backlog = Backlog()
         self._dependencies = Dependencies()
-        self._remainders = Remainders()
+        self._unfinished = UnfinishedTurns()
         # The bytes of each active unit's payment data. The unit with the latest turn comes last.
         self._active: dict[UnitKey, int] = {}
         self._data_bytes = 0
@@ -115,7 +115,7 @@ class UnitRegistry:
     def next_wake_at(self) -> Instant | None:
         """The latest instant for the next `dues`; 0 if some due units were not returned yet."""
         known = [each for each in (self._timers.next_at(), self._dependencies.next_at) if each is not None]
-        return 0 if self._is_behind or self._passed or self._remainders else min(known, default=None)
+        return 0 if self._is_behind or self._passed or self._unfinished else min(known, default=None)
 
     @property
     def unavailable(self) -> Mapping[str, int]:
@@ -125,11 +125,11 @@ class UnitRegistry:
     @property
     def is_held_up(self) -> bool:
         """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
-        return self._remainders.stashed_bytes > 2 * self._settings.share_bytes
+        return self._unfinished.stashed_bytes > 2 * self._settings.share_bytes
 
     def has_remainder(self, key: UnitKey) -> bool:
         """Whether the unit's last turn left a remainder."""
-        return key in self._remainders
+        return key in self._unfinished
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """Add a unit that waits in storage without an actor. The next `dues` checks its instants against this worker's clock."""
@@ -187,7 +187,7 @@ class UnitRegistry:
         else:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
-            self._remainders.note(key, None, has_let_out=False)
+            self._unfinished.note(key, None, has_let_out=False)
             if decision.change is not None or not self._timers.is_armed(key):
                 self._timers.arm(key, now + self._settings.idle_timeout_ms)
         else:
@@ -210,7 +210,7 @@ class UnitRegistry:
         stop after a release, because they would be loaded again at once.
         """
         self._follow_clock(now)
-        wakes = dict.fromkeys(self._remainders.first(limit, self._settings.share_bytes), Wake.REMAINDER)
+        wakes = dict.fromkeys(self._unfinished.first(limit, self._settings.share_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
         due = list(islice(self._timers.due(now), limit))
@@ -299,7 +299,7 @@ class UnitRegistry:
             self._timers.disarm(key)
         self._pauses.pop(partition, None)
         self._backlog.drop(partition)
-        self._remainders.drop(partition)
+        self._unfinished.drop(partition)
         self._over = [key for key in self._over if key.partition != partition]
         self._passed = {key: None for key in self._passed if key.partition != partition}
         return gone
@@ -314,7 +314,7 @@ class UnitRegistry:
 
         A unit with a remainder gets no timer: it waits in the queue of remainders. A deadline of a paused partition gets none.
         """
-        self._remainders.note(key, waits, has_let_out=has_let_out)
+        self._unfinished.note(key, waits, has_let_out=has_let_out)
         is_resting = waits.kind is WaitKind.DEADLINE and is_paused(self._pauses.get(key.partition, ()))
         if waits.kind is WaitKind.REMAINDER or is_resting:
             self._timers.disarm(key)

@@ -6,9 +6,9 @@ from thespian.actors import Actor, ActorAddress
 
 from domain.errors import ConfigurationError
 from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken
-from resequencer.poison import decide_without_poison
-from resequencer.turn import decide
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
+from resequencer.turn.poison import decide_without_poison
+from resequencer.turn.turn import decide
 from resequencer.unit import Unit
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused

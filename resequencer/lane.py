@@ -7,14 +7,14 @@ from typing import Protocol, TypeAlias, TypeVar
 _MOST = 128
 
 
-class Ordered(Protocol):
+class LaneItem(Protocol):
     """An item of a lane. No two items have the same `order`."""
 
     @property
     def order(self) -> tuple[int, int]: ...
 
 
-T = TypeVar("T", bound=Ordered)
+T = TypeVar("T", bound=LaneItem)
 
 Lane: TypeAlias = tuple[tuple[T, ...], ...]
 """Ascending chunks of 1 to 128 items. To add or remove an item copies one chunk and the references to the others."""
@@ -47,7 +47,7 @@ def _find_chunk(lane: Lane[T], one: T) -> int:
     return min(bisect_left(lane, one.order, key=_last_order), len(lane) - 1)
 
 
-def _last_order(chunk: tuple[Ordered, ...]) -> tuple[int, int]:
+def _last_order(chunk: tuple[LaneItem, ...]) -> tuple[int, int]:
     return chunk[-1].order
 
 

@@ -5,8 +5,8 @@ import msgspec
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
+from resequencer.turn.working_copy import WITHOUT_END
 from resequencer.unit import Decision, Ordered, Wake
-from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot
 
 

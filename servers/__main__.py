@@ -7,7 +7,7 @@ from pathlib import Path
 from servers.errors import ServersError
 from servers.local import start_local, stop_local
 
-_ORDERS = {"start": start_local, "stop": stop_local}
+_COMMANDS = {"start": start_local, "stop": stop_local}
 
 
 def main() -> int:
@@ -17,13 +17,13 @@ def main() -> int:
     """
     servers = "Kafka, Redis, Infinispan, PostgreSQL and a receiver of notifications"
     parser = ArgumentParser(prog="python -m servers", description=f"Start or stop {servers} on loopback.")
-    parser.add_argument("order", choices=_ORDERS)
+    parser.add_argument("command", choices=_COMMANDS)
     parser.add_argument(
         "--directory", type=Path, default=Path("run/servers"), help="directory of data and logs (default: run/servers)"
     )
     arguments = parser.parse_args()
     try:
-        _ORDERS[arguments.order](arguments.directory, print)
+        _COMMANDS[arguments.command](arguments.directory, print)
     except (ServersError, OSError) as error:
         sys.exit(f"servers: {error}")
     except KeyboardInterrupt:

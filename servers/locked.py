@@ -1,4 +1,4 @@
-"""Mutual exclusion of processes by a file lock, which the kernel releases when its holder dies."""
+"""Mutual exclusion of processes by a file lock, which the kernel releases when its holder ends."""
 
 import fcntl
 import os

@@ -1,1 +1,1 @@
-"""The reports of a service's workers: their structure, where they lie, and how they read as text."""
+"""The reports of workers and delivery workers, and the addresses of a service: structure, files, and how they read as text."""

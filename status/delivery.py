@@ -50,6 +50,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a partition of a topic is delivered. Offsets from `position` to `end` are not done or not read.
 
     `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
+    `oldest_at` is when the first of the open ones was written to the topic, in ISO 8601 (UTC).
     `skips_all`: an operator has ordered that none of them is tried again. `pause` says why nothing more is read for now, and
     `problem` why the partition cannot be read until a person acts.
     """
@@ -60,6 +61,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     open: int
     blocked: int = 0
     records: tuple[BlockedStatus, ...] = ()
+    oldest_at: str | None = None
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None
@@ -68,7 +70,8 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
 class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A receiver that is delivered to straight from topics, as one worker sees it: the partitions are those of this worker.
 
-    `reason` says why its gate is shut since `since`; None while it is open. `problem` says why nothing is read.
+    `reason` says why its gate is shut since `since`; None while it is open. `problem` says why nothing is read, and `notes` what
+    does not stop it.
     """
 
     receiver: str
@@ -77,6 +80,7 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     probe_at: str | None = None
     problem: str | None = None
     partitions: tuple[DeliveredPartition, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def behind(self) -> int:
@@ -212,6 +216,7 @@ def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...
             shown,
             problem=before.problem or each.problem,
             partitions=tuple(sorted(partitions, key=lambda one: one.partition)),
+            notes=tuple(dict.fromkeys((*before.notes, *each.notes))),
         )
     return tuple(found.values())
 
@@ -230,6 +235,7 @@ def _direct_lines(status: DirectStatus) -> list[str]:
     lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read"]
     if status.problem is not None:
         lines.append(f"receiver {status.receiver}: {status.problem}")
+    lines += [f"receiver {status.receiver}: {each}" for each in status.notes]
     for each in status.partitions:
         lines += _partition_lines(status.receiver, each)
     return lines

@@ -11,7 +11,7 @@ from guardian.metrics import CycleTimes
 
 
 class State(StrEnum):
-    """The states in the order of a worker's life. In the `… away` states the service waits and continues by itself."""
+    """The states in the order of a worker's life. In the `… unavailable` states the service waits and continues by itself."""
 
     STARTING = "starting"
     READY = "ready"
@@ -100,7 +100,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
-    `restarts` counts the workers that died in this slot under this supervisor, `last_exit` is how the last of them did;
+    `restarts` counts the workers that ended in this slot under this supervisor, `last_exit` is how the last of them did;
     `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, `told` (an operator ordered it), and `record` if an
     envelope was in flight.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from domain.clock import Instant, instant_of
+from domain.record import Partition
 from guardian.histogram import HistogramReport, sum_of
 from status.file import StatusFile
 from status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
@@ -162,5 +163,4 @@ def _added(reports: Iterable[StatusReport], get: Callable[[StatusReport], Mappin
 
 def _place(partition: str) -> tuple[str, int]:
     """Return a sort key in which partition 10 comes after partition 9."""
-    topic, _, number = partition.rpartition("-")
-    return topic, int(number)
+    return Partition.find(partition) or (partition, -1)

@@ -50,7 +50,7 @@ class WaitKind(StrEnum):
 
 
 _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
-"""The text of the error follows (`resequencer/decision.py`). It is a handler's, and may quote the payment."""
+"""The text of the error follows (`resequencer/turn/decision.py`). It is a handler's, and may quote the payment."""
 
 
 class Waits(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ from pathlib import Path
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter, stored_dead_letter
 from connectors.files.dead_letter_actions import FILE_NAME
 from connectors.files.line_reader import FoundLine
-from connectors.files.numbers import find_number, format_number
+from connectors.files.numbers import find_number
 from connectors.files.operations import FileOperations
 from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan_output
@@ -63,6 +63,6 @@ def _read(line: FoundLine) -> StoredDeadLetter | Defect:
         return Defect("it has no number")
     try:
         digest = blake2b(line.content, digest_size=16).hexdigest()
-        return stored_dead_letter(format_number(*number), digest, read.key, read.headers, read.value)
+        return stored_dead_letter(str(number), digest, read.key, read.headers, read.value)
     except ValueError as error:
         return Defect(str(error))

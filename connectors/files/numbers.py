@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from domain.record import Partition
+from domain.record import OutputNumber, Partition
 
 MOST_NUMBERS = 2**18
 """How many numbers are remembered per partition. The highest are kept, as only output that is still pending is looked up."""
@@ -18,17 +18,10 @@ class _Numbered(msgspec.Struct, gc=False):
 _DECODER = msgspec.json.Decoder(_Numbered)
 
 
-def format_number(partition: Partition, number: int) -> str:
-    """Return the number as the field `number` holds it."""
-    return f"{partition}#{number}"
-
-
-def find_number(line: bytes) -> tuple[Partition, int] | None:
-    """Return the partition and number of an output line; None for a line without a number."""
+def find_number(line: bytes) -> OutputNumber | None:
+    """Return the number of an output line; None for a line without a number."""
     try:
-        name, _, number = _DECODER.decode(line).number.rpartition("#")
-        partition = Partition.find(name)
-        return None if partition is None else (partition, int(number))
+        return OutputNumber.find(_DECODER.decode(line).number)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
 

@@ -151,10 +151,10 @@ class OrderFiles:
     def _each_outcome(self, partitions: Collection[Partition]) -> Iterator[GivenOutcome]:
         for _, line in scan_output(self._outcomes, self._files):
             number, read = find_number(line.content), decode_line(line.content)
-            if number is None or number[0] not in partitions or isinstance(read, Defect):
+            if number is None or number.partition not in partitions or isinstance(read, Defect):
                 continue
             with suppress(OrderUnreadable):
-                yield GivenOutcome(number[0], decode_outcome(read.value))
+                yield GivenOutcome(number.partition, decode_outcome(read.value))
 
     def _cut_off_rest(self, path: Path, descriptor: int) -> int:
         """Cut off what is behind the last complete line, and return where that line ends."""
@@ -166,7 +166,7 @@ class OrderFiles:
 
 
 def _record(line: FoundLine) -> OrderRecord:
-    """Return the order's bytes: the line's value. Of a line that is no record, they say so, which cannot be read as an order."""
+    """Return the order's bytes: the line's value. If it is no record: the problem as text; `decode_order` refuses it."""
     read = Defect("it is too long") if line.cut else decode_line(line.content)
     value = f"no record of an order: {read.problem}".encode() if isinstance(read, Defect) else read.value
     return OrderRecord(line.start, value)

@@ -16,6 +16,7 @@ from connectors.files.partition_appender import PartitionAppender, Wanted
 from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import TransportRefused
+from domain.record import Origin, OutputNumber, Partition
 
 
 class Requeue:
@@ -154,4 +155,7 @@ def _ended(intent: Requeueing, sign: Signature, position: str) -> Requeued:
 
 
 def _position(intent: Requeueing, offset: int) -> str:
-    return f"{intent.number.rpartition('#')[0]}@{offset}"
+    number = OutputNumber.find(intent.number)
+    # A number that a person wrote into the file may be none. The intent has the partition, too.
+    partition = Partition("", intent.partition) if number is None else number.partition
+    return str(Origin(partition, offset))

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from connectors.files.errors import translated
-from connectors.files.numbers import format_number
 from connectors.files.operations import FileOperations, sync_directory
 from connectors.files.output import OutputFile
 from connectors.files.positions import Positions, PositionsFile
@@ -13,7 +12,7 @@ from connectors.files.rotation import Rotation
 from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
-from domain.record import Partition
+from domain.record import OutputNumber, Partition
 
 _NONE: frozenset[int] = frozenset()
 
@@ -151,7 +150,7 @@ class FileSink:
 
 
 def _encode(partition: Partition, record: OutputRecord) -> bytes:
-    number = format_number(partition, record.number)
+    number = str(OutputNumber(partition, record.number))
     is_dead = record.channel is Channel.DEAD_LETTERS
     value = record.value if is_dead else _on_one_line(record.value)
     return encode_line(Line(value, record.key, record.headers), number=number, verbatim=is_dead)

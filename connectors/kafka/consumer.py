@@ -62,8 +62,8 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
         """Return the partitions found unreadable since the last call, each with its error."""
         return self._unreadable.take()
 
-    def is_joining(self) -> bool:
-        """Return whether the next poll has to join the group or continue a join.
+    def continue_join(self) -> bool:
+        """Keep a join that is under way alive, and return whether the next poll has to join the group.
 
         In kafka-python 3.0.12 a group leader that rejoins because its topic changed forgets that its rejoin is under way. The
         answer would never be read, and the member would stay silent for good; so the rejoin is requested again here.
@@ -101,7 +101,7 @@ class GroupMember:
         """
         with translated("reading"):
             before = self._resume(frozenset(readable) if max_records else frozenset())
-            if self._consumer.is_joining():
+            if self._consumer.continue_join():
                 # A join that is answered between two polls is begun anew by the client, which rebalances the whole group again.
                 # So the wait for the answer doubles for as long as the brokers take longer.
                 timeout_ms = max(timeout_ms, self._join_ms)

@@ -11,14 +11,13 @@ from connectors.dead_letters.actions import Action, Discarded, EditProposed, Edi
 from connectors.dead_letters.port import AskedFor, Outcome, Sign
 from connectors.dead_letters.requeue_batches import portions
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter, stored_dead_letter
-from connectors.files.numbers import format_number
 from connectors.kafka.dead_letter_notes import is_note, read_note
 from connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.port import TransportRefused
 from domain.errors import ResequencerError
-from domain.record import Headers, Partition
+from domain.record import Headers, OutputNumber, Partition
 
 _EARLIER_MS = 60_000
 """How much before the given instant reading begins: a letter's instant is the worker's, its record's timestamp the client's."""
@@ -106,7 +105,7 @@ class KafkaDeadLetterStore:
         self._seek()
         for name, records in self._reader.read(self._ends):
             for each in records:
-                number = format_number(Partition(*name), each.offset)
+                number = str(OutputNumber(Partition(*name), each.offset))
                 yield number, each, tuple((header, value or b"") for header, value in each.headers or ())
 
     def _seek(self) -> None:
@@ -126,9 +125,8 @@ class KafkaDeadLetterStore:
 
 def _places(ends: Mapping[TopicPartition, int], numbers: Iterable[str]) -> dict[Partition, int]:
     """Return the lowest offset among the numbers for each partition that they name."""
-    known, places = {str(Partition(*name)): Partition(*name) for name in ends}, dict[Partition, int]()
-    for number in numbers:
-        name, _, offset = number.rpartition("#")
-        if name in known and offset.isascii() and offset.isdigit():
-            places[known[name]] = min(places.get(known[name], int(offset)), int(offset))
+    known, places = {Partition(*name) for name in ends}, dict[Partition, int]()
+    for partition, offset in filter(None, map(OutputNumber.find, numbers)):
+        if partition in known:
+            places[partition] = min(places.get(partition, offset), offset)
     return places

@@ -43,7 +43,7 @@ class Input:
         if self._topic is not None:
             return
         self.look()
-        if self._topics.is_compacted():
+        if self._topics.ask_whether_compacted():
             self._note(
                 "compacted",
                 f"topic {self._settings.topics.input} is compacted: the brokers delete all envelopes of a key but the last, so "

@@ -1,7 +1,7 @@
 """Queries a consumer for offsets of several partitions at once.
 
 kafka-python 3.0 leaves partitions without a known leader out of its answers: partitions that were just created, and those whose
-broker died. Its own callers then fail with a KeyError, or take the partition for one without such a record.
+broker has ended. Its own callers then fail with a KeyError, or take the partition for one without such a record.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,7 @@
 """Checks the brokers for what the service will need. It changes nothing: it joins no group and fences no worker."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from time import monotonic, sleep
 
 from kafka import errors
@@ -41,15 +41,17 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
         topics.close()
 
 
-def preflight_topics(settings: KafkaSettings, read: str, written: str) -> Sequence[str]:
-    """Check that these topics exist, and that the user may read the one and write the other. Raises as `preflight` does."""
-    topics = Topics(replace(settings, topics=KafkaTopics(read, written, written)))
-    try:
-        if withheld := _topics_withheld(topics):
-            raise ExceptionGroup("withheld", withheld)
-    finally:
-        topics.close()
-    return ()
+def preflight_topics(settings: KafkaSettings, used: Iterable[tuple[str, str]]) -> None:
+    """Check that these topics exist, and that the user may read the first of each pair and write the second.
+
+    Raises as `preflight` does; what is missing of several is in one group.
+    """
+    withheld: dict[str, TransportWithheld] = {}
+    for read, written in used:
+        with closing(Topics(replace(settings, topics=KafkaTopics(read, written, written)))) as topics:
+            withheld |= {str(each): each for each in _topics_withheld(topics)}
+    if withheld:
+        raise ExceptionGroup("withheld", list(withheld.values()))
 
 
 def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:

@@ -19,7 +19,7 @@ from connectors.kafka.time_limit import Bounded
 from connectors.kafka.topics import Topics
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.headers import NOTIFICATION_ID
-from domain.record import Headers, Partition
+from domain.record import Headers, Origin, OutputNumber, Partition
 
 _CLOSE_SECONDS = 5
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
@@ -102,7 +102,7 @@ class KafkaRequeue:
             places = [_arrived(at, future) for at, future in enumerate(futures)]
             sign = self._sign()
             done = [
-                _done(each, sign, f"{place.topic}-{place.partition}@{place.offset}")
+                _done(each, sign, Origin(Partition(place.topic, place.partition), place.offset))
                 for each, place in zip(letters, places, strict=True)
             ]
             self._send_notes(done)
@@ -199,8 +199,8 @@ def _arrived(at: int, future: Any) -> Any:
     return future.get(timeout=0)
 
 
-def _done(letter: StoredDeadLetter, sign: Signature, position: str) -> Requeued:
-    (by, at), edit = sign, letter.edit
+def _done(letter: StoredDeadLetter, sign: Signature, origin: Origin) -> Requeued:
+    (by, at), edit, position = sign, letter.edit, str(origin)
     if edit is None:
         return Requeued(number=letter.number, letter=letter.digest, by=by, at=at, position=position)
     return Edited(
@@ -217,9 +217,9 @@ def _done(letter: StoredDeadLetter, sign: Signature, position: str) -> Requeued:
 
 
 def _partition_of(number: str) -> Partition:
-    partition = Partition.find(number.rpartition("#")[0])
-    assert partition is not None, "a stored dead letter's number names its partition"
-    return partition
+    found = OutputNumber.find(number)
+    assert found is not None, "a stored dead letter's number names its partition"
+    return found.partition
 
 
 def _why_not_a_notification(letter: StoredDeadLetter) -> str | None:

@@ -73,6 +73,11 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         return int(self.consumer["metadata_max_age_ms"])
 
     @property
+    def session_timeout_ms(self) -> int:
+        """After so long without a heartbeat the group gives a worker's partitions to others."""
+        return int(self.consumer["session_timeout_ms"])
+
+    @property
     def settling_seconds(self) -> float:
         """How long a cooperative rebalance takes to reach all members (two heartbeats), in seconds."""
         return 2 * int(self.consumer["heartbeat_interval_ms"]) / 1000

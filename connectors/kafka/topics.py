@@ -106,7 +106,7 @@ class Topics:
                 found[name] = int(values["value"])
         return found
 
-    def is_compacted(self) -> bool:
+    def ask_whether_compacted(self) -> bool:
         """Return whether the input topic is compacted, which loses envelopes: those of one key do not replace each other."""
         with suppress(errors.KafkaError):
             policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()

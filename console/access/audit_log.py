@@ -76,12 +76,14 @@ class AuditLog:
                 raise AuditLogUnavailable(file, error) from error
             uptime_ms = round(self._uptime() * 1_000)
             self._written_at[file] = uptime_ms
-            if self._is_clock_steady(now, uptime_ms) and day != self._cleared_on:
+            if self._follow_clock(now, uptime_ms) and day != self._cleared_on:
                 self._cleared_on = day
                 self._clear(instant_text(now - self._retention_ms)[:10], uptime_ms - self._retention_ms)
 
-    def _is_clock_steady(self, now: Instant, uptime_ms: int) -> bool:
-        """Whether the clock has run for an hour without being set: one that is ahead for a moment makes nothing old."""
+    def _follow_clock(self, now: Instant, uptime_ms: int) -> bool:
+        """Note the clock, and return whether it has run for an hour without being set: one that is ahead for a moment makes
+        nothing old.
+        """
         offset_ms = now - uptime_ms
         if self._steady is None or abs(offset_ms - self._steady.offset_ms) > _DRIFT_MS:
             self._steady = _Steady(offset_ms, uptime_ms)

@@ -41,7 +41,7 @@ class BasicLogin:
         self._right: OrderedDict[bytes, Instant] = OrderedDict()
         self._lock = Lock()
         self._hashing = BoundedSemaphore(_HASHED_AT_ONCE)
-        self._stranger = User((), secrets.token_hex(16), secrets.token_hex(32))
+        self._unknown_user = User((), secrets.token_hex(16), secrets.token_hex(32))
 
     def find_claimed_name(self, connection: HTTPConnection) -> str | None:
         claimed = _name_and_password(connection)
@@ -53,12 +53,12 @@ class BasicLogin:
             return None
         name, password = claimed
         # A name that is not known takes as long as one that is, so that names cannot be tried out.
-        user = self._users.read().users.get(name, self._stranger)
-        if not self._is_right(user, password) or user is self._stranger:
+        user = self._users.read().users.get(name, self._unknown_user)
+        if not self._check_password(user, password) or user is self._unknown_user:
             return None
         return Identity(name, frozenset(user.roles), sends_by_itself=True)
 
-    def _is_right(self, user: User, password: str) -> bool:
+    def _check_password(self, user: User, password: str) -> bool:
         proof, now = hmac.digest(self._key, f"{user.hash}\0{password}".encode(), hashlib.sha256), self._clock.now()
         with self._lock:
             if 0 <= now - self._right.get(proof, -_VALID_MS) < _VALID_MS:

@@ -10,7 +10,7 @@ from console import deliveries, topic_deliveries
 from console.api.operation import Operation, change_of
 from console.context import Console, identity_of
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from status.delivery import DirectStatus
+from status.delivery import DirectStatus, ScheduleStatus
 
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
 Limit = Annotated[int, Meta(ge=1, le=500)]
@@ -19,12 +19,14 @@ Limit = Annotated[int, Meta(ge=1, le=500)]
 class DeliveryAnswer(msgspec.Struct, frozen=True):
     """The gates of the receivers of the ledger, and the jobs, the newest first. Instants are in ms since 1970.
 
-    `topics` are the receivers that are delivered to straight from topics, as the workers of this machine report them.
+    `topics` are the receivers that are delivered to straight from topics, and `schedules` the schedules, as the workers of this
+    machine report them.
     """
 
     gates: tuple[GateReport, ...]
     jobs: tuple[Job, ...]
     topics: tuple[DirectStatus, ...]
+    schedules: tuple[ScheduleStatus, ...]
 
 
 class JobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,10 +95,11 @@ def delivery_operations(console: Console) -> list[Operation]:
         del query
         identity = identity_of(request)
         topics = tuple(topic_deliveries.receivers_for(console, identity))
-        if topics and console.ledger is None:
-            return DeliveryAnswer((), (), topics)
+        schedules = console.sources.find_delivery().schedules
+        if (topics or schedules) and console.ledger is None:
+            return DeliveryAnswer((), (), topics, schedules)
         ledger = deliveries.ledger_of(console)
-        return DeliveryAnswer(tuple(deliveries.gates_for(identity, ledger.gates())), tuple(ledger.jobs()), topics)
+        return DeliveryAnswer(tuple(deliveries.gates_for(identity, ledger.gates())), tuple(ledger.jobs()), topics, schedules)
 
     def job(request: Request, query: JobQuery) -> JobAnswer:
         found = deliveries.find_job(console, query.job)

@@ -13,7 +13,7 @@ from console.context import Console
 from console.orders.book import decide_proposal, give_order, opened, recent_orders
 from console.orders.giving import Wish
 from console.orders.listing import OrderState
-from console.orders.told import ToldOrder, tell_order
+from console.orders.order_answer import ToldOrder, tell_order
 from domain.clock import Instant
 from domain.identifiers import shown
 from domain.order import LONGEST_HOLD_MS, Order, OrderKind, Stage

@@ -46,17 +46,22 @@ class _DeliveryPages:
         self._console = console
 
     def overview(self, request: Request) -> Response:
-        ledger = self._console.ledger
-        gates, jobs = ([], []) if ledger is None else (ledger.gates(), ledger.jobs())
-        gates = deliveries.gates_for(identity_of(request), gates)
-        direct = topic_deliveries.receivers_for(self._console, identity_of(request))
-        return self._console.page(request, "delivery.html", has_ledger=ledger is not None, gates=gates, jobs=jobs, direct=direct)
+        ledger, person = self._console.ledger, identity_of(request)
+        return self._console.page(
+            request,
+            "delivery/jobs_and_receivers.html",
+            has_ledger=ledger is not None,
+            gates=[] if ledger is None else deliveries.gates_for(person, ledger.gates()),
+            jobs=[] if ledger is None else ledger.jobs(),
+            direct=topic_deliveries.receivers_for(self._console, person),
+            schedules=self._console.sources.find_delivery().schedules,
+        )
 
     def job(self, request: Request) -> Response:
         job = deliveries.find_job(self._console, request.query_params.get("id", ""))
         found = deliveries.ledger_of(self._console).errors(job.id, _SHOWN_ERRORS)
         errors = deliveries.errors_for(identity_of(request), found)
-        return self._console.page(request, "delivery_job.html", job=job, errors=errors, may_change=self._may_change(request))
+        return self._console.page(request, "delivery/job.html", job=job, errors=errors, may_change=self._may_change(request))
 
     def receiver(self, request: Request) -> Response:
         name = deliveries.check_receiver(self._console, request.query_params.get("name", ""))
@@ -65,7 +70,7 @@ class _DeliveryPages:
         (gate,) = deliveries.gates_for(person, (each for each in ledger.gates() if each.receiver == name))
         return self._console.page(
             request,
-            "delivery_receiver.html",
+            "delivery/receiver.html",
             gate=gate,
             waiting=deliveries.waiting_for(person, ledger.waiting(name, _SHOWN_WAITING)),
             held=ledger.held(name, _SHOWN_HELD),
@@ -74,7 +79,7 @@ class _DeliveryPages:
 
     def topics(self, request: Request) -> Response:
         found = topic_deliveries.find_receiver(self._console, identity_of(request), request.query_params.get("name", ""))
-        return self._console.page(request, "delivery_topics.html", found=found, may_change=self._may_change(request))
+        return self._console.page(request, "delivery/topics.html", found=found, may_change=self._may_change(request))
 
     def skip(self, request: Request) -> Response:
         form = request.state.form
@@ -93,7 +98,7 @@ class _DeliveryPages:
 
     def _ordered(self, request: Request, text: str) -> Response:
         receiver = request.state.form.get("receiver", "")
-        return self._console.page(request, "delivery_ordered.html", receiver=receiver, text=text)
+        return self._console.page(request, "delivery/ordered.html", receiver=receiver, text=text)
 
     def cancel(self, request: Request) -> Response:
         job = request.state.form.get("job", "")

@@ -16,7 +16,7 @@ from console.orders.book import decide_proposal, give_order, opened, recent_orde
 from console.orders.giving import Wish
 from console.orders.kinds import TEXTS
 from console.orders.listing import OrderState
-from console.orders.told import tell_order
+from console.orders.order_answer import tell_order
 from console.pages.unit import story_for
 from domain.clock import Instant, instant_of
 from domain.order import OrderKind

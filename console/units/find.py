@@ -9,8 +9,8 @@ import msgspec
 from console.sources import Sources
 from console.units.found_letters import find_dead_letters
 from console.units.found_orders import find_orders
-from console.units.left import incomplete_of
 from console.units.prospects import find_hindrance, find_unread
+from console.units.sent_notifications import incomplete_of
 from console.units.state import state_of, wait_of
 from console.units.story import DeadLetters, Holder, Left, UnitOrders, UnitState, UnitStory
 from domain.clock import Instant, instant_text

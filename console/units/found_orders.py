@@ -5,7 +5,7 @@ from contextlib import closing
 
 from connectors.orders.port import OrderBook
 from console.orders.listing import list_orders
-from console.orders.told import tell_order
+from console.orders.order_answer import tell_order
 from console.units.story import UnitOrders
 from domain.clock import Instant, instant_text
 from domain.errors import ResequencerError

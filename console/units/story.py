@@ -2,7 +2,7 @@
 
 import msgspec
 
-from console.orders.told import ToldOrder
+from console.orders.order_answer import ToldOrder
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class UnitOrders(msgspec.Struct, frozen=True):
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """So many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
+    """How many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
 
     missing: str
     at: str | None

@@ -9,7 +9,7 @@ from domain.clock import Instant, instant_of
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 720, 26, 130, 20, 8
 _MOST_MARKS = 200
-"""Of all lanes but those of the orders: these are few, and none is left out."""
+"""Most marks per lane. Lanes of orders have no limit."""
 
 _PROPOSALS = (OrderState.PROPOSED, OrderState.REJECTED, OrderState.EXPIRED)
 _LANES = (

@@ -12,13 +12,13 @@ import msgspec
 from domain.clock import Instant
 
 _MOST_CLASSES = 500
-"""So many classes are read one by one, each in the order of age. With more of them, the units of all classes are filtered."""
+"""Up to this many classes are read separately, each by age; with more, all units are filtered."""
 
 _FEW = 20_000
 """If the chosen classes have fewer units, a search by id reads these; otherwise the index by id, where they are frequent."""
 
 _COUNTED = 10_000
-"""So many matching units are counted at most where a count must read them."""
+"""The most matching units that are counted where a count must read them."""
 
 _MOST_LISTED = 200
 

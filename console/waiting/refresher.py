@@ -199,7 +199,7 @@ class WaitingUnits:
                 self._view.close()
 
     def _pause(self, began: float) -> None:
-        """Wait until the next refresh is due. Someone who asks ends a pause of the idle kind."""
+        """Wait until the next refresh is due. A request ends a pause of the idle kind."""
         ended = monotonic()
         while not self._is_stopping:
             pause = pause_after(ended - began, self._wholes, is_looked_at=self._is_looked_at())

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.files.settings import FileSettings
-from daemon.commands.kafka_jars import with_kafka
-from daemon.commands.working_directory import let_tasks_see_working_directory
+from daemon.commands.spark_jobs.kafka_jars import with_kafka
+from daemon.commands.spark_jobs.working_directory import let_tasks_see_working_directory
 from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import kafka_settings

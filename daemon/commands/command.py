@@ -1,4 +1,4 @@
-"""A verb of the command line."""
+"""A command of the command line: what it does in a line, its function and its arguments, imported when they are used."""
 
 from argparse import ArgumentParser, Namespace
 from pkgutil import resolve_name

@@ -12,7 +12,7 @@ import msgspec
 from connectors.orders.port import OrderBook
 from console.orders.giving import NotGiven, Wish, give, make_order
 from console.orders.listing import list_orders
-from console.orders.told import ToldOrder, tell_order
+from console.orders.order_answer import ToldOrder, tell_order
 from console.sources import Sources
 from console.units.find import known_partitions
 from daemon.commands.dead_letters.stores import sign

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
+from daemon.commands.check.preflight import look_around
 from daemon.commands.command import told_again
-from daemon.commands.preflight import look_around
 from daemon.composition import refuse_unusable
 from daemon.configuration.configuration import Configuration, load
 from daemon.console.served import find_served
@@ -44,7 +44,7 @@ def start(arguments: Namespace) -> ExitCode:
     holder = find_holder(run_directory)
     if holder is not None and (running := AlreadyRunning(run_directory, holder)).is_alive:
         raise running
-    if not _can_start(configuration):
+    if not _tell_problems(configuration):
         sys.stderr.write("resequencer: the service was not started\n")
         return ExitCode.NOT_SO
     return _wait_until_ready(_spawn(arguments, run_directory), configuration)
@@ -78,14 +78,14 @@ def restart(arguments: Namespace) -> ExitCode:
     """Stop, then start. If a start would be refused, the running service is left alone."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
-    if not _can_start(configuration):
+    if not _tell_problems(configuration):
         sys.stderr.write("resequencer: the service was not restarted; the running one goes on\n")
         return ExitCode.NOT_SO
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
 
 
-def _can_start(configuration: Configuration) -> bool:
+def _tell_problems(configuration: Configuration) -> bool:
     """Report problems of the surroundings. Return False if a person must fix one of them before a start."""
     found = look_around(configuration)
     for each in (*found.refused, *(f"unavailable, the service will wait for it: {each}" for each in found.unreachable)):

@@ -26,11 +26,11 @@ class Configuration(Sections, frozen=True, kw_only=True):
     effective: tuple[EffectiveValue, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def only_with_files(self, verb: str) -> ConfigurationError | None:
+    def only_with_files(self, command: str) -> ConfigurationError | None:
         """Return the text of a refusal: this command works on files only."""
         if self.ingress.transport is TransportType.FILE:
             return None
-        text = f"{self.ingress.transport}: `{verb}` works on files; brokers remove old records of a topic by its retention"
+        text = f"{self.ingress.transport}: `{command}` works on files; brokers remove old records of a topic by its retention"
         return ConfigurationError(path_of(Ingress, "transport"), text)
 
 

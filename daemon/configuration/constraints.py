@@ -10,7 +10,7 @@ from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
-from delivery.settings import WorkerSettings
+from delivery.settings import DeliverySettings, WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
@@ -48,6 +48,7 @@ _TLS_KEY = path_of(HttpTls, "key_file")
 _HAS_ORDERS = path_of(Orders, "is_enabled")
 _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
+_EVENTS = path_of(DeliverySettings, "events_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
@@ -92,11 +93,12 @@ def _has_its_keys(strategy: str, path: str) -> Constraint:
     )
 
 
-def _is_a_topic_of_its_own(path: str, *others: str) -> Constraint:
+def _is_a_topic_of_its_own(path: str, what: str, *others: str, switch: str | None = None) -> Constraint:
+    """Without a `switch` that is false the topic is in use."""
     return Constraint(
-        (path, _HAS_ORDERS, *others),
-        lambda values: not values[_HAS_ORDERS] or values[path] not in {values[each] for each in others},
-        "is the topic of another key: orders and their outcomes each need a topic of their own; name another one",
+        (path, *others, *(() if switch is None else (switch,))),
+        lambda values: bool(switch and not values[switch]) or values[path] not in {values[each] for each in others},
+        f"is the topic of another key: {what} need a topic of their own; name another one",
     )
 
 
@@ -184,8 +186,9 @@ CONSTRAINTS = (
         lambda values: values[_AUTH] != "proxy" or bool(values[_PROXIES]),
         f"is proxy, and {_PROXIES} is empty: list the addresses of the proxies that log people in",
     ),
-    _is_a_topic_of_its_own(_ORDERS, *_TOPICS, _ORDER_OUTCOMES),
-    _is_a_topic_of_its_own(_ORDER_OUTCOMES, *_TOPICS),
+    _is_a_topic_of_its_own(_ORDERS, "orders", *_TOPICS, _ORDER_OUTCOMES, switch=_HAS_ORDERS),
+    _is_a_topic_of_its_own(_ORDER_OUTCOMES, "the outcomes of orders", *_TOPICS, switch=_HAS_ORDERS),
+    _is_a_topic_of_its_own(_EVENTS, "the events of delivery", *_TOPICS, _ORDERS, _ORDER_OUTCOMES),
     Constraint(
         (_APPROVAL, _AUTH),
         lambda values: not values[_APPROVAL] or values[_AUTH] != "none",

@@ -9,7 +9,7 @@ import msgspec
 
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import Schema, names_below, path_of
-from daemon.configuration.sections import Notifications
+from daemon.configuration.sections import Notifications, Storages
 from delivery.settings import DeliverySettings, Login, OnFailed, Policy, Receiver, Retry, Steps, Suspension, Tls
 from domain.errors import ConfigurationError
 
@@ -21,6 +21,7 @@ _CERTIFICATE, _KEY = path_of(Tls, "certificate"), path_of(Tls, "key")
 _PROBE, _MOST_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "most_ms")
 _FIRST, _MOST_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "most_ms")
 _TRANSPORT, _KEPT = path_of(Notifications, "transport"), path_of(Notifications, "notifications_kept")
+_NAMESPACE = path_of(Storages, "namespace")
 _CONSUMER_GROUP = f"{CONSUMER_CLIENTS}.group.id"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 
@@ -120,7 +121,8 @@ def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationEr
                 f"is true, and {_KEPT} is {values[_KEPT]}: a full file could be deleted before it is delivered; "
                 f"set {_KEPT} to null, or live to false",
             )
-        group = found[_GROUP]
+        # A receiver that names no group has one of its own name.
+        group = found[_GROUP] or (f"{values.get(_NAMESPACE)}-{name}" if _is_direct(found) else "")
         groups.update([group] if group else [])
         if group and (groups[group] > 1 or group == values.get(_CONSUMER_GROUP)):
             yield ConfigurationError(f"{path}.{keys[_GROUP]}", f"is {group}, which others read in: give each receiver its own")

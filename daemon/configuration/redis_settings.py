@@ -6,9 +6,8 @@ from pathlib import Path
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Redis
 from domain.errors import ConfigurationError
-from storage.redis.settings import RedisSettings
+from storage.redis.settings import RedisServerSettings, RedisSettings
 from storage.redis.url import read_place
 
 
@@ -22,9 +21,9 @@ def redis_settings(configuration: Configuration) -> RedisSettings:
     for name in ("ca_file", "certificate_file", "key_file"):
         file: Path | None = getattr(redis, name)
         if file is not None and not os.access(file, os.R_OK):
-            raise ConfigurationError(path_of(Redis, name), f"{file} cannot be read; name a readable file")
+            raise ConfigurationError(path_of(RedisServerSettings, name), f"{file} cannot be read; name a readable file")
     try:
         place = read_place(redis.url, redis)
     except ValueError as error:
-        raise ConfigurationError(path_of(Redis, "url"), str(error)) from error
+        raise ConfigurationError(path_of(RedisServerSettings, "url"), str(error)) from error
     return settings_from(RedisSettings, redis, place=place, namespace=configuration.storage.namespace)

@@ -1,8 +1,6 @@
 """Makes one typed value per key from layers of HOCON, or a list of all problems."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,12 @@ from daemon.configuration.schedule_constraints import broken_schedules
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
+from daemon.configuration.shown_value import shown_value
+from daemon.configuration.unknown_keys import unknown_keys
 from delivery.settings import LedgerSettings
 from domain.errors import ConfigurationError
-from domain.printable import without_password
 from domain.secret import Secret, is_secret_name
-from domain.value_types import Choice, Duration, Mismatch, Object, ValueType
+from domain.value_types import Choice, Mismatch, Object, ValueType
 
 REFERENCE = "reference"
 
@@ -53,7 +52,7 @@ def resolve_values(
     schema = schema.with_names(found.values)
     resolved = _with_objects(found, schema)
     taken = {path: default for path, default in schema.defaults.items() if path not in resolved.values}
-    problems = list(_unknown_keys(resolved, schema))
+    problems = list(unknown_keys(resolved, schema))
     values: dict[str, Any] = {}
     for path, raw in (*resolved.values.items(), *((path, resolved.values.get(default)) for path, default in taken.items())):
         if path in schema.keys:
@@ -107,51 +106,16 @@ def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
     return Resolved(values, layers, resolved.variables)
 
 
-def _unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationError]:
-    for path, raw in resolved.values.items():
-        if path in schema.keys or schema.is_option(path) or _is_variable(path, resolved.variables):
-            continue
-        if schema.is_section(path):
-            if raw != {}:
-                yield ConfigurationError(path, f"{_shown(path, raw)} stands where keys are expected: {path} {{ … }}")
-            continue
-        around = next((key for key in schema.keys if path.startswith(key + ".")), None)
-        if around is None:
-            yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys)))
-        elif around not in resolved.values:
-            yield ConfigurationError(around, f"is a section with keys; {schema.keys[around].expects} is expected")
-
-
-def _is_variable(path: str, variables: frozenset[str]) -> bool:
-    """Return whether this is a user's own key, outside of the service's, that a substitution refers to."""
-    return any(path == each or path.startswith(each + ".") for each in variables)
-
-
-def _unknown(path: str, raw: Plain, nearest: str | None) -> str:
-    shown = "***" if nearest and is_secret_name(nearest) else _shown(path, raw)
-    return f"unknown key (value {shown})" + (f"; the nearest known key is {nearest}" if nearest else "")
-
-
 def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
     hint = ""
     if isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
         hint = f"; did you mean {nearest}?"
-    return f"{_shown(path, raw)} is refused; {expected.expects} is expected{hint}"
-
-
-def _shown(path: str, raw: Plain) -> str:
-    """Return a refused value as the user wrote it, cut to a line; a possible secret is not shown."""
-    if is_secret_name(path) and raw is not None:
-        return "***"
-    if isinstance(raw, timedelta):
-        return f"the duration {Duration('0s', '1s').show(raw // timedelta(milliseconds=1))}"
-    text = without_password(json.dumps(raw, ensure_ascii=False, default=str))
-    return text if len(text) <= 120 else text[:117] + "…"
+    return f"{shown_value(path, raw)} is refused; {expected.expects} is expected{hint}"
 
 
 def _wrong_options(options: Mapping[str, Plain]) -> Iterator[ConfigurationError]:
     for path, raw in options.items():
-        text = f"{_shown(path, raw)} is refused; Kafka's options are a text, a number (milliseconds, bytes) or a boolean"
+        text = f"{shown_value(path, raw)} is refused; Kafka's options are a text, a number (milliseconds, bytes) or a boolean"
         yield ConfigurationError(path, text)
 
 

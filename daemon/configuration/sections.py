@@ -13,18 +13,17 @@ import msgspec
 from console.settings import HttpSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
-from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, Url, Whole
+from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, TopicName, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
 from storage.infinispan.settings import ServerSettings
-from storage.redis.url import RedisLogin
+from storage.redis.settings import RedisServerSettings
 
 ClientOptions = tuple[tuple[str, str | int | float | bool], ...]
 """Options of a Kafka client by their Kafka names; a text that may be a secret is a `Secret`."""
 
 _NOTIFICATION = "payment-status-notification"
-_TOPIC = Text(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens")
 
 
 class TransportType(StrEnum):
@@ -61,7 +60,7 @@ class Ingress(msgspec.Struct, frozen=True):
     transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
     batch_size: Annotated[int, Key(Whole(1, 100_000))]
     max_record_bytes: Annotated[int, Key(Size("1K", "64M"))]
-    topic: Annotated[str, Key(_TOPIC, "kafka.consumer.topic")]
+    topic: Annotated[str, Key(TopicName(), "kafka.consumer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
     file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
     archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
@@ -77,12 +76,12 @@ class Notifications(msgspec.Struct, frozen=True):
 
     run_directory: Annotated[Path, Key(FilePath("run/<name of the configuration file>"))]
     transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
-    topic: Annotated[str, Key(_TOPIC, "kafka.producer.topic")]
+    topic: Annotated[str, Key(TopicName(), "kafka.producer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
     output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
     rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
-    dead_letters_topic: Annotated[str, Key(_TOPIC, "dead-letters.topic")]
+    dead_letters_topic: Annotated[str, Key(TopicName(), "dead-letters.topic")]
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
     handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
     settings: Annotated[Path, Key(FilePath())]
@@ -92,8 +91,8 @@ class Orders(msgspec.Struct, frozen=True):
     """Where operators' orders are given and their outcomes published. The topics are for transport kafka."""
 
     is_enabled: Annotated[bool, Key(Switch(), "enabled")]
-    topic: Annotated[str, Key(_TOPIC)]
-    outcomes_topic: Annotated[str, Key(_TOPIC)]
+    topic: Annotated[str, Key(TopicName())]
+    outcomes_topic: Annotated[str, Key(TopicName())]
     directory: Annotated[Path, Key(FilePath("<run-directory>/orders"), "file.directory")]
 
 
@@ -129,20 +128,12 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
 
 
-class Redis(RedisLogin, frozen=True, kw_only=True):
-    """`url` is a `Secret`, for it may hold a password."""
-
-    url: Annotated[str, Key(Url(("redis", "rediss", "unix")))]
-    timeout_ms: Annotated[int, Key(Duration("100ms", "10s"))]
-    wait_replicas: Annotated[int, Key(Whole(0, 10))]
-
-
 class Storages(msgspec.Struct, frozen=True):
     """The settings of each storage that can be chosen."""
 
     namespace: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens"))]
     embedded_file: Annotated[Path, Key(FilePath("<run-directory>/state.db"), "embedded.file")]
-    redis: Annotated[Redis, Section("redis")]
+    redis: Annotated[RedisServerSettings, Section("redis")]
     infinispan: Annotated[ServerSettings, Section("infinispan")]
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from console.units.left import left_elsewhere, left_notification, left_unknown
+from console.units.sent_notifications import left_elsewhere, left_notification, left_unknown
 from console.units.story import Left
 from domain.clock import instant_text
 from domain.errors import ResequencerError

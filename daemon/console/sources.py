@@ -6,7 +6,7 @@ from functools import partial
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.operations import SystemFiles
 from console.sources import Sources
-from console.units.left import OutputFiles
+from console.units.sent_notifications import OutputFiles
 from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage

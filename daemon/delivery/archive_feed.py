@@ -9,6 +9,7 @@ from delivery.feeds.port import make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.settings import Select
 from domain.clock import Instant
+from domain.record import Origin, Partition
 from pipeline.archive.records_in_order import OrderedRecord, records_in_order
 
 
@@ -63,8 +64,9 @@ class ArchiveFeed:
         after = {str(piece[0].partition): piece[-1].offset + 1}
         self._at = {**positions, **after}
         within = [each for each in piece if self._span.holds(each.timestamp)]
-        items = [
-            make_item(each.key, each.value, each.headers, f"{self._span.topic}-{each.partition}@{each.offset}") for each in within
-        ]
+        items = [make_item(each.key, each.value, each.headers, str(self._origin(each))) for each in within]
         selected = select_items(items, self._select)
         return Portion(selected, after, len(items) - len(selected))
+
+    def _origin(self, record: OrderedRecord) -> Origin:
+        return Origin(Partition(self._span.topic, record.partition), record.offset)

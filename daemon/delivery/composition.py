@@ -126,6 +126,7 @@ def _told(report: DirectReport) -> DirectStatus:
         since=instant_text(report.shut_since) if is_shut else None,
         probe_at=instant_text(report.probe_at) if is_shut else None,
         problem=report.problem,
+        notes=report.notes,
         partitions=tuple(
             DeliveredPartition(
                 partition=str(each.partition),
@@ -137,6 +138,7 @@ def _told(report: DirectReport) -> DirectStatus:
                     BlockedStatus(str(record.origin), record.key, instant_text(record.since), record.attempts, record.error)
                     for record in each.blocked
                 ),
+                oldest_at=None if each.oldest_at is None else instant_text(each.oldest_at),
                 skips_all=each.skips_all,
                 pause=each.pause,
                 problem=each.problem,

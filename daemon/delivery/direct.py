@@ -1,6 +1,6 @@
 """Makes receivers that are delivered to straight from topics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING
@@ -13,18 +13,20 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.system_clock import SystemClock
 from delivery.caller import Network
-from delivery.direct.consumer import StageClients
 from delivery.direct.orders import DirectOrder, DirectOutcome
+from delivery.direct.owned import StageClients
 from delivery.direct.receiver import DirectReceiver
-from delivery.direct.stages import Stage, stages_of, topics_to_make
+from delivery.direct.stages import Stage, find_left_group, stages_of, topics_to_make
 from delivery.errors import ReceiverUnknown
 from delivery.settings import Receiver
-from domain.record import Partition
+from domain.record import OutputNumber, Partition
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.dead_letters import KafkaDeadLetterStore
     from connectors.kafka.settings import KafkaSettings
     from delivery.direct.order_topic import OrderTopic
+
+_HEADERS_BYTES = 64 << 10
 
 
 def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiver) -> tuple[Stage, ...]:
@@ -39,11 +41,13 @@ def settings_of_stage(configuration: Configuration, stage: Stage, slot: int | No
     service = settings.transactional_id.split(".")[-2]
     consumer = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
     member = uuid4().hex if slot is None else f"{service}.{slot}"
+    # What is read leaves again: with more headers, as a moved record or a dead letter.
+    largest = max(settings.max_request_bytes, settings.max_value_bytes + _HEADERS_BYTES)
     return replace(
         settings,
         topics=stage.topics,
         consumer={**consumer, "group_id": stage.group},
-        producer={**settings.producer, "transactional_id": f"{stage.group}.{member}"},
+        producer={**settings.producer, "max_request_size": largest, "transactional_id": f"{stage.group}.{member}"},
         begins_at_earliest=True,
     )
 
@@ -63,13 +67,18 @@ def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) ->
     from connectors.kafka.transport import KafkaTransport
 
     settings = settings_of_stage(configuration, stage, slot)
-    return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
+    orders = KafkaOrderSource(settings) if stage.orders else None
+    return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
 
-def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> None:
+def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> Mapping[str, str]:
+    """Make the topics; return the retry topics of earlier intervals that are not read up to their ends, with their groups."""
     from connectors.kafka.made_topics import make_topics
+    from connectors.kafka.unread_topics import find_unread
 
-    make_topics(kafka_settings(configuration), stages[0].topic, topics_to_make(stages))
+    settings = kafka_settings(configuration)
+    make_topics(settings, stages[0].topic, topics_to_make(stages))
+    return find_unread(settings, partial(find_left_group, stages))
 
 
 def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
@@ -113,9 +122,9 @@ def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedF
 
 def find_receiver_of(configuration: Configuration, dead_letter: str) -> str | None:
     """Return the receiver of a dead letter with this number; None if it is the service's own."""
-    topic = dead_letter.rpartition("#")[0].rpartition("-")[0]
+    number = OutputNumber.find(dead_letter)
     for name, receiver in configuration.delivery.of_topics:
-        if stages_of_receiver(configuration, name, receiver)[0].dead_letters == topic:
+        if number and stages_of_receiver(configuration, name, receiver)[0].dead_letters == number.partition.topic:
             return name
     return None
 

@@ -1,4 +1,4 @@
-"""The pipe between a supervisor and its worker. Closing it stops the worker; the kernel closes it when the supervisor dies."""
+"""The pipe between a supervisor and its worker. Closing it stops the worker; the kernel closes it when the supervisor ends."""
 
 import os
 from select import select
@@ -12,6 +12,6 @@ class Lifeline:
         os.set_inheritable(descriptor, False)
 
     def is_cut(self) -> bool:
-        """Whether the supervisor closed its end, or died."""
+        """Whether the supervisor closed its end, or has ended."""
         readable, _, _ = select([self._descriptor], [], [], 0)
         return bool(readable)

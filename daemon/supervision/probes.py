@@ -1,6 +1,6 @@
 """The health probes of a service: `/health/live` and `/health/ready`, answered by a thread of its supervisor.
 
-The supervisor answers, and not a worker or the console: neither a full disk nor a console that died may restart a container.
+The supervisor answers, and not a worker or the console: neither a full disk nor a console that ended may restart a container.
 """
 
 import logging
@@ -25,7 +25,7 @@ _log = logging.getLogger("resequencer.supervisor")
 _MOST_CONNECTIONS = 32
 """If one more comes, the oldest is closed: clients that send nothing cannot lock others out."""
 _HEAD_SECONDS = 2.0
-"""For so long a client may take to send its request."""
+"""How long a client may take to send its request."""
 _HEAD_BYTES = 8_192
 _ACCEPT_PAUSE_SECONDS = 0.5
 

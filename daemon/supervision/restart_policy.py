@@ -1,4 +1,4 @@
-"""Decides when a worker that died is started again, and when it is not. Pure: instants are handed in."""
+"""Decides when a worker that ended is started again, and when it is not. Pure: instants are handed in."""
 
 from collections import deque
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The lock of a directory or a file, for one service at a time. The kernel releases it when its holder dies."""
+"""The lock of a directory or a file, for one service at a time. The kernel releases it when its holder ends."""
 
 import fcntl
 import os
@@ -58,7 +58,7 @@ class RunLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DirectoryUnusable(self._directory, error) from error
-        if not _is_locked(descriptor):
+        if not _try_lock(descriptor):
             os.close(descriptor)
             raise AlreadyRunning(self._held, _find_holder(self._path) or UNKNOWN)
         # A full disk must not prevent a start. There is room in the file if a process id was in it before.
@@ -74,8 +74,8 @@ class RunLock:
             self._descriptor = None
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Return whether a service holds the lock. A search for the holder holds it for an instant; that is no service."""
+def _try_lock(descriptor: int) -> bool:
+    """Take the lock; return False if a service has it. A search for the holder holds it for an instant; that is no service."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

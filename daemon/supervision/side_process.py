@@ -34,7 +34,7 @@ class SideProcess:
     """Starts a process, keeps its output in the service's log, and starts it again when it ends. Only `stop` waits.
 
     `name` begins the lines about it: "the console". `command` starts it after `--lifeline` with a descriptor is appended. The
-    process ends when the supervisor closes the other end or dies.
+    process ends when the supervisor closes the other end, or ends itself.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: ServiceLog, file: ProblemFile) -> None:

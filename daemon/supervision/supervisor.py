@@ -1,4 +1,4 @@
-"""The supervisor: starts a worker in each slot, restarts a worker that dies, and lets all drain when it gets a signal."""
+"""The supervisor: starts a worker in each slot, restarts a worker that ends, and lets all drain when it gets a signal."""
 
 import logging
 import os

@@ -85,7 +85,7 @@ class Suspects:
         and all records of a service are of one topic.
         """
         (topic, number), offset = origin
-        return self._directory / f"{topic[:50]}-{number}@{offset}.json"
+        return self._directory / f"{Origin(Partition(topic[:50], number), offset)}.json"
 
     def _read(self, path: Path) -> Suspect | None:
         try:
@@ -103,7 +103,7 @@ class Suspects:
             os.fsync(file.fileno())
         os.replace(fresh, path)
         self._sync_directory()
-        self._let_oldest_go()
+        self._remove_oldest()
 
     def _sync_directory(self) -> None:
         directory = os.open(self._directory, os.O_RDONLY)
@@ -112,7 +112,7 @@ class Suspects:
         finally:
             os.close(directory)
 
-    def _let_oldest_go(self) -> None:
+    def _remove_oldest(self) -> None:
         by_age = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime_ns)
         for each in by_age[:-_MOST]:
             each.unlink(missing_ok=True)

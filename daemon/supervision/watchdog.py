@@ -55,7 +55,7 @@ class Watchdog:
         return self._memory.find() if self._watch.elapsed_ms > _TOLD_MS else None
 
     def find_poison(self, code: int) -> InFlightEnvelope | None:
-        """Return the envelope that the worker died of; None if none was in flight. A negative `code` is a signal."""
+        """Return the envelope that ended the worker; None if none was in flight. A negative `code` is a signal."""
         return self._hung or (self._memory.find() if is_own_doing(code) else None)
 
     def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:

@@ -145,7 +145,7 @@ class WorkerSlot:
 
     @property
     def has_poison(self) -> bool:
-        """Whether the last worker died of an envelope."""
+        """Whether an envelope ended the last worker."""
         return self._poison is not None
 
     def note_exit(self, code: int) -> bool:

@@ -15,8 +15,8 @@ _log = logging.getLogger("resequencer.daemon")
 
 
 class WorkerInFlight:
-    """Call `look` before each cycle and `forget_those_that` after it: another worker may have died of an envelope that is now
-    ours.
+    """Call `look` before each cycle and `forget_those_that` after it: an envelope that ended another worker may be
+    ours now.
     """
 
     def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:

@@ -145,10 +145,10 @@ class Worker:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
         units_report, standing = parts.servers.actors.report_units(ReportUnits()), parts.servers.transport.standing()
-        figured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns, now)
+        measured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns, now)
         self._status.write(
             msgspec.structs.replace(
-                figured,
+                measured,
                 lookups_version=parts.handler.version,
                 lookups_created_at=parts.handler.created_at,
                 deadlines=deadline_words(self._settings, parts.handler.profile_count),

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from delivery.direct.record_headers import Way
 from delivery.settings import Step
 from domain.clock import Instant
+from domain.headers import Way
 from domain.record import Headers, Record
 
 
@@ -15,6 +15,10 @@ class OpenRecord(msgspec.Struct, eq=False):
     `notification_id` is sent as the idempotency key. `row` identifies the record at the gate. `due_at` is in ms of the clock that
     never goes back. `attempts` are the failed calls of this stage that count, `error` what the last call failed with, and
     `blocked_since` when the first one failed. `is_to_skip`: an operator wants it back when its call has failed.
+
+    How often the receiver had answered well is counted (`SharedGate.successes`): `failed_at` and `suspended_at` are that number
+    when the last call failed, or met a suspension; None: none did. `suspensions` counts those between which others succeeded,
+    and `given_back` how often a failure was held against the receiver.
     """
 
     record: Record
@@ -28,6 +32,10 @@ class OpenRecord(msgspec.Struct, eq=False):
     error: str | None = None
     blocked_since: Instant | None = None
     is_to_skip: bool = False
+    failed_at: int | None = None
+    given_back: int = 0
+    suspended_at: int | None = None
+    suspensions: int = 0
 
     @property
     def offset(self) -> int:

@@ -10,7 +10,8 @@ import msgspec
 
 from connectors.port import Channel, OutputRecord
 from domain.clock import Instant, instant_text
-from domain.headers import ORDER_ID, ORDER_PARTITION, ORDER_RESULT
+from domain.headers import outcome_headers
+from domain.order import OrderText, ShortText
 from domain.printable import printable
 from domain.record import Partition
 
@@ -23,23 +24,19 @@ class DirectOrderKind(StrEnum):
     BLOCK = "block"
 
 
-class Result(StrEnum):
+class DirectResult(StrEnum):
     DONE = "done"
     REFUSED = "refused"
-
-
-_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 
 
 class DirectOrder(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, tag="order", tag_field="is", omit_defaults=True):
     """An order. `at` is an ISO 8601 instant. `offset` is that of the blocked record in the source, for `skip` alone."""
 
-    id: _Short
+    id: ShortText
     order: DirectOrderKind
-    by: _Short
-    because: _Text
-    at: _Short
+    by: ShortText
+    because: OrderText
+    at: ShortText
     offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
@@ -47,7 +44,7 @@ class DirectOutcome(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, t
     """The outcome of an order. `text` says what was done, or why nothing was."""
 
     id: str
-    result: Result
+    result: DirectResult
     text: str
     at: str
 
@@ -74,12 +71,10 @@ def decode(value: bytes) -> DirectOrder | DirectOutcome:
     return found
 
 
-def outcome_record(partition: Partition, number: int, order_id: str, result: Result, text: str, now: Instant) -> OutputRecord:
+def outcome_record(
+    partition: Partition, number: int, order_id: str, result: DirectResult, text: str, now: Instant
+) -> OutputRecord:
     """Return the record of an outcome: it goes to the partition of the order."""
     outcome = DirectOutcome(id=order_id, result=result, text=text, at=instant_text(now))
-    headers = (
-        (ORDER_ID, order_id.encode()),
-        (ORDER_RESULT, result.value.encode()),
-        (ORDER_PARTITION, str(partition).encode()),
-    )
+    headers = outcome_headers(order_id, result.value, partition)
     return OutputRecord(number, Channel.ORDER_OUTCOMES, order_id.encode(), headers, encode(outcome))

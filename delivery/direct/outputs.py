@@ -2,10 +2,9 @@
 
 from connectors.port import Channel, OutputRecord
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.record_headers import moved_headers, own_headers
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
-from domain.headers import dead_letter_headers
+from domain.headers import dead_letter_headers, moved_headers, own_headers
 
 
 def moved(opened: OpenRecord, delay_ms: int, error: str, now: Instant) -> OutputRecord:

@@ -1,50 +1,47 @@
 """One partition that is delivered straight from its topic: what is open of it, and how far its position may go. Pure."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import count
+from collections.abc import Collection, Sequence
+from heapq import nsmallest
 
 from connectors.port import OutputRecord, PartitionOutput, Position
-from delivery.direct.kept import Kept
+from delivery.direct.departures import Departure, Departures
+from delivery.direct.lanes import Lanes
 from delivery.direct.open_record import OpenRecord
+from delivery.direct.position_metadata import PositionMetadata
+from delivery.direct.room import LEAST_ROOM, find_room, fitted
+from domain.clock import Instant
 from domain.printable import counted
 from domain.record import Partition
-from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, longest
+from guardian.done_offsets import DoneOffsets
 from guardian.positions import Positions
 
-_MUCH_ROOM = 1_000
-_NUMBERS = 32
-"""More characters than the numbers take that are written before the bits."""
-
-_LEAST_ROOM = 50
-"""A partition with room for fewer records rests, unless they are read for the second time."""
+_RECORD_BYTES = 2_048
+"""About what an open record takes beside its own bytes."""
 
 
 class DirectPartition:
     """The records of a lane are delivered one after the other; lanes do not wait for each other.
 
-    The position never passes an open record. What is done beyond it is listed in its metadata, and is not delivered again
-    after a restart. `blocked_bytes` is how much may be read and open. Instants are in ms of a clock that never goes back.
+    The position never passes an open record, nor one of which something has to leave that does not leave with this position.
+    What is done beyond it is listed in its metadata, and is not delivered again after a restart. `blocked_bytes` is how much may
+    be read and open. Instants are in ms of a clock that never goes back.
     """
 
-    def __init__(self, partition: Partition, offset: int, kept: Kept, blocked_bytes: int) -> None:
+    def __init__(self, partition: Partition, offset: int, metadata: PositionMetadata, blocked_bytes: int) -> None:
         self.partition = partition
         self.read_to = offset
-        self.skips_all = kept.skips_all
-        self.orders_read_to = kept.orders_read_to
+        self.skips_all = metadata.skips_all
+        self.orders_read_to = metadata.orders_read_to
         self.has_news = False
         self.open_bytes = 0
         self._blocked_bytes = blocked_bytes
-        self._done = kept.done
+        self._done = metadata.done
         self._positions = Positions(offset, 0)
-        self._lanes: dict[bytes | int, deque[OpenRecord]] = {}
+        self._lanes = Lanes()
         self._open: dict[int, OpenRecord] = {}
-        self._ready: deque[OpenRecord] = deque()
-        self._waiting: list[tuple[int, int, OpenRecord]] = []
-        self._turns = count()
+        self._blocked: dict[int, OpenRecord] = {}
         self._room, self._room_at = 0, (-1, -1)
-        self._leaving: list[OutputRecord] = []
+        self._departures = Departures()
 
     @property
     def position(self) -> int:
@@ -56,14 +53,30 @@ class DirectPartition:
         return len(self._open)
 
     @property
+    def held_bytes(self) -> int:
+        """About how much memory the open records take."""
+        return self.open_bytes + _RECORD_BYTES * len(self._open)
+
+    @property
+    def blocked_count(self) -> int:
+        """Of how many open records a call has failed."""
+        return len(self._blocked)
+
+    @property
+    def oldest_at(self) -> Instant | None:
+        """When the first open record was written to the topic; None if nothing is open, or the log has no timestamps."""
+        first = next(iter(self._open.values()), None)
+        return None if first is None else first.record.written_at
+
+    @property
     def ready_count(self) -> int:
         """How many records were due when `take_due` was called, and were not taken."""
-        return len(self._ready)
+        return self._lanes.ready_count
 
     @property
     def leaving_bytes(self) -> int:
-        """The size of what leaves with the next position."""
-        return sum(len(each.value) for each in self._leaving)
+        """The size of what leaves with the next positions."""
+        return self._departures.bytes
 
     @property
     def room(self) -> int:
@@ -73,7 +86,9 @@ class DirectPartition:
         """
         where = (self.position, self.read_to)
         if where != self._room_at:
-            self._room, self._room_at = self._find_room(), where
+            room = find_room(self.position, max(self.read_to, self._done.end), self._find_done)
+            # What is read for the second time is listed already.
+            self._room, self._room_at = max(room, self._done.end - self.read_to), where
         return self._room
 
     @property
@@ -81,104 +96,100 @@ class DirectPartition:
         """Return why nothing more of the partition is read; None if it is read on."""
         if self.open_bytes >= self._blocked_bytes:
             return f"{counted(self.open_bytes, 'byte')} behind its position are not delivered yet (blocked-bytes)"
-        if self.room < _LEAST_ROOM:
+        if self.room < LEAST_ROOM and self.read_to >= self._done.end:
             return "its position cannot list more of what is done beyond it"
         return None
-
-    def _find_room(self) -> int:
-        # A bit for each offset lists any pattern: as long as there are enough bits, nothing needs to be measured.
-        bits = 6 * (MOST_CHARACTERS - _NUMBERS) - (max(self.read_to, self._done.end) - self.position)
-        if bits >= _MUCH_ROOM:
-            return bits
-        done = self._done.advanced(self.read_to, self._positions.unsettled)
-        room = (MOST_CHARACTERS - longest(self.position, done)) // CHARACTERS_PER_RECORD - 1
-        return max(room, self._done.end - self.read_to)
 
     def is_done(self, offset: int) -> bool:
         """Return whether the record was done before the partition was taken over."""
         return self._done.is_done(offset)
 
     def read(self, records: Sequence[OpenRecord], next_offset: int, leaving: Sequence[OutputRecord] = ()) -> None:
-        """Take in what was read up to `next_offset`; records that are not among these are done, and `leaving` comes of them."""
-        self._positions.read([each.offset for each in records], next_offset, 0)
+        """Take in what was read up to `next_offset`.
+
+        The numbers of what is `leaving` at once are the offsets of its records, plus one. Records that are not among these are
+        done.
+        """
+        departing = [Departure(each, each.number - 1) for each in leaving]
+        offsets = [each.offset for each in records] + [each.output.number - 1 for each in departing]
+        self._positions.read(sorted(offsets), next_offset, 0)
         self.read_to = next_offset
         self.has_news = True
-        self._leaving += leaving
-        for each in records:
-            self.open_bytes += each.record.size
-            self._open[each.offset] = each
-            lane = self._lanes.setdefault(each.lane, deque())
-            lane.append(each)
-            if len(lane) == 1:
-                self._push(each)
+        for each in departing:
+            self._departures.add(each)
+        for record in records:
+            self.open_bytes += record.record.size
+            self._open[record.offset] = record
+            self._lanes.add(record)
 
     def take_due(self, now: int, most: int) -> list[OpenRecord]:
         """Return up to `most` records that are due. Each must come back by `again` or `end`."""
-        while self._waiting and self._waiting[0][0] <= now:
-            self._ready.append(heappop(self._waiting)[2])
-        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        return self._lanes.take_due(now, most)
 
     def find_next_due(self) -> int | None:
         """Return when the next record is due, None if nothing waits."""
-        if self._ready:
-            return self._ready[0].due_at
-        return self._waiting[0][0] if self._waiting else None
+        return self._lanes.find_next_due()
 
     def again(self, record: OpenRecord, due_at: int) -> None:
-        """Let a record that was taken wait until `due_at`."""
+        """Let a record that was taken wait until `due_at`. It is blocked if it has an error."""
         record.due_at = due_at
-        self._push(record)
+        if record.error is not None:
+            self._blocked[record.offset] = record
+        self._lanes.push(record)
 
-    def end(self, record: OpenRecord, *leaving: OutputRecord) -> None:
-        """Note that the record is done. What is `leaving` is published with the next position."""
-        self._positions.settle(record.offset, 0)
-        self._leaving += leaving
+    def end(self, record: OpenRecord, leaving: OutputRecord | None = None) -> None:
+        """Note that the record is done.
+
+        Its lane goes on, or if something is `leaving`, when that has left: else a crash in between would let the next record of
+        the lane overtake this one.
+        """
+        assert self._lanes.is_head(record), "the records of a lane end one after the other"
         self.open_bytes -= record.record.size
         self.has_news = True
         del self._open[record.offset]
-        lane = self._lanes[record.lane]
-        assert lane[0] is record, "the records of a lane end one after the other"
-        lane.popleft()
-        if lane:
-            self._push(lane[0])
+        self._blocked.pop(record.offset, None)
+        if leaving is None:
+            self._positions.settle(record.offset, 0)
+            self._lanes.advance(record.lane)
         else:
-            del self._lanes[record.lane]
+            self._departures.add(Departure(leaving, record.offset, record.lane))
 
     def pass_order(self, read_to: int, *leaving: OutputRecord) -> None:
-        """Note that the orders up to `read_to` were executed; their outcomes leave with the next position."""
+        """Note that the orders up to `read_to` were executed; their outcomes leave with the position that says so."""
         self.orders_read_to = read_to
-        self._leaving += leaving
+        for each in leaving:
+            self._departures.add(Departure(each))
         self.has_news = True
 
     def find_open(self, offset: int) -> OpenRecord | None:
         return self._open.get(offset)
 
-    def recall(self, record: OpenRecord) -> bool:
-        """Take a record that waits; return whether it waited."""
-        if record in self._ready:
-            self._ready.remove(record)
-            return True
-        left = [each for each in self._waiting if each[2] is not record]
-        waited = len(left) < len(self._waiting)
-        self._waiting = left
-        heapify(self._waiting)
-        return waited
+    def recall(self, records: Collection[OpenRecord]) -> list[OpenRecord]:
+        """Take those of the records that wait, and return them: each must come back by `again` or `end`."""
+        return self._lanes.recall(records)
 
-    def blocked(self) -> Iterator[OpenRecord]:
-        """Yield the records of which a call failed, in the order in which they were read."""
-        return (each for each in self._open.values() if each.error is not None)
+    def blocked(self, most: int | None = None) -> list[OpenRecord]:
+        """Return the first `most` open records of which a call failed, or all, in the order in which they were read."""
+        offsets = sorted(self._blocked) if most is None else nsmallest(most, self._blocked)
+        return [self._blocked[each] for each in offsets]
 
     def output(self) -> PartitionOutput:
         """Return what leaves now, with the position. Call `published` when it has left."""
-        self.has_news = False
-        offset = self.position
-        done = self._done.advanced(self.read_to, self._positions.unsettled)
-        metadata = Kept(done, self.skips_all, self.orders_read_to).encode(offset)
-        return PartitionOutput(self.partition, tuple(self._leaving), Position(offset, metadata))
+        departing = self._departures.take()
+        for each in departing:
+            if each.offset is not None:
+                self._positions.settle(each.offset, 0)
+        self.has_news = len(self._departures) > len(departing)
+        offset, first_order = self.position, self._departures.find_first_order()
+        orders_read_to = self.orders_read_to if first_order is None else first_order
+        metadata = PositionMetadata(fitted(offset, self._find_done()), self.skips_all, orders_read_to).encode(offset)
+        return PartitionOutput(self.partition, tuple(each.output for each in departing), Position(offset, metadata))
 
     def published(self, output: PartitionOutput) -> None:
-        """Forget what has left."""
-        del self._leaving[: len(output.records)]
+        """Forget what has left, and let the lanes go on that waited for that."""
+        for each in self._departures.left(len(output.records)):
+            if each.lane is not None:
+                self._lanes.advance(each.lane)
 
-    def _push(self, record: OpenRecord) -> None:
-        heappush(self._waiting, (record.due_at, next(self._turns), record))
+    def _find_done(self) -> DoneOffsets:
+        return self._done.advanced(self.read_to, self._positions.unsettled)

@@ -3,13 +3,12 @@
 from hashlib import sha256
 
 from delivery.direct.open_record import OpenRecord
-from delivery.direct.record_headers import Way, way_of
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage
 from delivery.feeds.port import make_item
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason
-from domain.headers import DELIVERY_ID, texts_of
+from domain.headers import DELIVERY_ID, Way, texts_of, way_of
 from domain.identifiers import find_id_flaw
 from domain.record import Record
 
@@ -55,8 +54,8 @@ class Reading:
             return Flaw(DeadLetterReason.UNDECODABLE, record.defect)
         if record.cut is not None:
             return Flaw(DeadLetterReason.TOO_LARGE, f"its value has {record.cut.length} bytes; raise max-record-bytes")
-        defect = make_item(record.key, b"", record.headers, "").defect
-        if defect is None and (flaw := find_id_flaw(opened.notification_id)) is not None:
+        defect = _find_key_defect(record.key) or make_item(record.key, b"", record.headers, "").defect
+        if defect is None and (flaw := _find_own_id_flaw(opened.notification_id)) is not None:
             defect = f"the header {DELIVERY_ID} {flaw}"
         return None if defect is None else Flaw(DeadLetterReason.UNDELIVERABLE, defect)
 
@@ -69,3 +68,18 @@ class Reading:
         if way.submitted_at is None:
             return 0
         return min(max(0, way.submitted_at + self._stage.delay_ms - self._clock.now()), self._stage.delay_ms)
+
+
+def _find_key_defect(key: bytes | None) -> str | None:
+    """Return why the key names no unit: two keys that are no text would become the same path."""
+    try:
+        (key or b"").decode()
+    except UnicodeDecodeError as error:
+        return f"the key of the record, which is the unit of work, is no UTF-8 ({error.reason} at byte {error.start})"
+    return None
+
+
+def _find_own_id_flaw(own_id: str) -> str | None:
+    if own_id != own_id.strip():
+        return "begins or ends with a space"
+    return find_id_flaw(own_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -10,9 +10,12 @@ import msgspec
 
 from connectors.port import TransportRefused, TransportUnavailable
 from delivery.caller import Caller, Network
-from delivery.direct.consumer import StageClients, StageConsumer
+from delivery.direct.call_slots import CallSlots
+from delivery.direct.consumer import StageConsumer
+from delivery.direct.owned import StageClients
+from delivery.direct.rests import waits_for_its_time
 from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage
+from delivery.direct.stages import Stage, left_stage
 from delivery.settings import Receiver
 from domain.clock import Clock, Instant
 from domain.record import Origin, Partition
@@ -35,8 +38,9 @@ class BlockedRecord(msgspec.Struct, frozen=True):
 class PartitionReport(msgspec.Struct, frozen=True):
     """How far a partition is delivered. `position` to `end` are the offsets that are not done or not read.
 
-    `blocked` are the first of the `blocked_count` records of which a call has failed. `pause` says why nothing more of it is
-    read, None if it is read on; `problem` why it cannot be read at all.
+    `blocked` are the first of the `blocked_count` records of which a call has failed. `oldest_at` is when the first record that
+    was read and is not done was written to the topic. `pause` says why nothing more of it is read, None if it is read on;
+    `problem` why it cannot be read at all.
     """
 
     partition: Partition
@@ -45,6 +49,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     open_count: int = 0
     blocked_count: int = 0
     blocked: tuple[BlockedRecord, ...] = ()
+    oldest_at: Instant | None = None
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None
@@ -53,7 +58,8 @@ class PartitionReport(msgspec.Struct, frozen=True):
 class DirectReport(msgspec.Struct, frozen=True):
     """What one delivery worker does for a receiver. `shut_because` is None while its gate is open.
 
-    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from.
+    `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from, and `notes`
+    what does not stop it, but should be known.
     """
 
     receiver: str
@@ -62,17 +68,22 @@ class DirectReport(msgspec.Struct, frozen=True):
     probe_at: Instant
     problem: str | None
     partitions: tuple[PartitionReport, ...]
+    notes: tuple[str, ...] = ()
 
 
 class DirectReceiver:
-    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected."""
+    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected.
+
+    `make_topics` returns the retry topics that hold unread records though there is no interval for them any more, each with its
+    group: what they hold is delivered, too.
+    """
 
     def __init__(
         self,
         name: str,
         receiver: Receiver,
         stages: Sequence[Stage],
-        make_topics: Callable[[], None],
+        make_topics: Callable[[], Mapping[str, str]],
         open_clients: Callable[[Stage], StageClients],
         clock: Clock,
         forbidden: Sequence[Network] = (),
@@ -87,12 +98,12 @@ class DirectReceiver:
 
     async def run(self, threads: Executor) -> None:
         """Deliver until `stop`, then end what is under way."""
-        if not await self._made(threads):
+        left = await self._made(threads)
+        if left is None:
             return
-        caller = Caller(self._receiver, self._forbidden)
-        self._consumers = [
-            StageConsumer(each, partial(self._open_clients, each), caller, self._gate, self._clock) for each in self._stages
-        ]
+        stages = [*self._stages, *(left_stage(self._stages, topic, group) for topic, group in left.items())]
+        caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
+        self._consumers = [StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in stages]
         try:
             async with asyncio.TaskGroup() as group:
                 for each in self._consumers:
@@ -119,13 +130,14 @@ class DirectReceiver:
             now + gate.probe_at - ago,
             problem,
             tuple(partitions),
+            tuple(note for each in self._consumers for note in each.notes),
         )
 
-    async def _made(self, threads: Executor) -> bool:
-        """Make the topics, however long that takes; return whether they are there."""
+    async def _made(self, threads: Executor) -> Mapping[str, str] | None:
+        """Make the topics, however long that takes; return those that are left of earlier intervals. None: it is to stop."""
         while not self._is_stopping.is_set():
             try:
-                await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
+                left = await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
             except (TransportUnavailable, TransportRefused) as error:
                 if self._problem != str(error):
                     _LOG.warning("receiver %s is not delivered to: %s", self.name, error)
@@ -136,17 +148,19 @@ class DirectReceiver:
                     continue
             else:
                 self._problem = None
-                return True
-        return False
+                for topic in left:
+                    _LOG.warning("topic %s has no interval any more: what it holds is delivered at once", topic)
+                return left
+        return None
 
 
 def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
     refused = [PartitionReport(name, problem=why) for name, why in consumer.refused.items()]
-    found = []
+    found, now = [], round(asyncio.get_running_loop().time() * 1_000)
     for state, end in consumer.partitions:
         blocked = [
             BlockedRecord(each.way.origin, each.key, each.blocked_since or 0, each.way.attempts + each.attempts, each.error or "")
-            for each in state.blocked()
+            for each in state.blocked(_MOST_BLOCKED)
         ]
         found.append(
             PartitionReport(
@@ -154,10 +168,12 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
                 position=state.position,
                 end=end,
                 open_count=state.open_count,
-                blocked_count=len(blocked),
-                blocked=tuple(blocked[:_MOST_BLOCKED]),
+                blocked_count=state.blocked_count,
+                blocked=tuple(blocked),
+                oldest_at=state.oldest_at,
                 skips_all=state.skips_all,
-                pause=state.pause,
+                # A retry topic that waits for its time is as it should be, however much lies in it.
+                pause=None if waits_for_its_time(consumer.stage, state, now) else state.pause,
             )
         )
     return sorted([*refused, *found], key=lambda each: each.partition)

@@ -1,35 +1,58 @@
 """The gate of a receiver within one delivery worker, shared by all topics from which the receiver gets records."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from itertools import count
 
 import msgspec
 
-from delivery.answers import Failed, Outcome
+from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.direct.open_record import OpenRecord
 from delivery.gate import Gate, GateState
 from delivery.settings import Receiver
+
+_MOST_GIVEN_BACK = 3
+"""So often a failure of one record is held against the receiver, if other records succeed in between."""
+
+
+class Blame(StrEnum):
+    """Whether a failed call tells of the record or of the receiver."""
+
+    RECORD = "record"
+    """The policy says what follows."""
+    UNKNOWN = "unknown"
+    """The next answers for other records will tell."""
+    RECEIVER = "receiver"
+    """It sleeps: nothing counts."""
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """What is done with a failed record when it is known that the record is to blame (`stands`), or the receiver (`falls`)."""
+
+    stands: Callable[[], object]
+    falls: Callable[[], object]
 
 
 class SharedGate:
     """Counts the calls under way, and keeps the gate. Instants are in ms of a clock that never goes back.
 
-    Only a suspension or a limit changes the gate. Failed attempts do not: the policy says what follows them.
+    Five records that fail one after the other shut the gate, as those of the ledger do: all five are given back. A success in
+    between says that each of those before it is to blame itself.
     """
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._rows = count(1)
-        self._listeners: list[Callable[[], None]] = []
+        self._doubts: dict[int, Doubt] = {}
+        self._is_shut_by_failures = False
         self.gate = Gate()
         self.running = 0
+        self.successes = 0
+        """How many answers showed that the receiver works."""
 
     def new_row(self) -> int:
         """Return a number that identifies a record."""
         return next(self._rows)
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a call has ended, so that another may begin."""
-        self._listeners.append(listener)
 
     def permits(self, now: int, wanted: int) -> int:
         return self.gate.permits(self._receiver, now, self.running, wanted)
@@ -38,31 +61,45 @@ class SharedGate:
         self.running += 1
         self.gate = self.gate.begun(self._receiver, now, [row], now + 2 * self._receiver.timeout_ms)
 
-    def end(self, now: int, row: int, outcome: Outcome | None) -> bool:
-        """Note the end of a call; without an outcome it was given up. Return whether the receiver sleeps and did so before.
+    def end(self, now: int, record: OpenRecord, outcome: Outcome | None, *, counts_alone: bool = False) -> Blame:
+        """Note the end of a call; without an outcome it was given up. Return what a failure tells of.
 
-        Call `wake` behind it.
+        `counts_alone`: failures of such records were judged before and say nothing of the receiver. After `UNKNOWN` call `doubt`.
         """
         self.running -= 1
-        is_probe = self.gate.state is GateState.SHUT and self.gate.probe == row
+        is_probe = self.is_shut and self.gate.probe == record.row
         if outcome is None:
             self.gate = msgspec.structs.replace(self.gate, probe=None) if is_probe else self.gate
-        elif is_probe and isinstance(outcome, Failed) and outcome.mode is None:
-            # The record becomes a dead letter, and must not keep the gate shut: a receiver that sleeps answers otherwise.
-            self.gate = self.gate.opened(now)
-        else:
-            after = self.gate.after(self._receiver, row, 0, outcome, now)
-            self.gate = msgspec.structs.replace(after, suspects=())
-        return is_probe and self.is_shut
+            return Blame.RECORD
+        if isinstance(outcome, Done | Rejected | Limited):
+            self.successes += 1
+            self._after(record, outcome, now)
+            self._judge(is_receiver=False)
+            return Blame.RECORD
+        if isinstance(outcome, Suspended):
+            self._is_shut_by_failures &= self.is_shut
+            self._after(record, outcome, now)
+            self._judge(is_receiver=True)
+            return Blame.RECEIVER
+        return self._failed(now, record, outcome, is_probe=is_probe, is_fresh=not counts_alone and self._is_fresh(record))
 
-    def wake(self) -> None:
-        """Tell all listeners that another call may begin."""
-        for listener in self._listeners:
-            listener()
+    def doubt(self, row: int, doubt: Doubt) -> None:
+        """Keep what is done with a record when it is known what its failure tells of."""
+        self._doubts[row] = doubt
+
+    def judge_alone(self, row: int) -> None:
+        """Blame a record of which no other answer has told for some time."""
+        if (found := self._doubts.pop(row, None)) is not None:
+            found.stands()
 
     @property
     def is_shut(self) -> bool:
         return self.gate.state is GateState.SHUT
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether the receiver itself has said so, or could not be reached. Else records that were not read yet may succeed."""
+        return self.is_shut and not self._is_shut_by_failures
 
     def retries_at(self, now: int) -> int:
         """Return when to ask again after no call was permitted: for the probe, or because of the rate."""
@@ -70,3 +107,36 @@ class SharedGate:
             waits_for_probe = self.gate.probe is not None
             return self.gate.probe_until if waits_for_probe else max(self.gate.probe_at, now + 1)
         return max(self.gate.next_call, now + 20)
+
+    def probe_in_ms(self, now: int) -> int:
+        """Return in how many ms the next probe is due; 0 while the gate is open."""
+        return max(0, self.gate.probe_at - now) if self.is_shut else 0
+
+    def _failed(self, now: int, record: OpenRecord, outcome: Again | Failed, *, is_probe: bool, is_fresh: bool) -> Blame:
+        if is_probe and not self._is_shut_by_failures and isinstance(outcome, Failed) and outcome.mode is None:
+            # A receiver that sleeps answers otherwise.
+            self.gate = self.gate.opened(now)
+        was_shut = self.is_shut
+        if was_shut or is_fresh:
+            self._after(record, outcome, now)
+        if self.is_shut and not was_shut:
+            self._is_shut_by_failures = True
+            self._judge(is_receiver=True)
+        if self.is_shut:
+            return Blame.RECEIVER
+        return Blame.UNKNOWN if is_fresh else Blame.RECORD
+
+    def _after(self, record: OpenRecord, outcome: Outcome, now: int) -> None:
+        self.gate = self.gate.after(self._receiver, record.row, record.attempts, outcome, now)
+        if self.is_shut:
+            self.gate = msgspec.structs.replace(self.gate, suspects=())
+
+    def _is_fresh(self, record: OpenRecord) -> bool:
+        """Return whether others may fail as the record did: none has succeeded since its last failure."""
+        failed_at, is_spared = record.failed_at, 0 < record.given_back < _MOST_GIVEN_BACK
+        return failed_at is None or failed_at == self.successes or is_spared
+
+    def _judge(self, *, is_receiver: bool) -> None:
+        doubts, self._doubts = self._doubts, {}
+        for each in doubts.values():
+            (each.falls if is_receiver else each.stands)()

@@ -1,5 +1,6 @@
 """The stages of a receiver: the topics from which its records are read, one after the other. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -9,8 +10,11 @@ from delivery.settings import Policy, Receiver
 
 _DAY_MS = 86_400_000
 _RETENTION, _FOR_EVER = "retention.ms", "-1"
+_DELETED_BY_TIME = {"cleanup.policy": "delete", "retention.bytes": "-1"}
+"""Whatever brokers do by default: compaction and a bound of bytes would lose records."""
+
 _REQUEUED_ATTEMPTS = 10
-"""For a requeued record of a receiver that has no limit: where nothing blocks, there are no orders to end it."""
+"""For a requeued record of a receiver without a limit: the requeue topic does not block, so no order can end the record."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -47,9 +51,35 @@ class Stage(msgspec.Struct, frozen=True):
 def topics_to_make(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
     """Return the topics beside the source that the service makes, with their configuration."""
     source = stages[0]
-    made = {each.topic: {_RETENTION: str(each.retention_ms)} for each in stages[1:]}
+    made = {each.topic: {_RETENTION: str(each.retention_ms), **_DELETED_BY_TIME} for each in stages[1:]}
     # Dead letters are kept until an operator deletes them, and orders with them: they say why something was skipped.
-    return made | {name: {_RETENTION: _FOR_EVER} for name in (source.dead_letters, source.orders) if name}
+    kept = {_RETENTION: _FOR_EVER, **_DELETED_BY_TIME}
+    return made | {name: kept for name in (source.dead_letters, source.orders) if name}
+
+
+def find_left_group(stages: Sequence[Stage], topic: str) -> str | None:
+    """Return the group of a retry topic of the source for which there is no interval any more; None for any other topic."""
+    source, found = stages[0], topic.removeprefix(f"{stages[0].topic}-")
+    number = found.removeprefix(f"{source.group}-retry-")
+    if found == topic or number == found or not re.fullmatch(r"[1-9][0-9]{0,3}", number):
+        return None
+    return None if any(each.topic == topic for each in stages) else found
+
+
+def left_stage(stages: Sequence[Stage], topic: str, group: str) -> Stage:
+    """Return a stage that delivers what such a retry topic still holds: at once, and one time. What fails is a dead letter."""
+    receiver = _with_attempts(stages[0].receiver, 1)
+    return Stage(
+        is_source=False,
+        topic=topic,
+        group=group,
+        delay_ms=0,
+        receiver=receiver,
+        next_topic=None,
+        next_delay_ms=0,
+        dead_letters=stages[0].dead_letters,
+        orders=None,
+    )
 
 
 def stages_of(receiver: Receiver, topic: str, group: str) -> tuple[Stage, ...]:

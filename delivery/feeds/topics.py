@@ -15,6 +15,7 @@ from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.rows import Item
 from delivery.settings import Select
+from domain.record import Origin, Partition
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 10.0
@@ -146,4 +147,4 @@ class TopicFeed:
 
 def _item(name: TopicPartition, record: Any, place: str) -> Item:
     headers = tuple((key, value or b"") for key, value in record.headers)
-    return make_item(record.key, record.value or b"", headers, f"{name.topic}-{name.partition}@{record.offset}", place)
+    return make_item(record.key, record.value or b"", headers, str(Origin(Partition(*name), record.offset)), place)

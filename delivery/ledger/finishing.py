@@ -36,7 +36,7 @@ _COLUMNS = ("id", "job", "key", *_CHANGED)
 _UPDATE_ROW = update(ROWS).where(ROWS.c.id == bindparam("row")).values({each: bindparam(f"new_{each}") for each in _CHANGED})
 
 
-class Result(NamedTuple):
+class ClaimResult(NamedTuple):
     claim: Claim
     outcome: Outcome
 
@@ -54,7 +54,7 @@ def ready_status(steps: Steps, step: Step) -> Status:
     return Status.READY if steps is Steps.DELIVER else _STATUS_OF[step]
 
 
-def finish(database: Database, receiver: Receiver, name: str, results: Sequence[Result]) -> Finished:
+def finish(database: Database, receiver: Receiver, name: str, results: Sequence[ClaimResult]) -> Finished:
     """Write the outcomes of calls to one receiver. A result whose claim is another's by now changes nothing, and is counted.
 
     Gate, keys, rows and jobs are locked in this order, as everywhere in the ledger.
@@ -76,7 +76,7 @@ class Finishing:
         self.freed: set[str] = set()
         """Keys that may have no head now."""
 
-    def finish(self, results: Sequence[Result]) -> Finished:
+    def finish(self, results: Sequence[ClaimResult]) -> Finished:
         before = self.gate
         suspects = self._rows_of_suspects()
         self.lock({result.claim.key for result in results} | {key for _, key in suspects})
@@ -182,7 +182,7 @@ class Finishing:
         status = ready_status(self.receiver.steps, step)
         return {"row": row, "new_step": step.value, "new_status": status.value, "now": self.now}
 
-    def _take(self, result: Result) -> bool:
+    def _take(self, result: ClaimResult) -> bool:
         claim, outcome = result
         row = self.rows.get(claim.row)
         if row is None or row["epoch"] != claim.epoch or row["owner"] is None:

@@ -177,7 +177,7 @@ def _row(job: str, name: str, item: Item, now: Instant) -> dict[str, Any]:
 
 
 def _insert_failed(connection: Connection, job: str, name: str, items: list[Item], now: Instant) -> None:
-    """What cannot be delivered begins as failed, with its reason: it is lost to no count."""
+    """Insert undeliverable items as failed rows, each with its reason, so that the counts add up."""
     for item in items:
         values = _row(job, name, item, now) | {
             "status": Status.FAILED.value, "step": Step.DELIVER.value, "is_head": False, "due_at": now, "ended_at": now,

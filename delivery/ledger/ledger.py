@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from delivery.jobs import GateReport, Job, RowError, WaitingRow
-from delivery.ledger import cancelling, claims, finishing, fitting, intake, jobs, repair, retention
+from delivery.ledger import cancelling, changed_steps, claims, finishing, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
 from delivery.ledger.database import Database
-from delivery.ledger.finishing import Finished, Result
+from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
 from delivery.settings import Receiver, Step
 
@@ -30,7 +30,7 @@ class Ledger:
     def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
         return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted)
 
-    def finish(self, receiver: str, results: Sequence[Result]) -> Finished:
+    def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
         return finishing.finish(self.database, self.receivers[receiver], receiver, results)
 
     def open_intake(self, job: str, owner: str) -> Intake | None:
@@ -68,7 +68,7 @@ class Ledger:
         cancelling.cancel_job(self.database, self.receivers, job)
 
     def go_on(self, receiver: str) -> None:
-        """End what is left of orders to cancel or to repair jobs, if a process died in the midst."""
+        """End what is left of orders to cancel or to repair jobs, if a process ended in the midst."""
         for job in cancelling.cancelled_jobs(self.database, receiver):
             cancelling.cancel_rows(self.database, self.receivers, job)
         for job in repair.jobs_in_repair(self.database, receiver):
@@ -78,7 +78,7 @@ class Ledger:
         return repair.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
-        return fitting.fit_steps(self.database, self.receivers[receiver], receiver)
+        return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
 
     def release_unit(self, receiver: str, unit: str) -> None:
         jobs.release_unit(self.database, self.receivers, receiver, unit)

@@ -1,4 +1,4 @@
-"""Retention: rows that ended long ago are deleted, and with them what made no second row of their notifications."""
+"""Retention: deletes rows that ended long ago. Afterwards a repeated notification is delivered again."""
 
 from sqlalchemy import Connection, delete, exists, select
 
@@ -12,8 +12,8 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     """Delete some rows that ended before the retention, with keys and ended jobs that have no rows left; return how many rows.
 
     Of the live jobs the time counts while their intake has read everything: a notification that comes a second time, after its
-    topic was away for days, still finds its first row. Rows of other jobs stay until the job has ended. A failed row that holds
-    its unit stays until an operator decides.
+    topic was unavailable for days, still finds its first row. Rows of other jobs stay until the job has ended. A failed row that
+    holds its unit stays until an operator decides.
     """
     with database.write() as connection:
         now = database.now(connection)

@@ -73,16 +73,21 @@ class ScheduleRunner:
         self._progress: Progress | None = None
         self._yields_until = 0.0
         self._was_in_force = False
+        self._made = 0
         self.problem: str | None = None
 
-    def look(self, is_stopping: Callable[[], bool]) -> None:
-        """Make what is due, until all is made or `is_stopping`. Without a due tick nothing is asked.
+    def look(self, is_stopping: Callable[[], bool]) -> bool:
+        """Make what is due, until all is made or `is_stopping`; return whether there are new requests.
+
+        Without a due tick nothing is asked.
 
         Raises:
             ResequencerError: The sink or the lookups cannot be used now. The next call goes on.
         """
         with self._lock:
+            before = self._made
             self._look(is_stopping)
+            return self._made > before
 
     def _look(self, is_stopping: Callable[[], bool]) -> None:
         if self._progress is not None and not self._is_foreign and self._find_next(self._progress) is None:
@@ -176,6 +181,7 @@ class ScheduleRunner:
 
     def _store(self, requests: list[Request], progress: Progress) -> None:
         self._sink.store(requests, progress)
+        self._made += len(requests)
         self._set(progress)
 
     def _set(self, progress: Progress | None) -> None:

@@ -6,9 +6,8 @@ from typing import Annotated
 import msgspec
 
 from domain.configuration_key import Key, Section
-from domain.value_types import Choice, Names, Object, Text
+from domain.value_types import Choice, Names, Object, Text, TopicName
 
-_TOPIC = r"[A-Za-z0-9._-]{0,249}"
 _CRON = "five fields of cron: minute, hour, day of the month, month, day of the week, such as 0 18 * * MON-FRI"
 
 
@@ -38,7 +37,7 @@ class Schedule(msgspec.Struct, frozen=True):
     cron: Annotated[str, Key(Text(r"[A-Za-z0-9*/,#\- ]{0,200}", _CRON))]
     time_zone: Annotated[str, Key(Text(r"[A-Za-z0-9_+/-]{1,60}", "a time zone of the IANA database, such as Europe/Berlin"))]
     keys: Annotated[KeysSettings, Section("keys")]
-    topic: Annotated[str, Key(Text(_TOPIC, "the name of a topic; empty: the requests go to a receiver"))]
+    topic: Annotated[str, Key(TopicName("the requests go to a receiver"))]
     receiver: Annotated[str, Key(Text(r"[a-z0-9-]{0,60}", "the name of a receiver; empty: the requests go to a topic"))]
     payload: Annotated[str, Key(Object())]
     missed: Annotated[Missed, Key(Choice(tuple(Missed)))]

@@ -14,9 +14,9 @@ from pipeline.archive.manifest import NAME, ArchivedTopic, DirectoryManifest, en
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.archive.writer import LAYOUT, ORDER, WRITING
+from pipeline.spark.counted_write import write_rows
 from pipeline.spark.errors import SPARK_ERRORS, cause_of
 from pipeline.spark.topics import SCHEMA
-from pipeline.spark.written import write_rows
 
 COMPACTING = f"{WORK}/compacting"
 GRACE_MS = 6 * 3_600_000

@@ -13,8 +13,8 @@ from pipeline.archive.layout import RECORDS, Archive, path_of
 from pipeline.archive.manifest import NAME, ArchivedTopic, DirectoryManifest, Ends, covers, encode, from_their_beginning, joined
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
+from pipeline.spark.counted_write import write_rows
 from pipeline.spark.topics import as_records
-from pipeline.spark.written import write_rows
 
 LAYOUT = ("topic", "day")
 ORDER = (*LAYOUT, "partition", "offset")

@@ -16,8 +16,8 @@ from pipeline.audit.scope import Scope
 from pipeline.audit.tables import TOLD, rows_of, told_batches
 from pipeline.audit.timing import BUCKETS, Made, Timing
 from pipeline.spark.arrow_rows import Batches, Step, spark_schema
+from pipeline.spark.counted_write import write_rows
 from pipeline.spark.errors import SPARK_ERRORS, cause_of
-from pipeline.spark.written import write_rows
 
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""

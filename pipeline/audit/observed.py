@@ -37,14 +37,6 @@ _FRAMES = {
 }
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
-    """The position of a record, as the header `source-position` holds it."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
 class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     """A published notification.
 
@@ -55,7 +47,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
 
     place: int
     notification_id: str
-    position: Position | None
+    position: Origin | None
     incomplete: str | None
     is_late: bool
     is_possible_duplicate: bool
@@ -125,7 +117,7 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
     return ObservedNotification(
         place,
         identifier,
-        find_position(texts.pop(SOURCE_POSITION, None)),
+        Origin.find(texts.pop(SOURCE_POSITION, "")),
         texts.pop(INCOMPLETE, None),
         texts.pop(LATE, None) is not None,
         texts.pop(POSSIBLE_DUPLICATE, None) is not None,
@@ -172,19 +164,14 @@ def observe_expected(notification: Notification) -> ObservedNotification:
     return seen
 
 
-def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Position | None, ObservedDeadLetter]:
+def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Origin | None, ObservedDeadLetter]:
     """Return the position of the dead letter's record, and the dead letter."""
     texts = texts_of(headers)
     is_cut = DEAD_LETTER_VALUE_LENGTH in texts
     letter = ObservedDeadLetter(
         place, texts.get(DEAD_LETTER_REASON, ""), POSSIBLE_DUPLICATE in texts, None if is_cut else digest_of(value)
     )
-    return find_position(texts.get(DEAD_LETTER_SOURCE_POSITION)), letter
-
-
-def find_position(text: str | None) -> Position | None:
-    found = Origin.find(text or "")
-    return Position(*found.partition, found.offset) if found else None
+    return Origin.find(texts.get(DEAD_LETTER_SOURCE_POSITION, "")), letter
 
 
 def digest_of(value: bytes) -> bytes:

@@ -10,7 +10,7 @@ _BUILDING = ".building"
 
 
 def begin(target: Path) -> Path:
-    """Return an empty directory to write to; files of an audit that died there are deleted."""
+    """Return an empty directory to write to; files of an audit that was killed there are deleted."""
     building = target / _BUILDING
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)

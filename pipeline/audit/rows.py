@@ -9,6 +9,7 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.decoding import Refusal
 from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
+from domain.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID
 from domain.order import OrderKind, OrderUnreadable, decode_order
 from domain.order_check import observe_outcome
 from domain.record import Headers, Origin, Partition, Record
@@ -85,10 +86,10 @@ class Row(NamedTuple):
 def notification_row(key: bytes | None, headers: Headers, value: bytes, place: int) -> Row:
     seen = observe(headers, value, place)
     if seen is None or key is None:
-        return unreadable_row(place, "a notification without a key or the header notification-id")
+        return unreadable_row(place, f"a notification without a key or the header {NOTIFICATION_ID}")
     if b"\0" in key:
         return unreadable_row(place, "a notification of a unit that no record can name")
-    partition = UNPLACED if seen.position is None else seen.position.partition
+    partition = UNPLACED if seen.position is None else seen.position.partition.number
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 
 
@@ -96,12 +97,12 @@ def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """Return the dead letter's row. It belongs to its unit if the unit's state caused it, else to its record's position."""
     position, letter = observe_dead_letter(record.headers, record.value, place)
     if position is None:
-        return unreadable_row(place, "a dead letter without the header dead-letter-source-position")
+        return unreadable_row(place, f"a dead letter without the header {DEAD_LETTER_SOURCE_POSITION}")
     unit = place_name(position.offset)
     if letter.reason in _OF_A_UNIT:
         decoded = rules.decoder.decode(record)
         unit = unit if isinstance(decoded, Refusal) else decoded.unit
-    return Row(position.partition, unit, LETTER, position.offset, None, _encode(letter))
+    return Row(position.partition.number, unit, LETTER, position.offset, None, _encode(letter))
 
 
 def outcome_rows(headers: Headers, value: bytes, place: int) -> Iterator[Row]:

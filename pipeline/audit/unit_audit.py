@@ -181,5 +181,4 @@ def _named(emission: Emission) -> str:
 
 
 def _told(seen: ObservedNotification) -> str:
-    position = seen.position
-    return "no position" if position is None else f"{position.topic}-{position.partition}@{position.offset}"
+    return "no position" if seen.position is None else str(seen.position)

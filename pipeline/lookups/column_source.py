@@ -9,9 +9,9 @@ from pyspark.sql.types import DataType, DateType, StringType, TimestampNTZType, 
 
 from pipeline.errors import JobRefused
 from pipeline.lookups.rows import FLAW, LINE, PLACE, SHOWN_CHARACTERS, TEXT, cleaned, column_names
+from pipeline.spark.counted_write import write_rows
 from pipeline.spark.errors import SPARK_ERRORS, cause_of
 from pipeline.spark.job_settings import SourceSettings
-from pipeline.spark.written import write_rows
 
 _TEXTS = (StringType, VarcharType)
 _DAYS = (DateType, TimestampType, TimestampNTZType)

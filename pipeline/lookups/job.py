@@ -236,6 +236,6 @@ def _count_lines(directory: Path) -> int:
 
 
 def _clear(directory: LookupsDirectory) -> None:
-    """Delete what a job that died has left."""
+    """Delete what a job that was killed has left."""
     for left in directory.building.glob("*"):
         shutil.rmtree(left, ignore_errors=True)

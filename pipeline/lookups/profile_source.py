@@ -11,8 +11,8 @@ from pipeline.errors import JobRefused
 from pipeline.lookups.profile_rows import ARRIVED, EVENTS, LESSONS, READ, REFUSED, TIMELESS, WAIT, arrivals, lessons
 from pipeline.lookups.rows import FLAW, LINE, PLACE, TEXT
 from pipeline.spark.arrow_rows import spark_schema
+from pipeline.spark.counted_write import write_rows
 from pipeline.spark.job_settings import LearningSettings, SourceSettings
-from pipeline.spark.written import write_rows
 
 _COLUMNS = ("processing_entity", "process_flow", "usual_ms", "latest_ms", "late", "usual_events", "most_events")
 _NEEDED = ("partition", "offset", "timestamp", "value", "headers")

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from domain.record import Partition
+from domain.record import Origin, Partition
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
@@ -34,8 +34,8 @@ def too_late(found: Mapping[Partition, int]) -> str | None:
         return None
     partition, offset = min(found.items())
     return (
-        f"{partition}@{offset}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its producer write "
-        "nanoseconds?), so no record behind it can be read. Once the service has read past it, delete it with "
+        f"{Origin(partition, offset)}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its producer "
+        "write nanoseconds?), so no record behind it can be read. Once the service has read past it, delete it with "
         f"kafka-delete-records, up to offset {offset + 1}, and start a new archive with the rest; let the topic refuse such "
         "records (message.timestamp.after.max.ms)"
     )

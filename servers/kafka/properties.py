@@ -30,7 +30,7 @@ _FOR_TRYING = {
     "auto.create.topics.enable": "false",
     # Records never expire. The same setting in hours would become a negative time.
     "log.retention.ms": "-1",
-    # A paused broker has no other to hand over to, and would drop the ends of transactions (servers/kafka/predecessor.py).
+    # A paused broker has no other to hand over to, and would drop the ends of transactions (servers/kafka/stale_registration.py).
     "broker.session.timeout.ms": "30000",
     "broker.heartbeat.interval.ms": "250",
 }

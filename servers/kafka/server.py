@@ -18,9 +18,9 @@ from servers.certificates import Certificates
 from servers.java.jars import get_jars
 from servers.java.log import write_log_configuration
 from servers.java.program import QUICK_JAVA, find_java
-from servers.kafka.predecessor import controller_properties, unregister_predecessor
 from servers.kafka.probe import knows_a_broker
 from servers.kafka.properties import SCRAM, kafka_properties
+from servers.kafka.stale_registration import controller_properties, unregister_predecessor
 from servers.ports import LOOPBACK
 from servers.server import PROCESS, Server
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.receiver.kept import CALLS, TAKEN, UNITS, read_lines
+from servers.receiver.taken_store import CALLS, TAKEN, UNITS, read_lines
 
 _EXAMPLES = 3
 

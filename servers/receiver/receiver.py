@@ -12,7 +12,7 @@ from random import Random
 from urllib.parse import unquote
 
 from servers.receiver.behaviour import Behaviour, is_in
-from servers.receiver.kept import CALLS, TAKEN, UNITS, Journal, read_lines
+from servers.receiver.taken_store import CALLS, TAKEN, UNITS, Journal, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Receiver:
         if is_in(behaviour.asleep, now):
             headers = (("Retry-After", str(behaviour.retry_after)),) if behaviour.retry_after else ()
             return self._refuse("asleep", Answer(503, b"The receiver is currently suspended", headers))
-        if behaviour.rate and not self._is_within_rate():
+        if behaviour.rate and not self._take_allowance():
             wait = max(1, ceil((1 - self._allowance) / behaviour.rate))
             return self._refuse("rate", Answer(429, b'{"error": "too many calls"}', (("Retry-After", str(wait)),)))
         return None
@@ -141,7 +141,8 @@ class Receiver:
             return self._refuse("unknown", _UNKNOWN)
         return None
 
-    def _is_within_rate(self) -> bool:
+    def _take_allowance(self) -> bool:
+        """Count a call against the rate; return False if there is no allowance left for it."""
         rate, now = self._behaviour.rate, self._clock()
         self._allowance = min(max(rate, 1), self._allowance + (now - self._filled) * rate)
         self._filled = now
@@ -161,22 +162,22 @@ class Receiver:
         return _MISSING
 
     def _announce(self, unit: str, now: float) -> Answer:
-        if self._is_rejected(unit, now):
+        if self._reject_if_chosen(unit, now):
             return self._refuse("rejects", _NOT_ELIGIBLE)
-        if self._is_announced(unit, now):
+        if self._recall_announcement(unit, now):
             return _KNOWN
         self._keep(unit, "announced", now)
         self._did["announced"] += 1
         return _ANNOUNCED
 
     def _find(self, unit: str, now: float) -> Answer:
-        is_digested = self._is_announced(unit, now) and self._announced[unit] + self._behaviour.digest_seconds <= now
+        is_digested = self._recall_announcement(unit, now) and self._announced[unit] + self._behaviour.digest_seconds <= now
         return _FOUND if is_digested else self._refuse("not-digested", _MISSING)
 
     def _take(self, unit: str, path: str, headers: Mapping[str, str], now: float) -> Answer:
-        if self._is_rejected(unit, now):
+        if self._reject_if_chosen(unit, now):
             return self._refuse("rejects", _NOT_ELIGIBLE)
-        if self._behaviour.announcing and not self._is_announced(unit, now):
+        if self._behaviour.announcing and not self._recall_announcement(unit, now):
             return self._refuse("not-announced", _NOT_ANNOUNCED)
         key = headers.get("idempotency-key")
         if key in self._keys:
@@ -195,7 +196,7 @@ class Receiver:
             unit, key = unquote(path.split("/")[2]), headers.get("idempotency-key")
             self._calls.add({"at": round(now, 3), "unit": unit, "key": key, "is": "unanswered"})
 
-    def _is_announced(self, unit: str, now: float) -> bool:
+    def _recall_announcement(self, unit: str, now: float) -> bool:
         """Return whether the announcement is known; it is forgotten here if a window of `forgets` wants it."""
         announced = self._announced.get(unit)
         if announced is None:
@@ -205,7 +206,8 @@ class Receiver:
             self._keep(unit, "forgotten", now)
         return unit in self._announced
 
-    def _is_rejected(self, unit: str, now: float) -> bool:
+    def _reject_if_chosen(self, unit: str, now: float) -> bool:
+        """Keep the unit as refused if it is chosen to be; return whether it is."""
         behaviour = self._behaviour
         chosen = behaviour.rejects > 0 and _share(behaviour.seed, unit) < behaviour.rejects
         if chosen and unit not in self._rejected:

@@ -39,12 +39,12 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
     payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
     references = references_of(payment)
     numbering = _draw_numbering(rng, plan)
-    course = draw_events(rng, two_flows=_draw_two_flows(rng, plan))
+    events = draw_events(rng, two_flows=_draw_two_flows(rng, plan))
     if plan.keys is Keys.ZIPF:
-        course = lengthened(course, envelopes_of(plan, number), Random(f"{plan.seed}/more/{number}"))  # noqa: S311  # As above.
+        events = lengthened(events, envelopes_of(plan, number), Random(f"{plan.seed}/more/{number}"))  # noqa: S311  # As above.
     writer = EnvelopeWriter(unit, _draw_schema(rng, plan), plan.epoch_at + number * 250, rng)
-    carried = _draw_carried(rng, payment, len(course))
-    envelopes = _envelopes(unit, writer, course, _sequences(course, numbering), carried)
+    carried = _draw_carried(rng, payment, len(events))
+    envelopes = _envelopes(unit, writer, events, _sequences(events, numbering), carried)
     expected = ExpectedUnit(
         unit, 0, numbering, (), references.message_id, references.payment_information_id, references.end_to_end_id
     )
@@ -57,10 +57,10 @@ def draw_uuid(rng: Random) -> str:
 
 
 def _envelopes(
-    unit: str, writer: EnvelopeWriter, course: Sequence[Happening], sequences: Sequence[int], carried: Sequence[Carried]
+    unit: str, writer: EnvelopeWriter, events: Sequence[Happening], sequences: Sequence[int], carried: Sequence[Carried]
 ) -> tuple[SimulatedEnvelope, ...]:
     made = []
-    for happening, sequence, brings in zip(course, sequences, carried, strict=True):
+    for happening, sequence, brings in zip(events, sequences, carried, strict=True):
         value, envelope_id = writer.write(happening, sequence, brings)
         expected = ExpectedEnvelope(
             envelope_id,
@@ -89,12 +89,12 @@ def _processes(unit: str, envelope_id: str, happening: Happening) -> tuple[Expec
     return tuple(processes)
 
 
-def _sequences(course: Sequence[Happening], numbering: Numbering) -> list[int]:
+def _sequences(events: Sequence[Happening], numbering: Numbering) -> list[int]:
     if numbering is Numbering.SHARED:
-        return list(range(1, len(course) + 1))
+        return list(range(1, len(events) + 1))
     counts: dict[str, int] = {}
     sequences = []
-    for happening in course:
+    for happening in events:
         counts[happening.flow] = counts.get(happening.flow, 0) + 1
         sequences.append(counts[happening.flow])
     return sequences

@@ -120,7 +120,7 @@ class Following:
         is_behind = all(self._read_output() for _ in range(_BLOCKS))
         is_behind = self._read_outcomes() or is_behind
         # In this order: output that has come is in the expectations by now, unless they are still being written.
-        is_being_written = self._is_being_written()
+        is_being_written = self._probe_lock()
         is_all_read = self._explain()
         is_final = is_all_read and not is_being_written and not is_behind
         if is_final:
@@ -258,8 +258,8 @@ class Following:
                 self._touched.add(expected.unit)
         return self._expectations != before
 
-    def _is_being_written(self) -> bool:
-        """Return whether a simulation holds its lock on the expectations."""
+    def _probe_lock(self) -> bool:
+        """Take the lock on the expectations for an instant, and return whether a simulation holds it."""
         try:
             with self._expected.path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,7 +16,7 @@ still, commits beside it, and a gap in the markers shows that.
 """
 
 LARGEST_BYTES = 8 * 1024 * 1024
-"""Of one partition: some 200 000 changes of units. What changed more often since a marker costs as much to read as the whole."""
+"""The most bytes of entries per partition: some 200 000 changes of units. With more changes, a full read costs the same."""
 
 _ENTRY_BYTES = 64
 """What an entry takes beside its units, about."""

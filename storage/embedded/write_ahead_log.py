@@ -56,8 +56,8 @@ def see_that_it_is_whole(file: Path, connection: sqlite3.Connection) -> None:
 def write_again(file: Path) -> None:
     """Make the readable content of the log durable: write the same bytes again, and sync. The caller must be the only writer.
 
-    After a failed sync the system may return bytes that the disk does not have, and consider them written. A process that died
-    then leaves commits that look complete, and no later sync would write them to the disk.
+    After a failed sync the system may return bytes that the disk does not have, and consider them written. A process that was
+    killed then leaves commits that look complete, and no later sync would write them to the disk.
     """
     try:
         descriptor = os.open(log_of(file), os.O_RDWR | os.O_CLOEXEC)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from storage.fencing import advanced
+from storage.infinispan.keys import index_block_name, page_name, segment_name
 from storage.infinispan.layout.compaction import Compacted, Compaction, CompactionLimits
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.index_block import IndexBlock, encode_index_block, index_block_of
@@ -20,7 +21,6 @@ from storage.infinispan.layout.segment import (
     version_of_header,
 )
 from storage.infinispan.layout.value_framing import Kind, Value, count_parts, part_names
-from storage.infinispan.partition_keys import index_block_name, page_name, segment_name
 from storage.infinispan.partition_state import PartitionState, take_up_changes
 from storage.port import Commit
 

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Prepared
+from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout.segment import CommitVersion
 from storage.infinispan.layout.value_framing import cut
-from storage.infinispan.partition_keys import PartitionKeys
 from storage.port import StorageUnavailable
 
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from domain.errors import OwnershipLost
+from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.segment import CommitVersion, Segment, SegmentManifest, encode_segment, token_of, token_text
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, part_names
-from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
 from storage.port import StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")

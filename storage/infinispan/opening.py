@@ -5,6 +5,7 @@ from collections.abc import Callable
 from domain.errors import OwnershipLost
 from storage.fencing import succeeded
 from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.segment import (
     CommitVersion,
@@ -16,7 +17,6 @@ from storage.infinispan.layout.segment import (
     token_text,
 )
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, count_parts, part_names
-from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.partition_state import PartitionState, read_partition_state
 from storage.port import Header, StorageUnavailable
 
@@ -105,7 +105,7 @@ class Opening:
         return Segment(header, None, manifest, last.pending)
 
     def _abandoned(self, last: Segment) -> list[str]:
-        """Return the names of the values of a commit that never became valid: its owner died, or is too late."""
+        """Return the names of the values of a commit that never became valid: its owner ended, or is too late."""
         version = last.version
         name = segment_name(CommitVersion(version.token, version.commit + 1))
         try:

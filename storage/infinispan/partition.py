@@ -7,11 +7,11 @@ from domain.errors import OwnershipLost
 from storage.infinispan.commit import Preparation, records_of, take_up
 from storage.infinispan.commit_attempt import CommitAttempt
 from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.keys import PartitionKeys, page_name
 from storage.infinispan.layout.compaction import CompactionLimits
 from storage.infinispan.layout.records import snapshot_of
 from storage.infinispan.layout.segment import MOST_COMMITS, version_of_header
 from storage.infinispan.layout.value_framing import Missing
-from storage.infinispan.partition_keys import PartitionKeys, page_name
 from storage.infinispan.partition_state import PartitionState
 from storage.port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 

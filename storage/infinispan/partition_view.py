@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TypeVar
 
+from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.block_lookup import BlockLookup, lookup_of
 from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
 from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
@@ -14,7 +15,6 @@ from storage.infinispan.layout.records import UnitRecord, WaitsRow, combined, sn
 from storage.infinispan.layout.segment import CommitVersion, Segment, WindowRow
 from storage.infinispan.layout.unit_index import UnitIndex
 from storage.infinispan.layout.value_framing import Kind, Missing
-from storage.infinispan.partition_keys import PartitionKeys, page_name, segment_name
 from storage.marker import marker_of
 from storage.port import Header, StorageUnavailable
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, whole_of_nothing

@@ -65,7 +65,7 @@ class InfinispanRest:
         try:
             self._ask("POST", self._counter(name), _CREATED, _COUNTER)
         except StorageUnavailable:
-            # Of two counters that are created at one instant, the server may answer one with 500. Nothing is wrong with it then.
+            # If two counters are created at one instant, the server may answer one with 500. It may exist all the same.
             if self.find_counter(name) is None:
                 self._ask("POST", self._counter(name), _CREATED, _COUNTER)
 

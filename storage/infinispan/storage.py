@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from domain.record import Partition
 from storage.infinispan.data_loss import DataLoss
+from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout.compaction import CompactionLimits
 from storage.infinispan.layout.page import PageMemory
 from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.partition_keys import PartitionKeys
 from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.wall_clock import WallClock

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _delivery_calls, _delivery_rows
-from benchmarks._delivery_calls import LOOP, Client, loop, measure, worker
-from benchmarks._delivery_stage import Database, WrongResult, write_notifications
+from benchmarks._delivery import calls, rows
+from benchmarks._delivery.calls import LOOP, Client, loop, measure, worker
+from benchmarks._delivery.stage import Database, WrongResult, write_notifications
 from benchmarks.delivery import show_costs
 from delivery.settings import Step
 from servers.receiver.check import read_notifications
@@ -22,7 +22,7 @@ def database(tmp_path: Path) -> Database:
 
 
 def test_loop_and_worker_deliver_everything(database: Database) -> None:
-    measured = _delivery_calls.deliveries(database, 40, 4, 1)
+    measured = calls.deliveries(database, 40, 4, 1)
     assert list(measured) == [LOOP, "SQLite"]
     assert all(each.wall > 0 and each.client > 0 and each.receiver > 0 for each in measured.values())
 
@@ -43,27 +43,27 @@ def test_a_worker_that_overtakes_is_noticed(database: Database) -> None:
 
 
 def test_claims_beside_ended_rows(database: Database) -> None:
-    assert [size for size, costs in _delivery_rows.claims(database, [10, 300], 3) if min(costs) > 0] == [10, 300]
+    assert [size for size, costs in rows.claims(database, [10, 300], 3) if min(costs) > 0] == [10, 300]
 
 
 def test_a_claim_that_finds_too_few_rows_is_noticed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_delivery_rows, "_claim", lambda ledger, _: ledger.claim("r", Step.DELIVER, "w", 1).claims)
+    monkeypatch.setattr(rows, "_claim", lambda ledger, _: ledger.claim("r", Step.DELIVER, "w", 1).claims)
     with pytest.raises(WrongResult, match="processed=3"):
-        list(_delivery_rows.claims(database, [10], 3))
+        list(rows.claims(database, [10], 3))
 
 
 def test_ticks_beside_waiting_rows(database: Database) -> None:
-    assert [size for size, costs in _delivery_rows.ticks(database, [10, 300], 3) if min(costs) > 0] == [10, 300]
+    assert [size for size, costs in rows.ticks(database, [10, 300], 3) if min(costs) > 0] == [10, 300]
 
 
 def test_a_gate_that_is_not_shut_is_noticed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_delivery_rows, "_shut", lambda *_: None)
+    monkeypatch.setattr(rows, "_shut", lambda *_: None)
     with pytest.raises(WrongResult, match="although the gate is shut"):
-        list(_delivery_rows.ticks(database, [10], 3))
+        list(rows.ticks(database, [10], 3))
 
 
 def test_intake(database: Database) -> None:
-    found = _delivery_rows.intake(database, 2_500, 1)
+    found = rows.intake(database, 2_500, 1)
     assert found.whole > found.reading > 0
 
 
@@ -71,9 +71,9 @@ def test_a_notification_that_is_not_taken_in_is_noticed(database: Database, monk
     def write_less(file: Path, number: int) -> Any:
         return write_notifications(file, number - 1)
 
-    monkeypatch.setattr(_delivery_rows, "write_notifications", write_less)
+    monkeypatch.setattr(rows, "write_notifications", write_less)
     with pytest.raises(WrongResult, match="expected=9,"):
-        _delivery_rows.intake(database, 10, 1)
+        rows.intake(database, 10, 1)
 
 
 def test_the_notifications_are_what_the_tables_say(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_notifications_are_what_the_tables_say(tmp_path: Path) -> None:
 
 
 def test_a_ratio_is_to_the_fewest_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = zip(count(1), [_delivery_rows.Costs(2, 10), _delivery_rows.Costs(3, 40)], strict=False)
+    sizes = zip(count(1), [rows.Costs(2, 10), rows.Costs(3, 40)], strict=False)
     show_costs("a title", ("one", "other"), iter(sizes))
     assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
         ["1", "2.00", "1.00", "10.00", "1.00", "<", "1.5"],

@@ -101,13 +101,13 @@ def test_a_file_that_cannot_be_written_leaves_the_history_in_memory_and_is_told_
 
 
 def test_the_estimate_for_a_backlog_is_what_is_unread_by_what_is_read_in_a_second(history: History) -> None:
-    assert history.pace(100) is None
+    assert history.speed(100) is None
     history.add(service(BEGINNING, 0, read_to=1_000, lag=900), BEGINNING)
     history.add(service(BEGINNING + 10_000, 100, read_to=1_100, lag=800), BEGINNING + 10_000)
-    pace = history.pace(800)
-    assert pace is not None
-    assert (pace.records_per_second, pace.notifications_per_second, pace.backlog_seconds) == (10, 5, 80)
-    still = history.pace(0)
+    speed = history.speed(800)
+    assert speed is not None
+    assert (speed.records_per_second, speed.notifications_per_second, speed.backlog_seconds) == (10, 5, 80)
+    still = history.speed(0)
     assert still is not None
     assert still.backlog_seconds is None
 
@@ -115,9 +115,9 @@ def test_the_estimate_for_a_backlog_is_what_is_unread_by_what_is_read_in_a_secon
 def test_a_backlog_that_nothing_reads_has_no_estimate(history: History) -> None:
     for seconds in (0, 5):
         history.add(service(BEGINNING + seconds * 1_000, 0, read_to=5, lag=9), BEGINNING + seconds * 1_000)
-    pace = history.pace(9)
-    assert pace is not None
-    assert pace.backlog_seconds is None
+    speed = history.speed(9)
+    assert speed is not None
+    assert speed.backlog_seconds is None
 
 
 def test_the_chart_scales_to_its_highest_bar() -> None:

@@ -242,6 +242,6 @@ def test_a_number_that_is_not_there_is_not_found(letters: TestClient) -> None:
 
 def test_a_filter_never_applies_to_the_second_half_of_an_or() -> None:
     """In Jinja `a or b | visible` shows `a` unfiltered."""
-    templates = [each.read_text() for each in TEMPLATES.glob("*.html")]
+    templates = [each.read_text() for each in TEMPLATES.rglob("*.html")]
     assert templates
     assert not [found for text in templates for found in re.findall(r"\{\{[^}(]* or [^})]*\|[^}]*\}\}", text)]

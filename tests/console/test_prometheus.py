@@ -19,6 +19,7 @@ from console.prometheus import (
     METRICS,
     NEW_DEAD_LETTERS,
     RETRIES,
+    SCHEDULE_METRICS,
     SERVICE_METRICS,
     TOPIC_METRICS,
     Described,
@@ -30,7 +31,7 @@ from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
 from resequencer.unit import Tally
 from servers.prometheus.program import find_promtool
-from status.delivery import DeliveredPartition, DeliveryStatus, DeliveryWorkerStatus, DirectStatus, GateStatus
+from status.delivery import DeliveredPartition, DeliveryStatus, DeliveryWorkerStatus, DirectStatus, GateStatus, ScheduleStatus
 from status.report import (
     Identity,
     PartitionStatus,
@@ -190,6 +191,7 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service += [(name, "gauge", "`receiver`", meaning) for name, (meaning, _) in GATE_METRICS.items()]
     service.append((RETRIES[0], "gauge", "`receiver`, `mode`", RETRIES[1]))
     service += [(name, "gauge", "`receiver`, `topic`", meaning) for name, (meaning, _) in TOPIC_METRICS.items()]
+    service += [(name, "gauge", "`schedule`", meaning) for name, (meaning, _) in SCHEDULE_METRICS.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -235,8 +237,9 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
     )
     partitions = (
-        DeliveredPartition("T-0", 5, 9, 3, blocked=2, pause="full"),
-        DeliveredPartition("T-1", 1, 2, 0),
+        DeliveredPartition("T-0", 5, 9, 3, blocked=2, oldest_at="2026-03-28T18:00:02Z", pause="full"),
+        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z"),
+        DeliveredPartition("T-2", 1, 1, 0),
         DeliveredPartition("T-g-retry-1-0", 0, 0, 0, problem="no right"),
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
@@ -248,6 +251,7 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T-g-retry-1"} 0.0',
         'resequencer_delivery_records_blocked{receiver="mail",topic="T"} 2.0',
         'resequencer_delivery_records_blocked{receiver="mail",topic="T-g-retry-1"} 0.0',
+        'resequencer_delivery_oldest_open_timestamp_seconds{receiver="mail",topic="T"} 1.7747208015e+09',
         'resequencer_delivery_partitions_paused{receiver="mail",topic="T"} 1.0',
         'resequencer_delivery_partitions_paused{receiver="mail",topic="T-g-retry-1"} 1.0',
         "resequencer_delivery_workers_delivering 2.0",
@@ -268,3 +272,18 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         application = make_metrics_application(lambda: None, find_delivery=lambda given=given: given)
         text = TestClient(application).get("/metrics").text
         assert {line for line in text.splitlines() if line.startswith("resequencer_delivery_")} == expected
+
+
+def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
+    schedules = (
+        ScheduleStatus("end-of-day", "0 18 * * * (UTC)", "2026-03-28T18:00:00.000Z", 3, 9, "2026-03-29T18:00:00.000Z"),
+        ScheduleStatus("monthly", "0 0 1 * * (UTC)", overdue_since="2026-03-01T00:00:00.000Z", problem="no topic"),
+    )
+    application = make_metrics_application(lambda: None, find_delivery=lambda: DeliveryStatus(schedules=schedules))
+    lines = TestClient(application).get("/metrics").text.splitlines()
+    assert {line for line in lines if line.startswith("resequencer_schedule_")} == {
+        'resequencer_schedule_tick_timestamp_seconds{schedule="end-of-day"} 1.7747208e+09',
+        'resequencer_schedule_overdue_tick_timestamp_seconds{schedule="monthly"} 1.7723232e+09',
+        'resequencer_schedule_requests{schedule="end-of-day"} 9.0',
+        'resequencer_schedule_requests{schedule="monthly"} 0.0',
+    }

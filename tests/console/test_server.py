@@ -1,4 +1,4 @@
-"""The server of the console: clients that begin a request and do not end it are let go."""
+"""The server of the console: clients that begin a request and do not end it are disconnected."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 
 from connectors.dead_letters.port import AskedFor, Sign
 from console.sources import Sources
-from delivery.direct.orders import DirectOrder, DirectOutcome, Result
+from delivery.direct.orders import DirectOrder, DirectOutcome, DirectResult
 from delivery.errors import OrderRefused
 from domain.record import Partition
-from status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus
+from status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus
 from tests.console.test_delivery import Viewer
 
 AT = "2026-03-28T23:33:55.941Z"
@@ -41,7 +41,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.given: list[tuple[str, Partition, DirectOrder]] = []
-        self.result: Result | None = Result.DONE
+        self.result: DirectResult | None = DirectResult.DONE
 
     def order(self, receiver: str, partition: Partition, order: DirectOrder, seconds: float) -> DirectOutcome | None:
         del seconds
@@ -121,7 +121,7 @@ def test_orders_are_given_in_the_operators_name_and_the_audit_log_has_them(
 
 
 def test_what_the_owner_refuses_and_what_no_worker_has_executed_is_told(client: TestClient, owner: Owner) -> None:
-    owner.result = Result.REFUSED
+    owner.result = DirectResult.REFUSED
     assert change(client, "/delivery/block", partition="T-0", because="x").status_code == 409
     assert post(client, "block", partition="T-0", because="x") == (409, {"error": "what came of it"})
     assert post(client, "block", partition="U-0", because="x") == (409, {"error": "U-0 is no partition of T"})
@@ -194,3 +194,20 @@ def test_the_dead_letters_of_a_receiver_are_asked_for_by_its_name_or_by_their_nu
     assert [(each.receiver, each.numbers) for each in asked] == [(None, ()), (None, ("T-g-dlq-0#0",)), (None, ("T-g-dlq-0#0",))]
     for path in ("/dead-letters?receiver=nobody", "/api/v1/dead-letters?receiver=nobody"):
         assert client.get(path).status_code == 404
+
+
+def test_schedules_are_on_the_page_and_in_the_api_also_without_a_receiver(tmp_path: Path) -> None:
+    schedules = (
+        ScheduleStatus("end-of-day", "0 18 * * MON-FRI (UTC)", AT, 3, 234, "2026-03-30T18:00:00.000Z"),
+        ScheduleStatus("late", "0 0 1 * * (UTC)", overdue_since=AT, problem="topic T does not exist <b>"),
+    )
+    found = make_sources(tmp_path)._replace(find_delivery=lambda: DeliveryStatus(schedules=schedules))
+    client = client_of(found)
+    page = text_of(client.get("/delivery").text)
+    assert "2 schedules" in page
+    assert "end-of-day 0 18 * * MON-FRI (UTC)" in page
+    assert " 234 " in page
+    assert "and not done: topic T does not exist <b>" in page
+    answer = client.get("/api/v1/delivery").json()
+    assert [each["schedule"] for each in answer["schedules"]] == ["end-of-day", "late"]
+    assert (answer["gates"], answer["jobs"], answer["topics"]) == ([], [], [])

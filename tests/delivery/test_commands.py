@@ -11,7 +11,7 @@ from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from daemon.delivery.sources import open_feed
 from delivery.answers import Done, Failed, Suspended
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.settings import Step
 
 Run = Callable[..., int]
@@ -46,9 +46,9 @@ def deliver(configuration: Path) -> None:
     assert intake is not None
     ledger.take_in(intake, "tracker", open_feed(settings, source, receiver).read({}, 100))
     first, second = ledger.claim("tracker", Step.DELIVER, "w", 50).claims
-    ledger.finish("tracker", [Result(first, Failed("HTTP 400: bad")), Result(second, Done())])
+    ledger.finish("tracker", [ClaimResult(first, Failed("HTTP 400: bad")), ClaimResult(second, Done())])
     (third,) = ledger.claim("tracker", Step.DELIVER, "w", 50).claims
-    ledger.finish("tracker", [Result(third, Suspended("HTTP 401"))])
+    ledger.finish("tracker", [ClaimResult(third, Suspended("HTTP 401"))])
     ledger.close()
 
 

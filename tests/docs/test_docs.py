@@ -46,6 +46,14 @@ def fenced(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+def test_an_opening_fence_has_only_a_language() -> None:
+    """Text behind it is not shown: a program that filled the lines of a paragraph has once joined a listing to its fence."""
+    for page in PROSE:
+        fences = re.findall(r"^ *```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert [each for each in fences if not re.fullmatch(r"[a-z]*", each)] == [], page
+        assert len(fences) % 2 == 0, page
+
+
 def by_hand() -> str:
     """The README's service by hand."""
     return text_of("README.md").partition("## A first service by hand")[2].partition("\n## ")[0]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from harness.actors.asking import P0, Asked
 
-import resequencer.decision
-import resequencer.turn
+import resequencer.turn.decision
+import resequencer.turn.turn
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import TransientError
@@ -18,7 +18,7 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import LearnedTimeout
 from resequencer.stash import Stash, Stashed
 from resequencer.strategies.sequence import Sequence
-from resequencer.working_copy import WorkingCopy
+from resequencer.turn.working_copy import WorkingCopy
 
 U = UnitKey(P0, "u")
 BUG = ArithmeticError("a bug of ours")
@@ -134,14 +134,14 @@ class TestWhereOurOwnStepsFail:
     @pytest.fixture
     def receive(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make a take of envelope 9 fail at its end."""
-        right = resequencer.turn.receive
+        right = resequencer.turn.turn.receive
 
         def receive(copy: WorkingCopy, envelope: Any) -> None:
             right(copy, envelope)
             if envelope.sequence == 9:
                 raise BUG
 
-        monkeypatch.setattr(resequencer.turn, "receive", receive)
+        monkeypatch.setattr(resequencer.turn.turn, "receive", receive)
 
     @pytest.mark.usefixtures("receive")
     def test_one_that_cannot_be_taken_costs_itself(self, asked: Asked) -> None:
@@ -160,14 +160,14 @@ class TestWhereOurOwnStepsFail:
         assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        right = resequencer.decision.encode_entry
+        right = resequencer.turn.decision.encode_entry
 
         def encode(stashed: Stashed) -> Any:
             if stashed.envelope.sequence == 9:
                 raise BUG
             return right(stashed)
 
-        monkeypatch.setattr(resequencer.decision, "encode_entry", encode)
+        monkeypatch.setattr(resequencer.turn.decision, "encode_entry", encode)
         second, ninth, third = (asked.envelope("u", number) for number in (2, 9, 3))
         decided = asked.poll(second, ninth, third)
         assert dead_lettered(decided) == [ninth.offset]
@@ -175,14 +175,14 @@ class TestWhereOurOwnStepsFail:
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second, third = asked.envelope("u", 1), asked.envelope("u", 2, mds=("BAD",)), asked.envelope("u", 3)
-        right = resequencer.decision.encode_data
+        right = resequencer.turn.decision.encode_data
 
         def encode(data: PaymentData) -> bytes:
             if data.find_mds("BAD") is not None:
                 raise BUG
             return right(data)
 
-        monkeypatch.setattr(resequencer.decision, "encode_data", encode)
+        monkeypatch.setattr(resequencer.turn.decision, "encode_data", encode)
         decided = asked.poll(first, second, third)
         assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
@@ -313,7 +313,7 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
     def encode(*_: Any) -> bytes:
         raise BUG
 
-    monkeypatch.setattr(resequencer.decision, "encode_state", encode)
+    monkeypatch.setattr(resequencer.turn.decision, "encode_state", encode)
     second = asked.envelope("u", 2)
     decided = asked.poll(second)
     assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], [])

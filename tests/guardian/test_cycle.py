@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness.service_under_test import P0, P1, Service
 
-import resequencer.turn
+import resequencer.turn.turn
 from connectors.port import PartitionOutput, Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
@@ -213,7 +213,7 @@ def test_told_to_stop_while_the_storage_is_away_it_stops_and_nothing_is_lost(ser
 
 
 @pytest.mark.parametrize("call", ["load", "commit"])
-def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, watcher: Watcher, call: str) -> None:
+def test_a_partition_lost_to_another_owner_is_taken_over_again(service: Service, watcher: Watcher, call: str) -> None:
     service.tell("u", 2)
     service.tell("w", 1, partition=1)
     service.run()
@@ -234,7 +234,7 @@ def test_a_partition_lost_to_a_stranger_is_taken_over_again(service: Service, wa
 
 
 @pytest.mark.parametrize("call", ["waiting", "pending", "commit"])
-def test_a_stranger_who_comes_during_a_takeover_does_not_end_the_worker(service: Service, watcher: Watcher, call: str) -> None:
+def test_another_owner_during_a_takeover_does_not_end_the_worker(service: Service, watcher: Watcher, call: str) -> None:
     service.tell("u", 1)
     service.run()
     service.kill()
@@ -252,17 +252,17 @@ def test_an_escalation_commits_and_publishes_nothing(service: Service, watcher: 
     watcher.calls.clear()
     service.tell("v", 1)
     service.clock.advance(21_000)
-    right = resequencer.turn.wake
+    right = resequencer.turn.turn.wake
 
     def fail(*_: Any) -> None:
         raise ArithmeticError("a bug of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resequencer.turn, "wake", fail)
+        patch.setattr(resequencer.turn.turn, "wake", fail)
         with pytest.raises(Escalated):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
-    assert resequencer.turn.wake is right
+    assert resequencer.turn.turn.wake is right
     service.kill()
     service.start().run()
     assert (service.sequences("u"), service.sequences("v")) == ([2], [1])

@@ -17,7 +17,7 @@ from resequencer.actor import Resequencer
 from resequencer.messages import UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 
@@ -169,7 +169,7 @@ def test_it_says_when_it_wants_to_be_asked_again(asked: Asked) -> None:
     assert asked.poll(asked.envelope("u", 2)).next_wake_at == asked.now + 21_000
 
 
-def test_a_survey_tells_who_waits_longest_and_for_what(asked: Asked) -> None:
+def test_the_report_of_units_tells_who_waits_longest_and_for_what(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 3))
     asked.poll(asked.envelope("v", 2), after_ms=1_000)
     report_units = asked.report_units()

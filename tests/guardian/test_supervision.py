@@ -7,7 +7,7 @@ import pytest
 from harness.actors.asking import P0, Asked
 from msgspec.structs import replace
 
-import resequencer.turn
+import resequencer.turn.turn
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
 from guardian.actor_gateway import ActorsFailed
@@ -18,7 +18,7 @@ from guardian.unit_registry import UnitRegistry
 from resequencer.messages import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
-from resequencer.working_copy import WorkingCopy
+from resequencer.turn.working_copy import WorkingCopy
 from storage.port import Snapshot, WaitKind
 
 U = UnitKey(P0, "u")
@@ -112,7 +112,7 @@ class TestATurnThatRaises:
     def decided(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Decided:
         """Unit `u` holds 3. Then 2 and 9 come, and its turn raises, while `v` is served."""
         asked.poll(asked.envelope("u", 3))
-        right = resequencer.turn.receive
+        right = resequencer.turn.turn.receive
 
         def receive(copy: WorkingCopy, envelope: Any) -> None:
             right(copy, envelope)
@@ -120,7 +120,7 @@ class TestATurnThatRaises:
                 raise ArithmeticError("a bug of ours")
 
         with monkeypatch.context() as patch:
-            patch.setattr(resequencer.turn, "receive", receive)
+            patch.setattr(resequencer.turn.turn, "receive", receive)
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
     def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, decided: Decided) -> None:
@@ -149,20 +149,20 @@ class TestATurnThatRaises:
 def test_a_deadline_that_came_with_arrivals_that_raise_is_kept(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.poll(asked.envelope("u", 3))
     with monkeypatch.context() as patch:
-        patch.setattr(resequencer.turn, "receive", raising(ArithmeticError("a bug of ours")))
+        patch.setattr(resequencer.turn.turn, "receive", raising(ArithmeticError("a bug of ours")))
         assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=21_000)) == ["u#3"]
     assert asked.told(asked.poll()) == []
 
 
 def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, failures = resequencer.turn.receive, [ArithmeticError(), ArithmeticError()]
+    right, failures = resequencer.turn.turn.receive, [ArithmeticError(), ArithmeticError()]
 
     def receive(copy: WorkingCopy, envelope: Any) -> None:
         if failures:
             raise failures.pop()
         right(copy, envelope)
 
-    monkeypatch.setattr(resequencer.turn, "receive", receive)
+    monkeypatch.setattr(resequencer.turn.turn, "receive", receive)
     decided = asked.poll(asked.envelope("u", 1))
     assert (asked.told(decided), dead_lettered(decided)) == (["u#1"], [])
 
@@ -171,7 +171,7 @@ def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_nam
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked.poll(asked.envelope("u", 3))
-    monkeypatch.setattr(resequencer.turn, "wake", raising(ArithmeticError("a bug of ours")))
+    monkeypatch.setattr(resequencer.turn.turn, "wake", raising(ArithmeticError("a bug of ours")))
     with pytest.raises(Escalated, match="unit 'u' of T-0") as caught:
         asked.poll(after_ms=21_000)
     assert (caught.value.failure, caught.value.key) == (Failure.CAREFUL_TURN, U)
@@ -233,7 +233,7 @@ def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again
         asked.actors.report_units(ReportUnits())
 
 
-def test_an_envelope_that_was_buried_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
+def test_an_envelope_that_was_dead_lettered_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:
     """Its id is that of an envelope that was stashed; its record is another."""
     second = asked.envelope("u", 2)
     asked.poll(second)

@@ -19,11 +19,11 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import decide
-from resequencer.turn_context import Chance, TurnContext
+from resequencer.turn.context import Chance, TurnContext
+from resequencer.turn.turn import decide
+from resequencer.turn.working_copy import WITHOUT_END
 from resequencer.unit import Decision, Ordered, Output, Unit, Wake
 from resequencer.unit_codec import UnitCodec
-from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot, StashEntry, WaitKind
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 from delivery.answers import Done, Outcome
 from delivery.ledger.database import Database
-from delivery.ledger.finishing import Finished, Result
+from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.rows import Claim, Item
@@ -45,7 +45,7 @@ class LedgerStage:
         return self.ledger.claim("r", step, owner, wanted).claims
 
     def finish(self, claims: Sequence[Claim], outcome: Outcome = Done()) -> Finished:  # noqa: B008 - It never changes.
-        return self.ledger.finish("r", [Result(each, outcome) for each in claims])
+        return self.ledger.finish("r", [ClaimResult(each, outcome) for each in claims])
 
     def deliver_all(self) -> list[str]:
         """Deliver what can be delivered; return the notification ids in the order of their calls."""

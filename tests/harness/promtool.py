@@ -13,6 +13,7 @@ from console.prometheus import (
     METRICS,
     NEW_DEAD_LETTERS,
     RETRIES,
+    SCHEDULE_METRICS,
     SERVICE_METRICS,
     TOPIC_METRICS,
 )
@@ -34,15 +35,8 @@ def known_metrics() -> set[str]:
         f"{each.full_name}{part}" for each in METRICS if each.kind == "histogram" for part in ("_bucket", "_sum", "_count")
     }
     plain = {each.full_name for each in METRICS if each.kind != "histogram"}
-    names = (
-        *SERVICE_METRICS,
-        NEW_DEAD_LETTERS[0],
-        *ARCHIVE_METRICS,
-        DELIVERY_WORKERS[0],
-        *GATE_METRICS,
-        RETRIES[0],
-        *TOPIC_METRICS,
-    )
+    delivery = (DELIVERY_WORKERS[0], *GATE_METRICS, RETRIES[0], *TOPIC_METRICS, *SCHEDULE_METRICS)
+    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery)
     service = {f"resequencer_{name}" for name in names}
     return plain | histograms | service | _OF_OTHERS
 

@@ -6,30 +6,14 @@ import re
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from harness.rooms import ROOMS, ROOT
+
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = (
-    *("conf", "docs", "tests"),
-    *(
-        "connectors",
-        "console",
-        "daemon",
-        "delivery",
-        "domain",
-        "enrichment",
-        "guardian",
-        "pipeline",
-        "resequencer",
-        "servers",
-        "simulator",
-        "status",
-        "storage",
-    ),
-)
+COPIED = ("docs", "tests", *ROOMS)
 
 
 class Recipe:
-    """The section `Add …` of that name. A block of code names its file in its first line: `# payments/desks.py`."""
+    """The section `Add …` of that name. A block names its file in its first line: `# payments/desks.py`, `{# a/b.html #}`."""
 
     def __init__(self, name: str) -> None:
         page = PAGE.read_text(encoding="utf-8")
@@ -39,7 +23,7 @@ class Recipe:
     @property
     def files(self) -> dict[str, str]:
         """The files that the recipe shows completely, by path."""
-        shown = [named for language in ("python", "csv", "hocon") for named in self._named(language)]
+        shown = [named for language in ("python", "csv", "hocon", "html") for named in self._named(language)]
         return {path: content for path, content in shown if "." in path and " " not in path}
 
     @property
@@ -71,14 +55,15 @@ class Recipe:
 
     def _named(self, language: str) -> list[tuple[str, str]]:
         blocks = (block.partition("\n") for block in _fenced(language, self.text))
-        return [(first.removeprefix("# "), rest) for first, _, rest in blocks if first.startswith("# ")]
+        named = [(re.fullmatch(r"# (.*)|\{# (.*) #\}", first), rest) for first, _, rest in blocks]
+        return [(found[1] or found[2], rest) for found, rest in named if found]
 
 
 def copied_checkout(directory: Path) -> Path:
     """Return a copy of the project that a test may change."""
     for name in COPIED:
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
+    for name in ("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, directory)
     return directory
 

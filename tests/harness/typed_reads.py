@@ -1,37 +1,31 @@
 """Finds which attributes of which classes the service's code reads, by following the annotations in its source.
 
 The name of an attribute is not enough: a read of any `topic` would count for every class that has one. Everything is annotated,
-so types are followed through parameters, attributes, properties, return values and assignments. Classes are distinguished by
-their names. A read does not count if the type of the object is not found.
+so types are followed through parameters, attributes, properties, return values and assignments. A class is identified by its
+module and its name, `delivery/settings.py:Retry`: names are followed through imports. A read does not count if the type of the
+object is not found.
 """
 
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "domain",
-    "storage",
-    "enrichment",
-    "connectors",
-    "resequencer",
-    "guardian",
-    "status",
-    "console",
-    "simulator",
-    "delivery",
-    "pipeline",
-    "daemon",
-)
+from harness.rooms import ROOT, SERVICE_ROOMS
 
 
 def sources() -> dict[str, str]:
     """Return the text of each module of the service, by its path."""
-    files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    files = (file for room in SERVICE_ROOMS for file in sorted((ROOT / room).rglob("*.py")))
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+
+
+class Annotation(NamedTuple):
+    """The annotation of an attribute or a result, and the module whose names it uses."""
+
+    path: str
+    node: ast.expr
 
 
 class TypedReads:
@@ -42,21 +36,23 @@ class TypedReads:
 
     def __init__(self, sources: Mapping[str, str], unread: Iterable[str] = ()) -> None:
         trees = {path: ast.parse(text, path) for path, text in sources.items()}
-        self.attributes: dict[str, dict[str, str]] = defaultdict(dict)
-        self.returns: dict[str, str] = {}
+        self.names: dict[str, dict[str, str]] = {path: _names_of(tree, path) for path, tree in trees.items()}
+        self.attributes: dict[str, dict[str, Annotation]] = defaultdict(dict)
+        self.returns: dict[str, Annotation] = {}
         self.bases: dict[str, list[str]] = {}
-        for tree in trees.values():
-            self._declare(tree)
+        for path, tree in trees.items():
+            self._declare(tree, path)
         for _ in range(2):  # What __init__ assigns may have a type that is found only while another module is read.
             self.reads: set[tuple[str, str]] = set()
             self.handed: set[tuple[str, str, str]] = set()
             for path, tree in trees.items():
                 if path not in unread:
-                    _Reader(self).visit(tree)
+                    _Reader(self, path).visit(tree)
 
     def is_read(self, owner: type, name: str) -> bool:
         """Return whether an attribute is read: of the class, of a parent that has it, or of a subclass."""
-        family = {each.__name__ for each in owner.__mro__} | {each for each in self.bases if owner.__name__ in self.family(each)}
+        family = {_qualified(each) for each in owner.__mro__}
+        family |= {each for each in self.bases if _qualified(owner) in self.family(each)}
         if any((each, name) in self.reads for each in family):
             return True
         return any(origin in family and field == name and (to, name) in self.reads for origin, to, field in self.handed)
@@ -68,45 +64,58 @@ class TypedReads:
     def find_attribute(self, owner: str | None, name: str) -> str | None:
         """Return the class of an attribute, or of a method's result."""
         found = (self.attributes[each].get(name) for each in self.family(owner)) if owner in self.bases else ()
-        return next(filter(None, found), None)
+        return next((self.class_of(each.path, each.node) for each in found if each is not None), None)
 
-    def class_of(self, annotation: ast.expr | None) -> str | None:
-        """Return the class in an annotation, apart from None."""
+    def find_name(self, path: str, name: str) -> str | None:
+        """Return the class or function that a name stands for in a module, through imports."""
+        found = self.names.get(path, {}).get(name)
+        if found is None or found == f"{path}:{name}":
+            return found
+        module, _, original = found.rpartition(":")
+        return self.find_name(module, original)
+
+    def class_of(self, path: str, annotation: ast.expr | None) -> str | None:
+        """Return the class in an annotation of a module, apart from None."""
         match annotation:
             case ast.Constant(value=str(text)):
-                return self.class_of(ast.parse(text, mode="eval").body)
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                return name if name in self.bases else None
+                return text if text in self.bases else self.class_of(path, ast.parse(text, mode="eval").body)
+            case ast.Name(id=name):
+                found = self.find_name(path, name)
+                return found if found in self.bases else None
             case ast.BinOp(left=left, right=right):
-                return self.class_of(left) or self.class_of(right)
+                return self.class_of(path, left) or self.class_of(path, right)
             case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[first, *_])):
-                return self.class_of(first)
+                return self.class_of(path, first)
         return None
 
-    def _declare(self, tree: ast.Module) -> None:
+    def _declare(self, tree: ast.Module, path: str) -> None:
         classes = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]
-        self.bases |= {each.name: [base.id for base in each.bases if isinstance(base, ast.Name)] for each in classes}
-        for each in tree.body:
-            if isinstance(each, ast.FunctionDef):
-                self.returns[each.name] = ast.unparse(each.returns) if each.returns else ""
         for owner in classes:
+            named = (self.find_name(path, base.id) for base in owner.bases if isinstance(base, ast.Name))
+            self.bases[f"{path}:{owner.name}"] = [each for each in named if each]
+        for each in tree.body:
+            if isinstance(each, ast.FunctionDef) and each.returns:
+                self.returns[f"{path}:{each.name}"] = Annotation(path, each.returns)
+        for owner in classes:
+            attributes = self.attributes[f"{path}:{owner.name}"]
             for each in owner.body:
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                    self.attributes[owner.name][each.target.id] = ast.unparse(each.annotation)
+                    attributes[each.target.id] = Annotation(path, each.annotation)
                 elif isinstance(each, ast.FunctionDef) and each.returns:
-                    self.attributes[owner.name][each.name] = ast.unparse(each.returns)
+                    attributes[each.name] = Annotation(path, each.returns)
 
 
 class _Reader(ast.NodeVisitor):
     """Visits one module; `types` are the classes of the names known at a place."""
 
-    def __init__(self, found: TypedReads) -> None:
+    def __init__(self, found: TypedReads, path: str) -> None:
         self._found = found
+        self._path = path
         self._types: dict[str, str | None] = {}
         self._owner: str | None = None
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        before, self._owner = self._owner, node.name
+        before, self._owner = self._owner, f"{self._path}:{node.name}"
         self.generic_visit(node)
         self._owner = before
 
@@ -134,7 +143,7 @@ class _Reader(ast.NodeVisitor):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.generic_visit(node)
         if isinstance(node.target, ast.Name):
-            self._types[node.target.id] = self._found.class_of(node.annotation)
+            self._types[node.target.id] = self._found.class_of(self._path, node.annotation)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         owner = self._type_of(node.value)
@@ -144,7 +153,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         match node:
-            case ast.Call(func=ast.Name(id="settings_from"), args=[ast.Name(id=to), section]):
+            case ast.Call(func=ast.Name(id="settings_from"), args=[ast.Name(id=name), section]):
+                to = self._found.find_name(self._path, name) or name
                 computed = {each.arg for each in node.keywords}
                 origin = self._type_of(section)
                 fields = {name for each in self._found.family(to) for name in self._found.attributes[each]} - computed
@@ -156,7 +166,7 @@ class _Reader(ast.NodeVisitor):
         before, self._types = self._types, dict(self._types)
         for number, each in enumerate([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]):
             is_self = number == 0 and each.arg in ("self", "cls")
-            self._types[each.arg] = self._owner if is_self else self._found.class_of(each.annotation)
+            self._types[each.arg] = self._owner if is_self else self._found.class_of(self._path, each.annotation)
         yield
         self._types = before
 
@@ -165,7 +175,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(target, ast.Name):
             self._types[target.id] = type_
         elif isinstance(target, ast.Attribute) and type_ is not None and (owner := self._type_of(target.value)) is not None:
-            self._found.attributes[owner].setdefault(target.attr, type_)
+            self._found.attributes[owner].setdefault(target.attr, Annotation(self._path, ast.Constant(type_)))
 
     def _type_of(self, node: ast.expr) -> str | None:
         type_: str | None = None
@@ -173,7 +183,7 @@ class _Reader(ast.NodeVisitor):
             case ast.Name(id=name):
                 type_ = self._types.get(name)
             case ast.Attribute(value=value, attr=name):
-                type_ = self._named(self._found.find_attribute(self._type_of(value), name))
+                type_ = self._found.find_attribute(self._type_of(value), name)
             case ast.Call():
                 type_ = self._type_of_call(node)
             case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
@@ -185,12 +195,29 @@ class _Reader(ast.NodeVisitor):
     def _type_of_call(self, node: ast.Call) -> str | None:
         match node:
             case ast.Call(func=ast.Name(id="settings_from"), args=[ast.Name(id=name), *_]):
-                return name
+                return self._found.find_name(self._path, name)
             case ast.Call(func=ast.Name(id="replace") | ast.Attribute(attr="replace"), args=[first, *_]):
                 return self._type_of(first)
             case ast.Call(func=ast.Name(id=name)):
-                return name if name in self._found.bases else self._named(self._found.returns.get(name))
+                called = self._found.find_name(self._path, name)
+                if called is None or called in self._found.bases:
+                    return called
+                returned = self._found.returns.get(called)
+                return self._found.class_of(returned.path, returned.node) if returned else None
         return self._type_of(node.func)
 
-    def _named(self, annotation: str | None) -> str | None:
-        return self._found.class_of(ast.parse(annotation, mode="eval").body) if annotation else None
+
+def _names_of(tree: ast.Module, path: str) -> dict[str, str]:
+    """Return what the names of a module's classes, functions and imports stand for, as `path:name`."""
+    found: dict[str, str] = {}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ImportFrom) and each.module:
+            # A name of a package's own, which __init__ gives, does not occur: __init__ has a docstring alone.
+            module = f"{each.module.replace('.', '/')}.py"
+            found |= {name.asname or name.name: f"{module}:{name.name}" for name in each.names}
+    own = [*tree.body, *(each for each in ast.walk(tree) if isinstance(each, ast.ClassDef))]
+    return found | {each.name: f"{path}:{each.name}" for each in own if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+
+
+def _qualified(owner: type) -> str:
+    return f"{owner.__module__.replace('.', '/')}.py:{owner.__name__}"

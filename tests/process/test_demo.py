@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from daemon.command_line import main
-from daemon.commands import demo
+from daemon.commands.demo import command
 from daemon.supervision.service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow
@@ -170,7 +170,7 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
 
     tampered = tmp_path / "tampered"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "ServiceProcess", Tampering)
+    monkeypatch.setattr(command, "ServiceProcess", Tampering)
     assert main(["demo", "--units", "8", "--seed", "1"]) == 1
     shown = capsys.readouterr().out
     assert said in shown
@@ -186,7 +186,7 @@ def test_a_service_that_ends_badly_fails_the_demo_and_is_said(
             return super().stop()
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "ServiceProcess", Killed)
+    monkeypatch.setattr(command, "ServiceProcess", Killed)
     assert main(["demo", "--units", "2", "--seed", "1"]) == 1
     assert "the service ended with -9; see run/demo-1/service.log" in capsys.readouterr().out
 

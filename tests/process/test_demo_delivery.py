@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from daemon.command_line import main
-from daemon.commands import demo_delivery
+from daemon.commands.demo import delivery
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +33,8 @@ def test_a_delivery_that_failed_is_the_demos_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo_delivery, "_SETTINGS", demo_delivery._SETTINGS.replace("attempts = 50", "attempts = 1"))
-    monkeypatch.setattr(demo_delivery, "_BEHAVIOUR", ("--faults", "0.2"))
+    monkeypatch.setattr(delivery, "_SETTINGS", delivery._SETTINGS.replace("attempts = 50", "attempts = 1"))
+    monkeypatch.setattr(delivery, "_BEHAVIOUR", ("--faults", "0.2"))
     assert main(["demo", "--delivery", "--units", "20", "--seed", "1"]) == 1
     said = capsys.readouterr().out.partition("What was delivered")[2]
     (failed,) = [line for line in said.splitlines() if line.strip("│ ").startswith("failed")]

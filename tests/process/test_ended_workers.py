@@ -118,7 +118,7 @@ def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int
         ("hold the interpreter", "hung for more than 2 s (handling-limit) and was ended at "),
     ],
 )
-def test_a_record_that_ends_its_worker_is_set_aside_after_three_deaths_and_its_neighbours_leave_once(
+def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_neighbours_leave_once(
     deadly: Callable[..., Daemon], way: str, told: str
 ) -> None:
     daemon = deadly(way)
@@ -164,7 +164,7 @@ def test_so_is_one_that_comes_out_of_the_stash(deadly: Callable[..., Daemon], st
     assert calls(daemon) == (4 if when == "it is tried again" else 3)
 
 
-def test_deaths_count_over_a_restart_of_the_service_and_never_towards_its_limit(deadly: Callable[..., Daemon]) -> None:
+def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(deadly: Callable[..., Daemon]) -> None:
     daemon = deadly("exit")
     kill_with(daemon, *((KILLER, sequence) for sequence in (1, 2, 3)), ("uow-4", 1))
     for unit in UNITS:

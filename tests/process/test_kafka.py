@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 from servers.kafka.server import KafkaServer
 from status.report import StatusReport
-from tests.connectors.kafka.raw_batches import batch, record, segment, send_batch, spoil
+from tests.connectors.kafka.raw_batches import batch, corrupt, record, segment, send_batch
 
 pytestmark = pytest.mark.slow
 
@@ -147,14 +147,14 @@ def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
     daemon.wait_for(lambda report: not report.notes and sum(report.dead_letters.values()) == 50, "it goes on")
 
 
-def test_records_that_cannot_be_read_cost_themselves_and_a_spoiled_batch_its_partition(
+def test_records_that_cannot_be_read_cost_themselves_and_a_corrupt_batch_its_partition(
     new_daemon: Callable[..., Daemon], on_kafka: tuple[str, ...], kafka: KafkaServer
 ) -> None:
     source = next(each for each in on_kafka if "kafka.consumer.topic" in each).split("=")[1]
     odd = [record(0, b"{}", (b"Gr\xfc\xdfe", b"")), record(0, b"{}"), record(2, b"{}", attributes=0x81)]
     send_batch(kafka.bootstrap, source, batch(odd), partition=1)
-    send_batch(kafka.bootstrap, source, batch([record(0, b"a disk will spoil it")]), partition=2)
-    spoil(segment(kafka, source, 2), b"spoil it", b"SPOIL IT")
+    send_batch(kafka.bootstrap, source, batch([record(0, b"a disk corrupts it")]), partition=2)
+    corrupt(segment(kafka, source, 2), b"corrupts", b"CORRUPTS")
     daemon = new_daemon(*on_kafka)
     verb = daemon.service.verb
     aside = f"{source}-2 is not read from offset 0 on, other partitions are: "

@@ -105,8 +105,8 @@ def _check(service: OperatedService, given: Mapping[str, Order]) -> None:
     told = Counter(each["key"] for each in service.notifications())
     assert told == {unit: 1 for unit, kind in kinds.items() if kind in (OrderKind.RELEASE, OrderKind.SKIP)}
     assert all(each["headers"]["released-by"] == "operator" for each in service.notifications())
-    buried = Counter(each["key"] for each in service.dead_letters())
-    assert buried == {unit: 1 for unit, kind in kinds.items() if kind is OrderKind.DEAD_LETTER}
+    dead_letters = Counter(each["key"] for each in service.dead_letters())
+    assert dead_letters == {unit: 1 for unit, kind in kinds.items() if kind is OrderKind.DEAD_LETTER}
     assert all(each["headers"]["dead-letter-reason"] == "ordered" for each in service.dead_letters())
 
 

@@ -15,6 +15,9 @@ NAMES = (
     "a command",
     "a metric",
     "a configuration key",
+    "a page of the console",
+    "a migration of the ledger",
+    "a server",
 )
 
 

@@ -162,8 +162,8 @@ def test_whatever_is_damaged_in_a_snapshot_is_refused_and_the_unit_named(envelop
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1, mds=["PAIN_001"]), envelopes(3))
     stored = getattr(unit.stored, part)
-    spoil = lambda data: damaged + data if not intact else data.replace(intact, damaged)  # noqa: E731
-    malformed = (msgspec.structs.replace(stored[0], body=spoil(stored[0].body)),) if part == "stash" else spoil(stored)
+    damage = lambda data: damaged + data if not intact else data.replace(intact, damaged)  # noqa: E731
+    malformed = (msgspec.structs.replace(stored[0], body=damage(stored[0].body)),) if part == "stash" else damage(stored)
     assert malformed != stored
     with pytest.raises(StorageRefused, match=r"'uow-1'.*damaged"):
         codec("SEQUENCE").restore(PARTITION, msgspec.structs.replace(unit.stored, **{part: malformed}))

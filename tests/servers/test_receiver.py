@@ -16,8 +16,8 @@ import pytest
 from servers.ports import pick_port
 from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from servers.receiver.http import ReceiverHttpServer
-from servers.receiver.kept import CALLS, TAKEN
 from servers.receiver.receiver import Receiver
+from servers.receiver.taken_store import CALLS, TAKEN
 
 
 @dataclass

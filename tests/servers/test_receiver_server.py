@@ -13,8 +13,8 @@ from servers.errors import StartFailed
 from servers.ports import LOOPBACK
 from servers.receiver.behaviour import Behaviour
 from servers.receiver.check import compare
-from servers.receiver.kept import TAKEN, read_lines
 from servers.receiver.server import ReceiverServer
+from servers.receiver.taken_store import TAKEN, read_lines
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ def find_identity(line: bytes) -> str | None:
 
 
 @pytest.mark.slow
-def test_without_a_crash_every_envelope_is_told_or_buried_once_and_nothing_waits() -> None:
+def test_without_a_crash_every_envelope_is_told_or_dead_lettered_once_and_nothing_waits() -> None:
     for seed in range(40):
         work, outcome = workload(seed), reference(workload(seed))
         assert outcome.problem is None, seed
@@ -61,7 +61,7 @@ def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)], ids=str)
-def test_crashes_lost_answers_and_strangers_lose_double_and_mark_nothing(seeds: range) -> None:
+def test_crashes_lost_answers_and_other_owners_lose_double_and_mark_nothing(seeds: range) -> None:
     assert assert_all_is_well(seeds, Forgets.NOTHING) > 8 * len(seeds)
 
 

@@ -169,7 +169,7 @@ def test_an_order_on_which_the_service_fails_is_refused_and_the_worker_goes_on(
     service.tell("u", 2)
     service.run()
     give(service, OrderKind.RELEASE)
-    monkeypatch.setattr("resequencer.orders._refuse_changed", fail)
+    monkeypatch.setattr("resequencer.turn.orders._refuse_changed", fail)
     service.tell("v", 1)
     service.run()
     assert results(service) == ["refused-impossible"]

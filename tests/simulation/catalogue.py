@@ -100,7 +100,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         plant.servers_never_tried_again: 0,
         plant.one_that_tried_in_vain_is_never_followed: 4,
         plant.a_try_that_was_cut_counts_as_failed: 127,
-        plant.stash_released_while_its_server_is_away: 0,
+        plant.stash_released_while_its_server_is_unavailable: 0,
     },
     SimulatedRun.DATABASE: {
         plant.heal_not_noticed: 1,

@@ -30,7 +30,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 

@@ -343,7 +343,7 @@ class StorageContract:
             put(zombie, idle("zombie"))
         assert rightful.load(["a", "zombie"]).keys() == {"a"}
 
-    def test_the_same_number_and_attempt_of_a_stranger_is_no_repetition(self, harness, store):
+    def test_the_same_number_and_attempt_of_another_owner_is_no_repetition(self, harness, store):
         commit = put(store, idle("a"))
         taken = harness.make().open(PARTITION)
         taken.commit(commit)

@@ -1,4 +1,5 @@
-"""Applies the topics' size limits. A notification that is too large becomes a dead letter; one that is too large is cut. Pure.
+"""Applies the topics' size limits. A notification that is too large becomes a dead letter; a dead letter that is too large
+is cut. Pure.
 
 The outcome of an order that is too large loses the rest of its text, then the order's own record.
 """

@@ -16,7 +16,7 @@ from domain.notification import Notification
 from pipeline.audit.observed import ObservedNotification, likeness_of, observe_expected
 from pipeline.audit.rules import AuditRules
 from pipeline.audit.unit_output import UnitOutput
-from resequencer.dry_run import DryRunResult, dry_run, dry_run_order
+from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_order
 from resequencer.unit import Unit
 
 _WIDTH = 16
@@ -42,7 +42,7 @@ class Link(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One possible course of a unit.
+    """One possible replay of a unit.
 
     `score` rates how well it agrees with the output so far, `highest` is the highest place in the output among its emissions.
     `explained` counts its notifications that match the output; None once an emission is missing in the output or differs.

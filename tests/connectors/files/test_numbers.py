@@ -4,18 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.files.numbers import FoundNumbers, find_number, format_number, from_ranges, to_ranges
-from domain.record import Partition
+from connectors.files.numbers import FoundNumbers, find_number, from_ranges, to_ranges
+from domain.record import OutputNumber, Partition
 
 
 @pytest.mark.parametrize("topic", ["T", "a-b", "a#1", "-", "ü"])
 def test_a_number_is_found_in_the_line_it_was_written_to(topic):
-    number = format_number(Partition(topic, 3), 17)
-    assert find_number(b'{"value":{"number":"x"},"number":"%b"}' % number.encode()) == (Partition(topic, 3), 17)
+    number = OutputNumber(Partition(topic, 3), 17)
+    assert find_number(b'{"value":{"number":"x"},"number":"%b"}' % str(number).encode()) == number
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"{}", b'{"number":5}', b'{"number":"T-0"}', b'{"number":"T#1"}', b'{"number":"\xff#1"}', b"["]
+    "line",
+    [b"", b"{}", b'{"number":5}', b'{"number":"T-0"}', b'{"number":"T#1"}', b'{"number":"\xff#1"}', b'{"number":"T-0#-1"}', b"["],
 )
 def test_a_line_without_a_number_has_none(line):
     assert find_number(line) is None

@@ -509,7 +509,7 @@ class Struck:
                 DeadLetterStore(settings, files).call()
 
 
-def test_a_line_that_another_writer_spoiled_is_appended_again(settings, new_files, crash):
+def test_a_line_that_another_writer_corrupted_is_appended_again(settings, new_files, crash):
     """Another producer appended to our torn line without looking. Its line becomes a dead letter; ours is not lost."""
     Struck(settings, new_files, crash, 40)
     append(settings, FRESH)

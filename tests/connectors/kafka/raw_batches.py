@@ -69,7 +69,7 @@ def segment(kafka: KafkaServer, topic: str, partition: int = 0) -> Path:
     return max((kafka.directory / "data" / f"{topic}-{partition}").glob("*.log"))
 
 
-def spoil(path: Path, at: bytes, by: bytes) -> None:
+def corrupt(path: Path, at: bytes, by: bytes) -> None:
     """Overwrite bytes of a file as a failing disk would, while the broker runs."""
     assert len(at) == len(by)
     data = path.read_bytes()

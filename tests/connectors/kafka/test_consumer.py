@@ -17,7 +17,7 @@ class JoiningClient:
     def subscribe(self, _: list[str], listener: Any) -> None:
         self.listener = listener
 
-    def is_joining(self) -> bool:
+    def continue_join(self) -> bool:
         return self.joins
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Any, Any]:

@@ -186,7 +186,7 @@ TestAnySimulatedRun = AnySimulatedRun.TestCase
 
 
 @given(st.integers(-1, 5), st.integers(-1, 5))
-def test_any_other_position_is_a_strangers(offset: int, other: int) -> None:
+def test_any_other_position_is_another_owners(offset: int, other: int) -> None:
     fencing = holding(P0)
     fencing.note_position(P0, Committed(offset, "m"))
     fencing.note_group(group(2, P0), set())

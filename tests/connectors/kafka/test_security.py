@@ -4,7 +4,7 @@ import gc
 import re
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,10 +12,14 @@ import pytest
 from harness.waiting import wait_until
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
+from connectors.kafka.core.fencing import Committed
+from connectors.kafka.core.records import ProducerRecord
+from connectors.kafka.preflight import preflight_topics
 from connectors.kafka.settings import KafkaSettings as ClientSettings
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
+from delivery.single_publisher import SinglePublisher
 from servers.kafka.server import KafkaServer, KafkaSettings
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker, notification, values_of
 
@@ -193,6 +197,38 @@ def test_a_topic_that_may_be_looked_at_but_not_read_is_refused(stage: KafkaStage
     error = refusal(secured(stage))
     assert error.what == f"topic {stage.topics.input}"
     assert "no right to read it. Give the user Read and Describe on the input topic" in error.problem
+
+
+@pytest.mark.parametrize("may_read", [False, True])
+def test_to_publish_to_a_topic_together_with_its_offset_one_has_to_read_it(stage: KafkaStage, may_read: bool) -> None:
+    topic, group = stage.topics.notifications, f"{stage.group}-progress"
+    rights = [
+        allow(ResourceType.TOPIC, topic, ACLOperation.WRITE),
+        allow(ResourceType.GROUP, group, ACLOperation.READ),
+        allow(ResourceType.TRANSACTIONAL_ID, group, ACLOperation.WRITE),
+        allow(ResourceType.TRANSACTIONAL_ID, group, ACLOperation.DESCRIBE),
+    ]
+    grant(stage, [*rights, allow(ResourceType.TOPIC, topic, ACLOperation.READ)] if may_read else rights)
+    settings = secured(stage).settings
+    publisher = SinglePublisher(settings, topic, group)
+    wait_until(lambda: _has_begun(publisher), "the rights are known")
+    try:
+        publisher.commit([ProducerRecord(topic, b"k", (), b"v")], Committed(1, "progress"))
+    except TransportWithheld:
+        assert not may_read
+        with pytest.raises(ExceptionGroup, match="withheld"):
+            preflight_topics(settings, [(topic, topic)])
+    else:
+        assert may_read
+        preflight_topics(settings, [(topic, topic)])
+        assert publisher.find() == Committed(1, "progress")
+    publisher.discard()
+
+
+def _has_begun(publisher: SinglePublisher) -> bool:
+    with suppress(TransportWithheld):
+        publisher.begin()
+    return publisher.has_begun
 
 
 def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:

@@ -9,7 +9,7 @@ from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetterReason
 from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from tests.connectors.kafka.raw_batches import GZIP, batch, record, segment, send_batch, spoil
+from tests.connectors.kafka.raw_batches import GZIP, batch, corrupt, record, segment, send_batch
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
 
 pytestmark = pytest.mark.slow
@@ -58,14 +58,14 @@ def test_records_that_share_an_offset_come_at_offsets_of_their_own(stage: KafkaS
     ]
 
 
-def test_a_batch_that_a_disk_has_spoiled_sets_its_partition_aside_until_it_is_mended(
+def test_a_batch_that_a_disk_has_corrupted_sets_its_partition_aside_until_it_is_mended(
     stage: KafkaStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = stage.partitions
     stage.send(b"before")
-    stage.send(b"spoiled")
+    stage.send(b"corrupt")
     stage.send(b"behind")
-    spoil(segment(stage.kafka, stage.topics.input), b"spoiled", b"changed")
+    corrupt(segment(stage.kafka, stage.topics.input), b"corrupt", b"changed")
     stage.send(b"of the other", partition=1)
     worker = stage.worker(consumer={"metadata.max.age.ms": 1_000})
     stage.poll_until(lambda: unread(worker), "the note", worker)
@@ -80,9 +80,9 @@ def test_a_batch_that_a_disk_has_spoiled_sets_its_partition_aside_until_it_is_me
     assert note.startswith(f"{first} is not read from offset 1 on, other partitions are: ")
     assert "at offset 1 failed crc check. Its bytes were changed on the way or on a broker's disk" in note
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == [note]
-    spoil(segment(stage.kafka, stage.topics.input), b"changed", b"spoiled")
+    corrupt(segment(stage.kafka, stage.topics.input), b"changed", b"corrupt")
     stage.poll_until(lambda: worker.read_to[first] == 3, "what lay behind it", worker)
-    assert [each.value for each in worker.records if each.origin.partition == first] == [b"before", b"spoiled", b"behind"]
+    assert [each.value for each in worker.records if each.origin.partition == first] == [b"before", b"corrupt", b"behind"]
     assert unread(worker) == []
 
 
@@ -90,7 +90,7 @@ def test_what_no_codec_can_unpack_sets_its_partition_aside(stage: KafkaStage) ->
     stage.send(b"x" * 10_000, compression_type="gzip")
     log = segment(stage.kafka, stage.topics.input)
     packed = log.read_bytes()[61:71]
-    spoil(log, packed, b"\0" * 10)
+    corrupt(log, packed, b"\0" * 10)
     stage.send(b"of the other", partition=1)
     worker = stage.worker(consumer={"check.crcs": False})
     stage.poll_until(lambda: worker.records and unread(worker), "both", worker)

@@ -20,7 +20,7 @@ from connectors.line_format import Line, encode_line
 from connectors.port import TransportUnavailable
 from console.sources import Sources
 from console.units.find import NOT_STORED, Search, find_story
-from console.units.left import OutputFiles, left_notification
+from console.units.sent_notifications import OutputFiles, left_notification
 from console.units.story import UnitStory
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.decoding import DecodingSettings, EnvelopeDecoder

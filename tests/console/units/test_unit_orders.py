@@ -21,7 +21,7 @@ from connectors.files.orders import OrderFiles
 from connectors.files.settings import FileSettings
 from connectors.port import TransportUnavailable
 from console.orders.listing import ListedOrder, OrderState
-from console.orders.told import tell_order
+from console.orders.order_answer import tell_order
 from console.units.find import Search, find_story
 from console.units.found_orders import find_orders
 from console.units.story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory

@@ -22,7 +22,7 @@ from console.access.identity import Authenticator, Identity, NoLogin
 from console.access.role import Role
 from console.application import make_application
 from console.context import Console
-from console.units.left import OutputFiles
+from console.units.sent_notifications import OutputFiles
 from console.units.story import DeadLetters, Left, LeftNotification, UnitStory, Wait
 from console.units.timeline import timeline_of
 from daemon.commands.dead_letters.files import FileDeadLetterStore

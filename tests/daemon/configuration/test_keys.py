@@ -16,15 +16,15 @@ from daemon.configuration.package_settings import settings_from
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.resolution import resolve_values
 from daemon.configuration.schema import SCHEMA, Schema, path_of
-from daemon.configuration.sections import Ingress, RecordsArchive, Redis, Resequencers, Sections
+from daemon.configuration.sections import Ingress, RecordsArchive, Resequencers, Sections
 from daemon.configuration.shipped import read_reference
-from domain.configuration_key import Key, NamedSections, Section
-from domain.value_types import Choice, Duration, Whole
+from domain.configuration_key import Key, Section
+from domain.value_types import Choice, Duration, TopicName, Whole
 from pipeline.archive.settings import ArchiveSettings
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings
-from storage.redis.settings import RedisSettings
+from storage.redis.settings import RedisServerSettings, RedisSettings
 
 ROOM = "daemon/configuration"
 DESCRIBING = {
@@ -67,15 +67,18 @@ def resolved(toys, write):
 
 
 def unread(schema, reads):
+    """Return the keys and sections that nothing reads. Defaults of named sections are read by the schema alone."""
     fields = [(section, each) for section, fields in schema.sections.items() for each in fields]
-    keys = [(section, each) for section, each in fields if not isinstance(each.mark, Section | NamedSections)]
-    return {each.path for section, each in keys if not reads.is_read(section, each.name)}
+    return {
+        each.path for section, each in fields if each.path not in schema.named.values() and not reads.is_read(section, each.name)
+    }
 
 
-def test_every_key_is_read_by_something_beside_what_loads_it():
+def test_every_key_and_section_is_read_by_something_beside_what_loads_it():
     assert unread(SCHEMA, TypedReads(sources(), DESCRIBING)) == set()
 
 
+TOYS = f"{Toy.__module__.replace('.', '/')}.py"
 DECLARED = """
 class Toy:
     idle_ms: int
@@ -102,8 +105,35 @@ class ToySettings:
     ],
 )
 def test_a_key_that_nothing_reads_is_found_though_a_field_of_the_same_name_is_read(toys, code, is_read):
-    reads = TypedReads({"daemon/toy.py": DECLARED + code})
+    reads = TypedReads({TOYS: DECLARED + code})
     assert (KEY not in unread(toys, reads)) is is_read
+
+
+@pytest.mark.parametrize(
+    ("code", "is_read"),
+    [
+        ("class Toy:\n    idle_ms: int\ndef f(toy: Toy) -> int: return toy.idle_ms", False),
+        ("from delivery.other import Toy\ndef f(toy: Toy) -> int: return toy.idle_ms", False),
+        ("from {module} import Toy\ndef f(toy: Toy) -> int: return toy.idle_ms", True),
+        ("from {module} import Toy as Other\ndef f(toy: Other) -> int: return toy.idle_ms", True),
+        ("from {module} import WithToy\nclass Toy: ...\ndef f(settings: WithToy) -> int: return settings.toy.idle_ms", True),
+        ("from {module} import Toy\nclass Small(Toy): ...\ndef f(toy: Small) -> int: return toy.idle_ms", True),
+        ("from {module} import load\ndef f() -> int: return load().toy.idle_ms", True),
+    ],
+)
+def test_a_class_of_the_same_name_in_another_module_is_another_class(toys, code, is_read):
+    other = "class Toy:\n    idle_ms: int"
+    loaded = f"{DECLARED}def load() -> WithToy: ..."
+    reads = TypedReads({TOYS: loaded, "delivery/other.py": other, "daemon/user.py": code.format(module=Toy.__module__)})
+    assert (KEY not in unread(toys, reads)) is is_read
+
+
+def test_a_section_that_nothing_reads_is_found_though_a_parent_of_its_class_reads_its_keys(toys):
+    parent = "class Parent:\n    def f(self) -> int: return self.idle_ms\n"
+    declared = parent + DECLARED.replace("class Toy:", "class Toy(Parent):").replace("class ToySettings", "class Other")
+    section = KEY.rpartition(".")[0]
+    assert section in unread(toys, TypedReads({TOYS: declared}))
+    assert section not in unread(toys, TypedReads({TOYS: f"{declared}def f(settings: WithToy): return settings.toy.f()"}))
 
 
 @pytest.mark.slow
@@ -184,7 +214,7 @@ def test_every_key_that_a_package_names_in_what_it_says_is_one():
         (ResequencerSettings, Resequencers),
         (StrategySettings, Resequencers),
         (HandlerSettings, Resequencers),
-        (RedisSettings, Redis),
+        (RedisSettings, RedisServerSettings),
         (ArchiveSettings, RecordsArchive),
     ],
 )
@@ -214,6 +244,13 @@ def test_the_defaults_that_settings_have_by_themselves_are_those_of_the_referenc
         for field in msgspec.structs.fields(section):
             if field.default is not msgspec.NODEFAULT:
                 assert getattr(section, field.name) == field.default, field.name
+
+
+def test_every_key_for_a_topic_takes_the_names_that_kafka_takes():
+    fields = [each for fields in SCHEMA.sections.values() for each in fields]
+    topics = [each for each in fields if each.name == "topic" or each.name.endswith("_topic")]
+    assert len(topics) > 6
+    assert [each.path for each in topics if not (isinstance(each.mark, Key) and isinstance(each.mark.takes, TopicName))] == []
 
 
 def test_the_options_of_a_choice_are_the_members_of_its_type():

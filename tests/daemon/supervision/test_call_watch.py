@@ -31,7 +31,7 @@ def test_another_call_begins_anew(watch):
     assert looked(watch, 2, 4_000) == 1_000
 
 
-def test_nothing_in_hand_lasts_no_time(watch):
+def test_nothing_in_flight_lasts_no_time(watch):
     looked(watch, 1, 0, 1_000)
     assert looked(watch, None, 2_000, 3_000) == 0
     assert looked(watch, 1, 4_000) == 0

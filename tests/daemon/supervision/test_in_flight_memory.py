@@ -24,7 +24,7 @@ def envelope():
     return Envelopes()(1)
 
 
-def test_nothing_is_in_hand_before_the_first_call_and_after_each(shared, envelope):
+def test_nothing_is_in_flight_before_the_first_call_and_after_each(shared, envelope):
     worker, supervisor = shared
     assert supervisor.find() is None
     worker.put(envelope, CallKind.HANDLING)
@@ -32,7 +32,7 @@ def test_nothing_is_in_hand_before_the_first_call_and_after_each(shared, envelop
     assert supervisor.find() is None
 
 
-def test_the_supervisor_sees_what_is_in_hand_and_which_call_it_is(shared, envelope):
+def test_the_supervisor_sees_what_is_in_flight_and_which_call_it_is(shared, envelope):
     worker, supervisor = shared
     worker.put(envelope, CallKind.ASKING)
     worker.clear()
@@ -60,7 +60,7 @@ def test_a_shorter_unit_leaves_nothing_of_a_longer_one_before_it(shared, envelop
     assert supervisor.find().unit == "short"
 
 
-def test_what_is_in_hand_is_still_seen_when_its_process_is_gone(shared, envelope):
+def test_what_is_in_flight_is_still_seen_when_its_process_is_gone(shared, envelope):
     worker, supervisor = shared
     child = os.fork()
     if child == 0:

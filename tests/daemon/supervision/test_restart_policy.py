@@ -3,7 +3,7 @@
 from daemon.supervision.restart_policy import MOST_EXITS, RestartPolicy
 
 
-def test_the_pause_doubles_while_deaths_follow_each_other_up_to_two_seconds():
+def test_the_pause_doubles_while_exits_follow_each_other_up_to_two_seconds():
     policy = RestartPolicy(200)
     pauses = [policy.note_exit(now) for now in range(0, 8_000, 1_000)]
     assert pauses == [200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]
@@ -16,7 +16,7 @@ def test_after_a_quiet_minute_it_begins_small_again():
     assert policy.note_exit(61_000) == 200
 
 
-def test_too_many_deaths_within_a_minute_end_it():
+def test_too_many_exits_within_a_minute_end_it():
     policy = RestartPolicy(200)
     pauses = [policy.note_exit(now) for now in range(MOST_EXITS)]
     assert pauses[-1] is None
@@ -35,7 +35,7 @@ def test_a_clock_that_was_set_back_forgives():
     assert policy.note_exit(0) == 200
 
 
-def test_deaths_that_an_envelope_is_counted_for_make_the_pause_longer_and_end_nothing():
+def test_exits_that_an_envelope_is_counted_for_make_the_pause_longer_and_end_nothing():
     policy = RestartPolicy(200)
     assert [policy.note_explained(now) for now in range(5)] == [200, 400, 800, 1_600, 2_000]
     assert None not in [policy.note_explained(now) for now in range(100)]

@@ -172,7 +172,7 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
     assert told.reason.endswith("no further restart")
 
 
-def test_each_slot_counts_its_own_deaths(new_service, monkeypatch):
+def test_each_slot_counts_its_own_exits(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 3)
     service = new_service("os.kill(os.getpid(), 9) if run < 3 else drain()")
     assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
@@ -266,7 +266,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_deaths_with_an_envelope_in_hand_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
+def test_exits_with_an_envelope_in_flight_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service(f"if run < 4:\n  take()\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
@@ -285,7 +285,7 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
     assert "(exit 5 on this record, a dead letter since exit 3: report this as a bug)" in service.log
 
 
-def test_nor_one_whose_deaths_cannot_be_written_down(new_service, monkeypatch):
+def test_nor_one_whose_exits_cannot_be_written_down(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MOST_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     (service.directory / "suspects").write_text("no directory")
@@ -306,7 +306,7 @@ def test_nor_one_that_dies_between_two_calls(new_service):
     assert service.suspects.find_all() == {}
 
 
-def test_what_the_last_worker_had_in_hand_is_not_in_that_of_the_next(new_service):
+def test_what_the_last_worker_had_in_flight_is_not_in_that_of_the_next(new_service):
     service = new_service("if run == 1:\n  take()\n  os._exit(1)\nif run == 2:\n  os._exit(1)\ndrain()", count=1)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert [each.exits for each in service.suspects.find_all().values()] == [1]
@@ -323,7 +323,7 @@ HANGS = {"sleeps": "select.select([], [], [])", "holds on to the interpreter": "
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hang", HANGS.values(), ids=HANGS)
-def test_a_worker_that_hangs_with_an_envelope_in_hand_is_ended_with_its_stack_in_the_log(new_service, hang):
+def test_a_worker_that_hangs_with_an_envelope_in_flight_is_ended_with_its_stack_in_the_log(new_service, hang):
     run = f"import faulthandler; faulthandler.enable()\nif run < 3:\n  take()\n  {hang}\ndrain()"
     service = new_service(run, count=1, limit_ms=200)
     assert service.run(lambda: "begun 3" in service.log, signal.SIGTERM) is ExitCode.DONE
@@ -363,7 +363,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
 
 
 @pytest.mark.slow
-def test_one_with_nothing_in_hand_may_wait_as_long_as_it_likes(new_service):
+def test_one_with_nothing_in_flight_may_wait_as_long_as_it_likes(new_service):
     service = new_service("take(); os.pwrite(in_flight, bytes(4096), 0)\ndrain()", count=1)
     began = monotonic()
     assert service.run(lambda: monotonic() > began + 1, signal.SIGTERM) is ExitCode.DONE
@@ -393,7 +393,7 @@ def test_where_others_start_it_again_the_service_ends_like_its_only_worker(new_s
     assert "WARNING" not in service.log
 
 
-def test_but_for_deaths_that_an_envelope_is_counted_for(new_service):
+def test_but_for_exits_that_an_envelope_is_counted_for(new_service):
     service = new_service("if run < 4:\n  take()\n  os._exit(3)\nsys.exit(5)", count=1)
     assert service.run(starts_again=False) == 5
     assert service.runs(0) == 4

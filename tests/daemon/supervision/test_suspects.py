@@ -27,7 +27,7 @@ def test_no_envelope_is_suspected_before_the_first_death(suspects, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_deaths_of_the_same_envelope_add_up_and_the_third_condemns_it(suspects, tmp_path):
+def test_exits_of_the_same_envelope_add_up_and_the_third_condemns_it(suspects, tmp_path):
     counted = [suspects.count(held(), f"ended with {code}") for code in range(EXITS_OF_ONE)]
     assert [(each.exits, each.is_condemned) for each in counted] == [(1, False), (2, False), (3, True)]
     assert Suspects(tmp_path).find_all() == {held().origin: counted[-1]}

@@ -24,14 +24,16 @@ from connectors.kafka.made_topics import make_topics
 from connectors.kafka.orders import KafkaOrderSource
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
+from connectors.kafka.unread_topics import find_unread
 from daemon.system_clock import SystemClock
-from delivery.direct.consumer import StageClients
-from delivery.direct.kept import find_kept
 from delivery.direct.order_topic import OrderTopic
 from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
+from delivery.direct.owned import StageClients
+from delivery.direct.position_metadata import find_metadata
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
-from delivery.direct.stages import Stage, stages_of, topics_to_make
+from delivery.direct.stages import Stage, find_left_group, stages_of, topics_to_make
+from delivery.settings import Receiver
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets
 from servers.kafka.server import KafkaServer
@@ -95,27 +97,38 @@ class DirectStage:
         self.source = self.topics.topics.input
         self.group = f"g-{name}"
         self._url = url
+        self.consumer: Mapping[str, Any] = {}
         self.configure(*keys)
         self.workers: list[Worker] = []
 
     def configure(self, *keys: str) -> None:
         """Give the receiver other keys; workers that are started later have them."""
         # The policy is checked against the transport by the configuration, which has a test of its own.
-        self.receiver = receiver(*_FACTS, "policy = blocking", *keys, url=self._url, is_kafka=True)
-        self.stages = stages_of(self.receiver, self.source, self.group)
+        self.use(receiver(*_FACTS, "policy = blocking", *keys, url=self._url, is_kafka=True))
+
+    def use(self, settings: Receiver) -> None:
+        """Give workers that are started later these settings."""
+        self.receiver = settings
+        self.stages = stages_of(settings, self.source, self.group)
 
     def settings(self, stage: Stage, slot: str, **consumer: Any) -> KafkaSettings:
-        quick: Mapping[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | consumer
-        made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, {})
-        return msgspec.structs.replace(made, topics=stage.topics)
+        quick: dict[str, Any] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | self.consumer | consumer
+        producer = {"max.request.size": 6 << 20}
+        made = settings_of(self.kafka.bootstrap, (stage.topic, "", ""), stage.group, slot, quick, producer)
+        return msgspec.structs.replace(made, topics=stage.topics, max_value_bytes=5 << 20)
 
     def worker(self, slot: str = "") -> Worker:
         slot = slot or uuid4().hex[:6]
-        make = partial(make_topics, self.settings(self.stages[0], slot), self.source, topics_to_make(self.stages))
+        settings, stages = self.settings(self.stages[0], slot), self.stages
+
+        def make() -> Mapping[str, str]:
+            make_topics(settings, self.source, topics_to_make(stages))
+            return find_unread(settings, partial(find_left_group, stages))
 
         def open_clients(stage: Stage) -> StageClients:
             settings = self.settings(stage, slot)
-            return StageClients(KafkaTransport(settings, SystemClock()), KafkaOrderSource(settings) if stage.orders else None)
+            orders = KafkaOrderSource(settings) if stage.orders else None
+            return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
         made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())
         self.workers.append(Worker(made, self.source))
@@ -123,7 +136,7 @@ class DirectStage:
 
     def send(self, records: Sequence[tuple[str, str]], partition: int | None = 0, size: int = 2) -> None:
         """Send a record for each pair of key and notification id, with a value of so many bytes."""
-        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap)) as producer:
+        with closing(KafkaProducer(bootstrap_servers=self.kafka.bootstrap, max_request_size=6 << 20)) as producer:
             for key, id_ in records:
                 headers = [("notification-id", id_.encode())]
                 producer.send(self.source, b"{}".ljust(size), key.encode(), headers, partition)
@@ -143,7 +156,9 @@ class DirectStage:
     def done_ahead(self, partition: int = 0) -> DoneOffsets:
         """Return what the group's position says to be done beyond it."""
         found = self.position(partition)
-        kept = found and find_kept(found.offset, found.metadata.partition("direct/")[1] + found.metadata.partition("direct/")[2])
+        kept = found and find_metadata(
+            found.offset, found.metadata.partition("direct/")[1] + found.metadata.partition("direct/")[2]
+        )
         return kept.done if kept else DoneOffsets(0)
 
     def read(self, topic: str) -> list[Any]:
@@ -155,6 +170,16 @@ class DirectStage:
         with closing(self.kafka.admin()) as admin:
             found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
         return {name: each["value"] for name, each in found["topic"][topic].items()}
+
+    def members(self) -> list[str]:
+        """Return the ids of the members of the source's group."""
+        with closing(self.kafka.admin()) as admin:
+            return sorted(each["member_id"] for each in admin.describe_groups([self.group])[self.group]["members"])
+
+    def alter(self, topic: str, values: Mapping[str, str]) -> None:
+        """Change the configuration of a topic."""
+        with closing(self.kafka.admin()) as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(values))])
 
     def dead_letters(self) -> list[dict[str, str]]:
         """Return the headers of each dead letter."""

@@ -92,7 +92,7 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
 def test_a_position_that_can_list_no_more_pauses_the_partition(
     direct: Callable[..., DirectStage], receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delivery.direct.partition.MOST_CHARACTERS", 400)
+    monkeypatch.setattr("delivery.direct.room.MOST_CHARACTERS", 700)
     stage = direct("retry.first = 1h", "retry.most = 1h", "concurrency = 100", "blocked-bytes = 1G")
     receiving.answers = lambda key, _id, _nth: FAILS if key[0] == "b" else OK
     # Every other record is open, over 5 000 offsets: a bit for each is more than a position has room for.
@@ -102,7 +102,7 @@ def test_a_position_that_can_list_no_more_pauses_the_partition(
     worker.stop()
     again = stage.worker()
     stage.wait(lambda: is_full(again), "the pause after a restart", 120)
-    assert len(set(receiving.taken)) == len(receiving.taken) < 1_500, "what was done ahead is not called again"
+    assert len(set(receiving.taken)) == len(receiving.taken) < 2_300, "what was done ahead is not called again"
     receiving.answers = lambda _key, _id, _nth: OK
     again.stop()
     stage.worker()
@@ -190,6 +190,22 @@ def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_ope
     stage.wait(lambda: len(set(receiving.taken)) == 50, "what the new owner has")
     assert {id_[0] for key, id_ in receiving.taken if key == "k0"} == {str(number) for number in moved}
     assert len(receiving.taken) == 50, "what was done ahead is not called again"
+
+
+def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worker_in_its_group(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct("retry.first = 30s", "retry.most = 30s")
+    stage.consumer = {"max.poll.interval.ms": 2_000}
+    receiving.answers = lambda key, _id, nth: FAILS if key == "k0" and nth == 1 else OK
+    stage.send(records(3, 10))
+    worker = stage.worker()
+    stage.wait(lambda: len(receiving.taken) == 20, "the other keys")
+    before = stage.members()
+    sleep(8)
+    assert stage.members() == before != [], "a member that was thrown out comes back under another name"
+    assert len(receiving.calls) == 21
+    assert worker.report().problem is None
 
 
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(

@@ -33,6 +33,62 @@ def test_a_topic_per_interval_has_the_partitions_of_the_source_and_keeps_records
     retentions = [stage.topics_configuration(each)["retention.ms"] for each in names[:2]]
     week = 7 * 86_400_000
     assert retentions == [str(2_000 + week), str(1_200_000 + week)]
+    for each in names:
+        found = stage.topics_configuration(each)
+        assert (found["cleanup.policy"], found["retention.bytes"]) == ("delete", "-1"), "whatever brokers do by default"
+        assert int(found["max.message.bytes"]) == 1_048_588 + 65_536, "a record gets headers"
+
+
+def test_a_large_record_is_moved_and_keeps_its_value_as_a_dead_letter(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [100ms]", partitions=1)
+    stage.alter(stage.source, {"max.message.bytes": str(3 << 20)})
+    receiving.answers = lambda _key, _id, _nth: FAILS
+    stage.send([("k", "a")], size=2 << 20)
+    stage.worker()
+    stage.wait(lambda: len(receiving.calls) == 2, "it was moved to the retry topic")
+    stage.wait(lambda: stage.dead_letters(), "the dead letter")
+    (letter,) = stage.read(stage.stages[0].dead_letters)
+    assert dict(letter.headers)["dead-letter-reason"] == b"attempts-exhausted"
+    assert len(letter.value) == 2 << 20
+
+
+def test_a_topic_that_is_too_small_or_forgets_too_early_is_changed_at_the_next_start(
+    direct: Callable[..., DirectStage],
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [1s]", partitions=1)
+    worker = stage.worker()
+    stage.wait(lambda: len(worker.report().partitions) == 3, "all topics are read")
+    worker.stop()
+    letters, retries = stage.stages[0].dead_letters, stage.stages[1].topic
+    stage.alter(stage.source, {"max.message.bytes": str(3 << 20)})
+    stage.alter(letters, {"retention.ms": "86400000"})
+    stage.configure(POLICY, "retry-topics.intervals = [30d]")
+    worker = stage.worker()
+    stage.wait(lambda: len(worker.report().partitions) == 3, "all topics are read")
+    found = stage.topics_configuration(retries)
+    assert found["retention.ms"] == str(67 * 86_400_000)
+    assert found["max.message.bytes"] == str((3 << 20) + 65_536)
+    assert stage.topics_configuration(letters)["retention.ms"] == "86400000", "how long dead letters are kept is an operator's"
+
+
+def test_what_lies_in_a_topic_whose_interval_was_taken_away_is_delivered(
+    direct: Callable[..., DirectStage], receiving: ScriptedReceiver
+) -> None:
+    stage = direct(POLICY, "retry-topics.intervals = [50ms, 1h]", partitions=1)
+    receiving.answers = lambda _key, _id, nth: FAILS if nth < 3 else OK
+    stage.send([("k", "a")])
+    worker = stage.worker()
+    left = stage.stages[2].topic
+    stage.wait(lambda: stage.read(left), "it is in the second retry topic")
+    worker.stop()
+    stage.configure(POLICY, "retry-topics.intervals = [50ms]")
+    worker = stage.worker()
+    stage.wait(lambda: receiving.taken == [("k", "a")], "it is delivered at once")
+    worker.stop()
+    worker = stage.worker()
+    stage.wait(lambda: len(worker.report().partitions) == 3, "it has been read to its end, and is read no more")
 
 
 def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_are_over(
@@ -59,7 +115,7 @@ def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_a
     assert (said["delivery-attempts"], said["delivery-back-off"], said["delivery-error"]) == (
         "2",
         "2000",
-        "HTTP 500 (after 1 attempts)",
+        "HTTP 500 (after 1 attempt)",
     )
     assert said["delivery-source-position"] == f"{stage.source}-0@0"
     assert abs(instant_of(said["delivery-submitted-at"]) - moved.timestamp) < 5_000

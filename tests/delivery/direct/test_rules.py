@@ -9,12 +9,11 @@ from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.outputs import dead_letter, moved
 from delivery.direct.reading import Reading
-from delivery.direct.record_headers import Way, way_of
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import stages_of, topics_to_make
+from delivery.direct.shared_gate import Blame, Doubt, SharedGate
+from delivery.direct.stages import find_left_group, left_stage, stages_of, topics_to_make
 from delivery.rows import RetryMode
 from domain.dead_letter import DeadLetterReason
-from domain.headers import texts_of
+from domain.headers import Way, texts_of, way_of
 from domain.record import Origin, Partition, Record
 
 P = Partition("T", 3)
@@ -117,6 +116,40 @@ def test_headers_that_another_program_wrote_are_not_believed() -> None:
     assert open_one(record).way == Way(Origin(P, 5)), "in the source none of them is"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("delivery-attempts", each) for each in (b"-3", b" 5", b"1_0", b"05", b"", b"\xd9\xa3", b"9" * 10)],
+        *[("delivery-source-position", each) for each in (b"", b"T-3", b"T-3@-5", b"T-3@05")],
+        *[("delivery-submitted-at", each) for each in (b"", b"now", b"9999999999999999")],
+    ],
+)
+def test_headers_of_another_form_than_ours_are_not_believed(name: str, value: bytes) -> None:
+    output = moved(open_one(Record(Origin(P, 5), b"v", b"k")), 60_000, "HTTP 500", NOW)
+    there = Origin(Partition("T-g-retry-1", 0), 77)
+    assert way_of(Record(there, b"v", b"k", output.headers)).origin == Origin(P, 5)
+    assert way_of(Record(there, b"v", b"k", (*output.headers, (name, value)))) == Way(there)
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "flaw"),
+    [
+        (b"\x80ab", (), "the key of the record, which is the unit of work, is no UTF-8 (invalid start byte at byte 0)"),
+        (b"k", (("delivery-id", b"x "),), "the header delivery-id begins or ends with a space"),
+        (b"k", (("delivery-id", b"x"),), None),
+    ],
+)
+def test_what_could_reach_a_wrong_unit_or_fit_in_no_header_is_undeliverable(
+    key: bytes, headers: tuple[tuple[str, bytes], ...], flaw: str | None
+) -> None:
+    stages = stages_of(receiver("policy = blocking", is_kafka=True), "T", "g")
+    reading = Reading(stages[0], SharedGate(stages[0].receiver), FixedClock(), "log")
+    found = reading.open(Record(Origin(P, 5), b"v", key, headers), 0)
+    assert found is not None
+    told = reading.find_flaw(found)
+    assert (told and str(told)) == flaw
+
+
 def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
     first = open_one(Record(Origin(P, 5), b"v", b"k"))
     output = moved(first, 60_000, "HTTP 500", NOW + 3_600_000)
@@ -124,21 +157,87 @@ def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
     assert open_one(there, 1).due_at == 1_000 + 60_000
 
 
-def test_a_probe_that_gets_an_answer_for_good_opens_the_gate_and_one_that_fails_does_not() -> None:
-    gate = SharedGate(receiver("suspension { probe = 1s, most = 4s }"))
-    gate.begin(0, 1)
-    assert not gate.end(10, 1, Suspended("HTTP 503"))
-    assert (gate.is_shut, gate.permits(10, 5), gate.permits(1_010, 5)) == (True, 0, 1)
-    gate.begin(1_010, 2)
-    assert gate.end(1_020, 2, Again(BACK_OFF, 1, "HTTP 500")), "it sleeps, so the attempt does not count"
-    gate.begin(9_000, 3)
-    assert not gate.end(9_010, 3, Failed("HTTP 400"))
+def fail(gate: SharedGate, record: OpenRecord, outcome: Outcome, now: int = 0) -> Blame:
+    """Make a call that fails, as a stage does; note in `record.error` what came of the doubt."""
+    gate.begin(now, record.row)
+    blame = gate.end(now, record, outcome)
+    record.failed_at = gate.successes
+    if blame is Blame.UNKNOWN:
+        gate.doubt(record.row, Doubt(lambda: setattr(record, "error", "stands"), lambda: setattr(record, "error", "falls")))
+    return blame
+
+
+def some_records(count: int) -> list[OpenRecord]:
+    return [
+        OpenRecord(Record(Origin(P, at), b"", b"k"), Way(Origin(P, at)), f"k{at}", b"k", str(at), at, 0) for at in range(count)
+    ]
+
+
+def test_a_probe_that_gets_an_answer_for_good_opens_a_gate_that_sleep_has_shut_and_one_that_fails_does_not() -> None:
+    gate, (first, second, third) = SharedGate(receiver("suspension { probe = 1s, most = 4s }")), some_records(3)
+    assert fail(gate, first, Suspended("HTTP 503"), 10) is Blame.RECEIVER
+    assert (gate.is_shut, gate.permits(10, 5), gate.permits(1_010, 5), gate.probe_in_ms(510)) == (True, 0, 1, 500)
+    assert fail(gate, second, Again(BACK_OFF, 1, "HTTP 500"), 1_010) is Blame.RECEIVER, "it sleeps, so the attempt does not count"
+    assert fail(gate, third, Failed("HTTP 400"), 9_000) is Blame.UNKNOWN
     assert not gate.is_shut
 
 
-def test_failures_one_after_the_other_shut_no_gate() -> None:
+@pytest.mark.parametrize("outcome", [Again(BACK_OFF, 1, "HTTP 500"), Failed("HTTP 500", BACK_OFF), Failed("HTTP 404")])
+def test_five_records_that_fail_one_after_the_other_shut_the_gate_and_are_given_back(outcome: Outcome) -> None:
+    gate, records = SharedGate(receiver("suspension { probe = 1s, most = 4s }")), some_records(6)
+    assert [fail(gate, each, outcome) for each in records[:4]] == [Blame.UNKNOWN] * 4
+    assert fail(gate, records[3], outcome) is Blame.UNKNOWN, "the same one does not count twice"
+    assert not gate.is_shut
+    assert fail(gate, records[4], outcome) is Blame.RECEIVER
+    assert [each.error for each in records] == [*["falls"] * 4, None, None]
+    assert fail(gate, records[5], outcome, 1_000) is Blame.RECEIVER, "a probe that fails so opens no gate that failures have shut"
+    assert (gate.is_shut, gate.running) == (True, 0)
+
+
+def test_a_success_says_that_those_that_failed_before_are_to_blame_and_so_are_they_when_they_fail_again() -> None:
+    gate, records = SharedGate(receiver()), some_records(7)
+    for each in records[:4]:
+        fail(gate, each, Failed("HTTP 400"))
+    gate.begin(0, records[5].row)
+    gate.end(0, records[5], Done())
+    assert [each.error for each in records[:4]] == ["stands"] * 4
+    assert [fail(gate, each, Failed("HTTP 400")) for each in records[:4]] == [Blame.RECORD] * 4
+    assert fail(gate, records[4], Failed("HTTP 400")) is Blame.UNKNOWN
+    assert not gate.is_shut
+
+
+def test_a_record_is_spared_three_times_at_most_while_others_succeed() -> None:
+    gate, records = SharedGate(receiver()), some_records(2)
+    for given_back in range(3):
+        records[0].given_back = given_back
+        assert fail(gate, records[0], Failed("HTTP 400")) is Blame.UNKNOWN
+        gate.begin(0, records[1].row)
+        gate.end(0, records[1], Done())
+    records[0].given_back = 3
+    assert fail(gate, records[0], Failed("HTTP 400")) is Blame.RECORD
+
+
+def test_a_record_of_which_no_other_answer_tells_is_judged_alone_and_once() -> None:
+    gate, (record,) = SharedGate(receiver()), some_records(1)
+    fail(gate, record, Failed("HTTP 400"))
+    gate.judge_alone(record.row)
+    assert record.error == "stands"
+    record.error = None
+    gate.judge_alone(record.row)
+    assert record.error is None
+
+
+def test_records_that_were_judged_before_shut_no_gate() -> None:
     gate = SharedGate(receiver())
-    for row in range(20):
-        gate.begin(0, row)
-        gate.end(0, row, Again(BACK_OFF, 1, "HTTP 500"))
+    for each in some_records(20):
+        gate.begin(0, each.row)
+        assert gate.end(0, each, Again(BACK_OFF, 1, "HTTP 500"), counts_alone=True) is Blame.RECORD
     assert (gate.is_shut, gate.running) == (False, 0)
+
+
+def test_a_retry_topic_without_an_interval_is_known_by_its_name() -> None:
+    stages = stages_of(receiver("policy = retry-topics", "retry-topics.intervals = [1m]", is_kafka=True), "T", "g")
+    asked = ["T-g-retry-1", "T-g-retry-2", "T-g-retry-12", "T-g-retry-02", "T-g-retry-x", "T-h-retry-2", "T-g-dlq", "U-g-retry-2"]
+    assert [find_left_group(stages, each) for each in asked] == [None, "g-retry-2", "g-retry-12", *[None] * 5]
+    stage = left_stage(stages, "T-g-retry-2", "g-retry-2")
+    assert (stage.delay_ms, stage.next_topic, stage.dead_letters, stage.receiver.retry.attempts) == (0, None, "T-g-dlq", 1)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from delivery.answers import Done, Failed, Limited, Suspended
 from delivery.errors import IntakeLost, JobRefused
 from delivery.jobs import JobEvent, JobState
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
 from delivery.settings import Step
 
@@ -77,7 +77,7 @@ def test_two_that_end_the_last_rows_at_once_make_one_event(stage: Make) -> None:
 
     def end(number: int) -> None:
         for each in claims[number::4]:
-            others[number].finish("r", [Result(each, Done())])
+            others[number].finish("r", [ClaimResult(each, Done())])
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(end, range(4)))

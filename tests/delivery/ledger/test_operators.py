@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from delivery.answers import Done, Failed
 from delivery.errors import JobRefused, LedgerUnavailable
 from delivery.jobs import JobEvent, JobState
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Step
@@ -88,7 +88,7 @@ def test_a_unit_goes_on_when_its_receiver_needs_fewer_steps(stage: Make, before:
     for each in (Step.ANNOUNCE, Step.DELIVER, Step.DELIVER):
         claims = changed.claim("r", each, "w", 5).claims
         called += [claim.notification_id for claim in claims if claim.step is Step.DELIVER]
-        changed.finish("r", [Result(claim, Done()) for claim in claims])
+        changed.finish("r", [ClaimResult(claim, Done()) for claim in claims])
     assert called == ["a-1", "a-2"]
 
 
@@ -101,11 +101,11 @@ def test_a_unit_is_announced_when_its_receiver_needs_that_by_now(stage: Make) ->
     changed = it.another(receiver("steps = announce-deliver"))
     while changed.fit_steps("r"):
         pass
-    changed.finish("r", [Result(called, Done())])
+    changed.finish("r", [ClaimResult(called, Done())])
     assert changed.claim("r", Step.DELIVER, "w", 5).claims == []
     announcements = changed.claim("r", Step.ANNOUNCE, "w", 5).claims
     assert sorted(each.notification_id for each in announcements) == ["a-2", "b-3"]
-    changed.finish("r", [Result(each, Done()) for each in announcements])
+    changed.finish("r", [ClaimResult(each, Done()) for each in announcements])
     while changed.fit_steps("r"):
         pass
     assert len(changed.claim("r", Step.DELIVER, "w", 5).claims) == 2

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from signal import SIGCONT, SIGSTOP
 from time import sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -171,6 +172,46 @@ def test_retry_topics_lose_nothing_between_topics_under_kills_and_rebalances(
     wait_until(lambda: set(receiving.taken) == wanted, "all that is taken", 180)
     wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", 120, 1)
     assert sorted(direct.dead_letters()) == sorted(lost), "each once"
+
+
+def test_blocking_then_retry_topics_loses_nothing_and_has_each_record_once_in_one_place_under_kills(
+    processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
+) -> None:
+    chance = Random(SEED)
+    lost = {f"k{key}-{number}" for key in range(0, KEYS, 8) for number in range(0, EACH, 10)}
+    late = {f"k{key}-{number}" for key in range(1, KEYS, 4) for number in range(0, EACH, 6)}
+    slow = Reply(201, after_seconds=0.03)
+    receiving.answers = lambda _key, id_, nth: Reply(500) if id_ in lost or (id_ in late and nth < 4) else slow
+    direct = processes(
+        "policy = blocking-then-retry-topics, concurrency = 3, retry-topics.intervals = [1s, 1s]\n"
+        "retry { first = 50ms, factor = 1, attempts = 2 }",
+    )
+    pairs = direct.send()
+    kill_and_join(direct, receiving, chance, 4)
+    wanted = {pair for pair in pairs if pair[1] not in lost}
+    wait_until(lambda: set(receiving.taken) == wanted, "all that is taken", 180)
+    wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", 120, 1)
+    assert sorted(direct.dead_letters()) == sorted(lost), "each once"
+
+
+def test_a_worker_that_was_stopped_beyond_its_session_begins_no_calls_of_what_another_owns(
+    processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
+) -> None:
+    receiving.answers = lambda _key, _id, _nth: Reply(201, after_seconds=0.05)
+    direct = processes("policy = blocking, concurrency = 3")
+    first = direct.start()
+    pairs = direct.send()
+    wait_until(lambda: len(receiving.taken) > 50, "some calls", 60)
+    first.send_signal(SIGSTOP)
+    direct.start()
+    # It owns nothing before the session of the first one is over, and then all.
+    wait_until(lambda: len(set(receiving.taken)) > 400, "the calls of the new owner", 60)
+    first.send_signal(SIGCONT)
+    wait_until(lambda: len(set(receiving.taken)) == len(pairs), "all", 120)
+    for key in range(KEYS):
+        assert receiving.ids(f"k{key}") == [f"k{key}-{number}" for number in range(EACH)]
+    # Those of three calls at once, since the last commit of the first one, and those that the second gives back to it.
+    assert len(receiving.taken) - len(pairs) < 60
 
 
 def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver) -> None:

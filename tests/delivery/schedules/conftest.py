@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from harness.ledger_stage import LedgerStage
 from harness.receivers import receiver
 
+from delivery.settings import Receiver
 from tests.delivery.schedules.sinks import LedgerStore, Store, TopicStore
+
+if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
+    from servers.kafka.server import KafkaServer
+    from tests.delivery.direct.stage import DirectStage
 
 STORES = ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "topic"))]
 
@@ -23,3 +30,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     stage = LedgerStage(url, receiver())
     yield LedgerStore(stage)
     stage.close()
+
+
+@pytest.fixture
+def direct_stage(kafka: KafkaServer) -> Iterator[Callable[..., DirectStage]]:
+    """Make a receiver that reads a topic, with the given settings and URL."""
+    from tests.delivery.direct.stage import DirectStage
+
+    made: list[DirectStage] = []
+
+    def make(url: str, settings: Receiver) -> DirectStage:
+        made.append(DirectStage(kafka, url))
+        made[-1].use(msgspec.structs.replace(settings, url=url))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

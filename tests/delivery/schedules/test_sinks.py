@@ -1,4 +1,4 @@
-"""Requests and progress are one step: each key once at each tick, whoever makes it and wherever a worker dies."""
+"""Requests and progress are one step: each key once at each tick, whichever worker makes it, and wherever a worker dies."""
 
 from __future__ import annotations
 

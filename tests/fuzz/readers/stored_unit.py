@@ -8,11 +8,11 @@ from harness.driving import PARTITION, Driven, Envelopes, NoChance, Recorder, de
 from domain.errors import ConfigurationError, TransientError
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn import decide
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import decide
+from resequencer.turn.working_copy import WITHOUT_END
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
-from resequencer.working_copy import WITHOUT_END
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 SEPARATOR = b"\xc1\xc1"

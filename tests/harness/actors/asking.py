@@ -18,7 +18,7 @@ from resequencer.messages import TurnTaken, UnitKey
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

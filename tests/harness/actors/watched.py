@@ -4,7 +4,7 @@ from domain.order import OrderOutcome
 from guardian.actor_gateway import ActorGateway
 from guardian.messages import Decide, Decided
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.turn_context import TurnContext
+from resequencer.turn.context import TurnContext
 from resequencer.unit import Decision, Output
 from resequencer.unit_codec import Decode
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from shutil import rmtree
 
+from fuzz.corruption import CORRUPTIONS
 from fuzz.mutation import mutated
-from fuzz.spoiling import SPOILERS
 
 from simulator.generate.plan import Plan
 from simulator.generate.simulation import simulate
@@ -35,7 +35,7 @@ def garbled_lines(seed: int, directory: Path) -> Iterator[tuple[int, bytes]]:
         if chance < SOUND_SHARE:
             yield partition, line + b"\n"
         elif chance < SOUND_SHARE + (1 - SOUND_SHARE) / 2:
-            yield partition, rng.choice(SPOILERS)(rng, line) + b"\n"
+            yield partition, rng.choice(CORRUPTIONS)(rng, line) + b"\n"
         else:
             yield partition, mutated(rng, line, neighbours, most=3) + b"\n"
 

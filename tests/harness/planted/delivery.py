@@ -39,9 +39,10 @@ FAULTS = (
         _BEGIN,
         "    with database.write() as connection:\n"
         "        _write_positions(connection, intake.job, portion.positions)\n" + _BEGIN,
+        seed=11,
     ),
-    Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=8),
-    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=53),
+    Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=4),
+    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=23),
     Fault(
         "complete before all is read",
         completion.complete_jobs,
@@ -56,7 +57,7 @@ FAULTS = (
         "return next(_NUMBERS)\n    taken = update(COUNTERS)",
         seed=7,
     ),
-    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=1),
+    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=2),
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
@@ -89,7 +90,7 @@ FAULTS = (
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
     Fault(
-        "a late row that nobody asked for", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=183
+        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=183
     ),
     Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
     Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=55),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from harness.planted.protocol import Patch
 
-import resequencer.release
+import resequencer.turn.release
 from domain.clock import Instant
 from domain.record import Partition
 from guardian.partitions import Partitions
@@ -19,8 +19,8 @@ def stash_bound_ignored(patch: Patch) -> None:
 
 
 def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
-    right = resequencer.release.is_beyond_bound
-    patch.setattr("resequencer.turn.is_beyond_bound", lambda copy: copy.is_free and right(copy))
+    right = resequencer.turn.release.is_beyond_bound
+    patch.setattr("resequencer.turn.turn.is_beyond_bound", lambda copy: copy.is_free and right(copy))
 
 
 def idle_units_stay(patch: Patch) -> None:

@@ -13,11 +13,11 @@ from domain.envelope import DataEnvelope
 from domain.errors import our_mistake
 from guardian.guardian_actor import Guardian
 from guardian.supervision import Failure
-from resequencer.effects import Effects
 from resequencer.messages import TakeTurn
-from resequencer.poison import decide_without_poison
 from resequencer.stash import Stashed
-from resequencer.turn import Turned, decide
+from resequencer.turn.effects import Effects
+from resequencer.turn.poison import decide_without_poison
+from resequencer.turn.turn import Turned, decide
 from resequencer.unit import Unit, Wake
 
 Patch = pytest.MonkeyPatch
@@ -60,7 +60,7 @@ def poison_left_in_the_stash(patch: Patch) -> None:
 
 
 def successors_wait_for_the_poison(patch: Patch) -> None:
-    patch.setattr("resequencer.poison.guarded", lambda rules: rules)
+    patch.setattr("resequencer.turn.poison.guarded", lambda rules: rules)
 
 
 def deadline_that_fails_ends_the_worker(patch: Patch) -> None:

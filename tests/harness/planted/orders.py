@@ -44,7 +44,7 @@ def order_executed_by_a_zombie(patch: Patch) -> None:
 
 
 def order_executed_though_its_unit_has_changed(patch: Patch) -> None:
-    patch.setattr("resequencer.orders._refuse_changed", lambda *_: None)
+    patch.setattr("resequencer.turn.orders._refuse_changed", lambda *_: None)
 
 
 def order_forgotten_after_a_heal(patch: Patch) -> None:

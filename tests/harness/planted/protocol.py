@@ -19,12 +19,12 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import TakenOrders
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from guardian.unit_registry import UnitRegistry
-from resequencer.duplicates import refuse_known
-from resequencer.effects import Effects
-from resequencer.handling import attempt
 from resequencer.stash import Stashed
-from resequencer.unstash import unstash
-from resequencer.working_copy import WorkingCopy
+from resequencer.turn.duplicates import refuse_known
+from resequencer.turn.effects import Effects
+from resequencer.turn.handling import attempt
+from resequencer.turn.unstash import unstash
+from resequencer.turn.working_copy import WorkingCopy
 from storage.port import WaitKind
 
 Patch = pytest.MonkeyPatch
@@ -119,7 +119,7 @@ def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
     def faulty(stashed: Stashed) -> Any:
         return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
 
-    patch.setattr("resequencer.decision.encode_entry", faulty)
+    patch.setattr("resequencer.turn.decision.encode_entry", faulty)
 
 
 def deadline_before_the_backlog_is_read(patch: Patch) -> None:
@@ -153,11 +153,11 @@ def duplicate_counted_before_it_is_told(patch: Patch) -> None:
         for lane in copy.stash.names:
             unstash(copy, lane)
 
-    patch.setattr("resequencer.turn.refuse_known", faulty)
+    patch.setattr("resequencer.turn.turn.refuse_known", faulty)
 
 
 def duplicates_not_told(patch: Patch) -> None:
-    patch.setattr("resequencer.turn.find_known", lambda copy, envelope: None)
+    patch.setattr("resequencer.turn.turn.find_known", lambda copy, envelope: None)
 
 
 def takeover_ignores_what_left_beyond(patch: Patch) -> None:
@@ -202,12 +202,12 @@ def unstashed_twice(patch: Patch) -> None:
             attempt(copy, entry, is_forced=is_forced)
 
     for module in ("release", "turn", "unstash"):
-        patch.setattr(f"resequencer.{module}.attempt", faulty)
+        patch.setattr(f"resequencer.turn.{module}.attempt", faulty)
 
 
 def attempts_counted_for_a_server(patch: Patch) -> None:
     """An unavailable server counts as a failure like any other."""
-    patch.setattr("resequencer.handling.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
+    patch.setattr("resequencer.turn.handling.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
 
 
 def servers_never_tried_again(patch: Patch) -> None:
@@ -224,9 +224,9 @@ def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
     patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
 
 
-def stash_released_while_its_server_is_away(patch: Patch) -> None:
+def stash_released_while_its_server_is_unavailable(patch: Patch) -> None:
     """At its bound a unit releases the envelope that waits for the server."""
-    patch.setattr("resequencer.release._UNAVAILABLE", 1)
+    patch.setattr("resequencer.turn.release._UNAVAILABLE", 1)
 
 
 def dead_letters_count_as_handled(patch: Patch) -> None:
@@ -244,8 +244,8 @@ def a_release_goes_on_as_it_began(patch: Patch) -> None:
         attempt(copy, head, is_forced=True)
         unstash(copy, head.rank.lane)
 
-    patch.setattr("resequencer.turn.go_on", faulty)
-    patch.setattr("resequencer.next_attempt.go_on", faulty)
+    patch.setattr("resequencer.turn.turn.go_on", faulty)
+    patch.setattr("resequencer.turn.next_attempt.go_on", faulty)
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:

@@ -4,11 +4,11 @@ from harness.planted.protocol import Patch
 
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
-from resequencer.duplicates import find_known
 from resequencer.stash import Stashed
-from resequencer.turn import receive
+from resequencer.turn.duplicates import find_known
+from resequencer.turn.turn import receive
+from resequencer.turn.working_copy import WorkingCopy
 from resequencer.unit import Remainder
-from resequencer.working_copy import WorkingCopy
 
 
 def share_ignored(patch: Patch) -> None:
@@ -44,9 +44,9 @@ def later_arrivals_overtake_the_rest(patch: Patch) -> None:
         copy.stash = copy.stash.add(entry)
         copy.effects.stash(entry)
 
-    patch.setattr("resequencer.turn.receive", faulty)
+    patch.setattr("resequencer.turn.turn.receive", faulty)
 
 
 def what_was_cut_off_waits_for_the_next_arrival(patch: Patch) -> None:
     """The rest of a cut turn is not woken."""
-    patch.setattr("guardian.remainders.Remainders.first", lambda *_: [])
+    patch.setattr("guardian.unfinished_turns.UnfinishedTurns.first", lambda *_: [])

@@ -1,7 +1,7 @@
 """What docs/delivery.md promises of a gate, said once more in plain steps: when it shuts, and when it may be probed."""
 
 from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.rows import RetryMode
 from delivery.settings import Receiver, Step
 
@@ -32,7 +32,7 @@ class GateWatch:
     def probed(self, row: int, until: int) -> None:
         self.probe, self.probe_until = row, until
 
-    def heard(self, result: Result, attempts: int, now: int) -> None:
+    def heard(self, result: ClaimResult, attempts: int, now: int) -> None:
         """Note the outcome of a call for a row that had so many attempts before."""
         outcome = result.outcome
         if self.is_shut:

@@ -94,7 +94,7 @@ def _check_row(row: Row, world: World) -> None:
     if row.status == "processed" and row.notification_id not in world.receiver.taken:
         raise PromiseBroken(f"row {row.id} is processed, and the receiver has not taken it")
     if row.status == "rejected" and not world.plan.unwanted & {row.key, row.notification_id}:
-        raise PromiseBroken(f"row {row.id} is rejected, and nobody has refused it")
+        raise PromiseBroken(f"row {row.id} is rejected, and no answer refused it")
     is_explained = (
         not row.key
         or answered["deliver 418"] > 0

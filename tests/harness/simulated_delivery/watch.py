@@ -11,7 +11,7 @@ from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
 
 from delivery.answers import Again, Done, Failed, Limited, Rejected
 from delivery.gate import GateState
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.rows import Claim, RetryMode
 from delivery.settings import OnFailed, Step
 
@@ -58,7 +58,7 @@ class Watch:
     def all_rows(self) -> Iterable[Row]:
         return (*self.gone.values(), *self.seen.rows.values())
 
-    def look(self, now: int, results: Sequence[Result] = ()) -> None:
+    def look(self, now: int, results: Sequence[ClaimResult] = ()) -> None:
         """Compare the ledger with what it was. `results` are what a worker has just tried to write."""
         before = self.seen
         after = self._eye.look()
@@ -145,7 +145,7 @@ class Watch:
             if was_complete and job.completed_at is None and not _repairs(job.id, before, after) and job.id not in allowed:
                 _broken(f"job {job.id} was complete and is open again")
 
-    def _check_ends(self, before: Seen, after: Seen, taken: Sequence[Result]) -> None:
+    def _check_ends(self, before: Seen, after: Seen, taken: Sequence[ClaimResult]) -> None:
         """Check that each row that has ended has its reason."""
         outcomes = {each.claim.row: each for each in taken}
         unwanted = {each.claim.key for each in taken if isinstance(each.outcome, Rejected) and each.claim.step is Step.ANNOUNCE}
@@ -185,7 +185,7 @@ class Watch:
         running = {each.id for each in later if self._leases.get(each.id, 0) > now}
         self._running_behind.setdefault(row.id, set()).update(running)
 
-    def _hear(self, before: Seen, after: Seen, taken: Sequence[Result], now: int) -> None:
+    def _hear(self, before: Seen, after: Seen, taken: Sequence[ClaimResult], now: int) -> None:
         """Follow the outcomes, and compare what they make of the gate and of attempts."""
         gate = self._gate
         gate.given_back = {}
@@ -209,7 +209,7 @@ class Watch:
         for row, attempts in gate.given_back.items():
             self._check_given_back(row, attempts, before, after)
 
-    def _check_attempts(self, result: Result, old: Row, new: Row, *, is_shut: bool) -> bool:
+    def _check_attempts(self, result: ClaimResult, old: Row, new: Row, *, is_shut: bool) -> bool:
         """Check that no attempt is counted that must not be; return whether one is missing."""
         outcome = result.outcome
         counts = isinstance(outcome, Failed) and outcome.mode is not RetryMode.VERIFICATION
@@ -228,7 +228,7 @@ class Watch:
         if row.status == "failed" or (row.is_open and row.attempts > attempts):
             _broken(f"row {number} is one of five that shut the gate; it is {row.status} with {row.attempts} attempts")
 
-    def _note_wait(self, result: Result, now: int, *, is_shut: bool) -> None:
+    def _note_wait(self, result: ClaimResult, now: int, *, is_shut: bool) -> None:
         claim, outcome = result
         wait = None
         if isinstance(outcome, Again | Limited) and not is_shut:
@@ -302,7 +302,7 @@ class Watch:
             _broken(f"units {sorted(self.seen.held)} are held for ever")
 
 
-def _is_taken(result: Result, before: Seen, after: Seen) -> bool:
+def _is_taken(result: ClaimResult, before: Seen, after: Seen) -> bool:
     """Return whether the result was the one of the row's claim, and was committed."""
     row = before.rows.get(result.claim.row)
     if row is None or row.owner is None or row.epoch != result.claim.epoch:

@@ -14,7 +14,7 @@ from harness.simulated_delivery.watch import Watch
 from delivery.answers import outcome_of
 from delivery.errors import IntakeLost, JobRefused
 from delivery.event_file import EventFile
-from delivery.ledger.finishing import Result
+from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Intake, Portion
 from delivery.ledger.ledger import Ledger
 from delivery.rows import Claim
@@ -30,7 +30,7 @@ _PORTION = 5
 class Late(NamedTuple):
     """An outcome that its worker has from `at` on."""
 
-    result: Result
+    result: ClaimResult
     at: int
 
 
@@ -97,7 +97,7 @@ class World:
         self,
         what: str,
         call: Callable[[], _Found],
-        results: Sequence[Result] = (),
+        results: Sequence[ClaimResult] = (),
         *,
         crash: float = _CRASH,
         repeats: bool = True,
@@ -259,7 +259,7 @@ class Worker:
         reply = world.receiver.call(claim, now)
         outcome = outcome_of(world.plan.receiver, claim.step, reply, claim.tries, world.random.random())
         is_late = world.armed and world.random.random() < 0.04
-        self._outcomes.append(Late(Result(claim, outcome), now + (25_000 if is_late else 0)))
+        self._outcomes.append(Late(ClaimResult(claim, outcome), now + (25_000 if is_late else 0)))
         world.note(f"{self._owner} calls for {_told(claim)}: {reply}" + (", heard late" if is_late else ""))
 
     def _finish(self) -> None:

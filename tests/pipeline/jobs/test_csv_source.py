@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "customers.csv"
 
 
-def test_a_row_is_a_line_and_a_spoilt_one_is_told_with_its_number(spark: SparkSession, file: Path) -> None:
+def test_a_row_is_a_line_and_a_malformed_one_is_told_with_its_number(spark: SparkSession, file: Path) -> None:
     lines = [
         b"\xef\xbb\xbf party ,channel,other",
         b"P1, email ,x",

@@ -74,7 +74,7 @@ class FakeConsumer:
         self._positions |= moved
         return fetched
 
-    def is_joining(self) -> bool:
+    def continue_join(self) -> bool:
         """Return False: this fake answers no join between two polls."""
         return False
 

@@ -136,7 +136,7 @@ def test_before_anything_is_expected_nothing_is_complete(followed: Callable):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "deviation"),
+    ("change", "deviation"),
     [
         (lambda each: each.notifications.append(each.notifications[3]), Deviation.DOUBLED),
         (lambda each: each.notifications.append(each.notifications[3].replace(b"sim-7-", b"sim-8-")), Deviation.UNEXPECTED),
@@ -148,12 +148,12 @@ def test_before_anything_is_expected_nothing_is_complete(followed: Callable):
     ],
     ids=lambda each: each.name if isinstance(each, Deviation) else "",
 )
-def test_a_deviation_is_told_at_once(followed: Callable, spoil: Callable[[Followed], object], deviation: Deviation):
-    spoilt = followed(losses=0, late=0)
-    spoil(spoilt)
-    spoilt.write_all()
-    assert spoilt.look().deviations == 1
-    assert spoilt.found() == {deviation: 1}
+def test_a_deviation_is_told_at_once(followed: Callable, change: Callable[[Followed], object], deviation: Deviation):
+    changed = followed(losses=0, late=0)
+    change(changed)
+    changed.write_all()
+    assert changed.look().deviations == 1
+    assert changed.found() == {deviation: 1}
 
 
 def test_what_comes_again_after_all_of_its_unit_came_is_doubled_unless_it_says_so(followed: Callable):

@@ -43,7 +43,7 @@ def found(verdict: Verdict) -> dict[Deviation, int]:
     return {deviation: count for deviation, count in verdict.counts if count}
 
 
-class Ordered:
+class OrderedOutput:
     """A faultless output of a service that takes orders, with orders and outcomes that a test plants."""
 
     def __init__(self, directory: Path, run: Any, output: Any) -> None:
@@ -96,18 +96,18 @@ def read_log(book: OrderFiles, now: int) -> OrdersLog:
 
 
 @pytest.fixture
-def ordered(tmp_path: Path, known_run: Callable, faultless: Callable) -> Ordered:
+def ordered(tmp_path: Path, known_run: Callable, faultless: Callable) -> OrderedOutput:
     run = known_run(losses=0, late=0, garbage=0, duplicates=0)
-    return Ordered(tmp_path, run, faultless(run, SEQUENCE))
+    return OrderedOutput(tmp_path, run, faultless(run, SEQUENCE))
 
 
-def test_a_service_without_orders_has_no_counts_of_them(ordered: Ordered) -> None:
+def test_a_service_without_orders_has_no_counts_of_them(ordered: OrderedOutput) -> None:
     verdict = verify(SEQUENCE, ordered.run.expected_lines, ordered.notifications, ordered.dead_letters)
     assert verdict.is_good
     assert verdict.orders is None
 
 
-def test_an_order_that_was_done_explains_what_it_released(ordered: Ordered) -> None:
+def test_an_order_that_was_done_explains_what_it_released(ordered: OrderedOutput) -> None:
     ordered.mark(ordered.unit, incomplete="sequence:1", released_by="operator")
     ordered.execute(order(OrderKind.RELEASE, ordered.unit))
     verdict = ordered.verdict()
@@ -116,7 +116,7 @@ def test_an_order_that_was_done_explains_what_it_released(ordered: Ordered) -> N
 
 
 @pytest.mark.parametrize("result", [None, OrderResult.REFUSED_CHANGED])
-def test_a_release_without_an_order_that_was_done_is_found(ordered: Ordered, result: OrderResult | None) -> None:
+def test_a_release_without_an_order_that_was_done_is_found(ordered: OrderedOutput, result: OrderResult | None) -> None:
     ordered.mark(ordered.unit, incomplete="sequence:1", released_by="operator")
     if result is not None:
         given = order(OrderKind.RELEASE, ordered.unit)
@@ -124,32 +124,32 @@ def test_a_release_without_an_order_that_was_done_is_found(ordered: Ordered, res
     assert ordered.found() == {Deviation.RELEASED_WITHOUT_ORDER: 1, Deviation.FALSELY_MARKED: 1}
 
 
-def test_an_order_of_another_unit_explains_nothing(ordered: Ordered) -> None:
+def test_an_order_of_another_unit_explains_nothing(ordered: OrderedOutput) -> None:
     ordered.mark(ordered.unit, incomplete="sequence:1", released_by="operator")
     ordered.execute(order(OrderKind.SKIP, "another"))
     assert ordered.found() == {Deviation.RELEASED_WITHOUT_ORDER: 1, Deviation.FALSELY_MARKED: 1}
 
 
-def test_a_dead_letter_order_explains_its_dead_letter_and_what_is_not_notified_of(ordered: Ordered) -> None:
+def test_a_dead_letter_order_explains_its_dead_letter_and_what_is_not_notified_of(ordered: OrderedOutput) -> None:
     ordered.execute(order(OrderKind.DEAD_LETTER, ordered.unit))
     ordered.notifications.pop()
     ordered.dead_letters.append(ordered_dead_letter(0, 77))
     assert ordered.found() == {}
 
 
-def test_an_ordered_dead_letter_without_an_order_is_found(ordered: Ordered) -> None:
+def test_an_ordered_dead_letter_without_an_order_is_found(ordered: OrderedOutput) -> None:
     ordered.dead_letters.append(ordered_dead_letter(0, 77))
     assert ordered.found() == {Deviation.DEAD_LETTER_WITHOUT_ORDER: 1}
 
 
-def test_an_ordered_dead_letter_that_is_missing_or_doubled_is_found(ordered: Ordered) -> None:
+def test_an_ordered_dead_letter_that_is_missing_or_doubled_is_found(ordered: OrderedOutput) -> None:
     ordered.execute(order(OrderKind.DEAD_LETTER, ordered.unit))
     assert ordered.found() == {Deviation.DEAD_LETTER_MISSING: 1}
     ordered.dead_letters += [ordered_dead_letter(0, 77)] * 2
     assert ordered.found() == {Deviation.DEAD_LETTER_DOUBLED: 1}
 
 
-def test_an_order_without_an_outcome_is_found(ordered: Ordered) -> None:
+def test_an_order_without_an_outcome_is_found(ordered: OrderedOutput) -> None:
     ordered.give(order(OrderKind.RELEASE, "u"))
     ordered.give(order(OrderKind.SKIP, "u", stage=Stage.PROPOSED))
     verdict = ordered.verdict()
@@ -158,14 +158,14 @@ def test_an_order_without_an_outcome_is_found(ordered: Ordered) -> None:
     assert (verdict.orders.given, verdict.orders.without_outcome) == (1, 1)
 
 
-def test_a_hold_has_no_outcome_before_its_time_is_over(ordered: Ordered) -> None:
+def test_a_hold_has_no_outcome_before_its_time_is_over(ordered: OrderedOutput) -> None:
     ordered.give(order(OrderKind.HOLD, "u", for_ms=HOUR, waits_for=None, since=None, until=None, position=None))
     assert ordered.found() == {}
     ordered.read_at = NOW + 2 * HOUR
     assert ordered.found() == {Deviation.ORDER_WITHOUT_OUTCOME: 1}
 
 
-def test_two_outcomes_of_an_order_are_found_unless_one_is_marked(ordered: Ordered) -> None:
+def test_two_outcomes_of_an_order_are_found_unless_one_is_marked(ordered: OrderedOutput) -> None:
     given = order(OrderKind.RELEASE, "u")
     at = ordered.give(given)
     ordered.answer(given, at)
@@ -175,7 +175,7 @@ def test_two_outcomes_of_an_order_are_found_unless_one_is_marked(ordered: Ordere
     assert ordered.found() == {Deviation.ORDER_WITH_TWO_OUTCOMES: 1}
 
 
-def test_an_order_that_was_executed_twice_is_found(ordered: Ordered) -> None:
+def test_an_order_that_was_executed_twice_is_found(ordered: OrderedOutput) -> None:
     given = order(OrderKind.RELEASE, "u")
     ordered.execute(given)
     again = ordered.give(given)
@@ -186,12 +186,12 @@ def test_an_order_that_was_executed_twice_is_found(ordered: Ordered) -> None:
     assert ordered.found() == {Deviation.ORDER_EXECUTED_TWICE: 1}
 
 
-def test_an_outcome_without_an_order_is_found(ordered: Ordered) -> None:
+def test_an_outcome_without_an_order_is_found(ordered: OrderedOutput) -> None:
     ordered.answer(order(OrderKind.RELEASE, "u"), 5)
     assert ordered.found() == {Deviation.OUTCOME_WITHOUT_ORDER: 1}
 
 
-def test_a_record_that_is_no_order_has_an_outcome_too(ordered: Ordered) -> None:
+def test_a_record_that_is_no_order_has_an_outcome_too(ordered: OrderedOutput) -> None:
     ordered.execute(order(OrderKind.RETRY, "u"))
     path = ordered.directory / "orders" / "partition-0.jsonl"
     end = path.stat().st_size
@@ -236,7 +236,7 @@ def test_a_service_that_takes_orders_is_followed(tmp_path: Path, operated: Calla
         assert found(following.verdict()) == {Deviation.ORDER_WITHOUT_OUTCOME: 1}
 
 
-def test_a_look_waits_for_the_order_that_explains_a_release(ordered: Ordered) -> None:
+def test_a_look_waits_for_the_order_that_explains_a_release(ordered: OrderedOutput) -> None:
     """The outcome may be read after the notification that it explains."""
     ordered.mark(ordered.unit, incomplete="sequence:1", released_by="operator")
     out = ordered.directory / "out"

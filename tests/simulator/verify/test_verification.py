@@ -82,58 +82,58 @@ def test_a_faultless_output_is_accepted(judged: Callable, rules: Rules, numberin
 
 
 def test_a_strict_strategy_on_one_numbering_may_strand_what_waits(judged: Callable):
-    spoilt = judged(STRICT, flows=Flows.TWO, **CALM)
-    spoilt.notifications = [
-        edited(each, lambda read: read["headers"].update(incomplete="sequence:1")) for each in spoilt.notifications
+    output = judged(STRICT, flows=Flows.TWO, **CALM)
+    output.notifications = [
+        edited(each, lambda read: read["headers"].update(incomplete="sequence:1")) for each in output.notifications
     ]
-    assert spoilt.found() == {}
+    assert output.found() == {}
 
 
 def test_a_notification_that_is_not_there_is_lost(judged: Callable):
-    spoilt = judged(**CALM)
-    del spoilt.notifications[10]
-    assert spoilt.found() == {Deviation.LOST: 1}
+    output = judged(**CALM)
+    del output.notifications[10]
+    assert output.found() == {Deviation.LOST: 1}
 
 
 def test_no_output_at_all_is_everything_lost(judged: Callable):
-    spoilt = judged(**CALM)
-    spoilt.notifications = []
-    assert spoilt.found() == {Deviation.LOST: spoilt.run.summary.notifications}
+    output = judged(**CALM)
+    output.notifications = []
+    assert output.found() == {Deviation.LOST: output.run.summary.notifications}
 
 
 def test_a_notification_that_comes_again_is_doubled_unless_it_says_so(judged: Callable):
-    spoilt = judged(**CALM)
-    again = spoilt.notifications[10]
-    spoilt.notifications.append(edited(again, lambda read: read["headers"].update({"possible-duplicate": "true"})))
-    assert spoilt.found() == {}
-    spoilt.notifications.append(again)
-    assert spoilt.found() == {Deviation.DOUBLED: 1}
+    output = judged(**CALM)
+    again = output.notifications[10]
+    output.notifications.append(edited(again, lambda read: read["headers"].update({"possible-duplicate": "true"})))
+    assert output.found() == {}
+    output.notifications.append(again)
+    assert output.found() == {Deviation.DOUBLED: 1}
 
 
 @pytest.mark.parametrize("rules", [SEQUENCE, FULL], ids=lambda rules: rules.strategy)
 def test_two_notifications_the_wrong_way_round_are_out_of_order(judged: Callable, rules: Rules):
-    spoilt = judged(rules, **CALM)
-    lines = spoilt.notifications
+    output = judged(rules, **CALM)
+    lines = output.notifications
     at = next(
         at
         for at in range(len(lines) - 1)
         if header(lines[at], "event-name") == "PaymentSettled" and header(lines[at + 1], "event-name") == "PaymentCompleted"
     )
     lines[at], lines[at + 1] = lines[at + 1], lines[at]
-    assert spoilt.found() == {Deviation.OUT_OF_ORDER: 1}
+    assert output.found() == {Deviation.OUT_OF_ORDER: 1}
 
 
 def test_order_within_a_flow_is_judged_by_the_strict_strategy(judged: Callable):
-    spoilt = judged(STRICT, numbering=Numbering.SEPARATE, flows=Flows.TWO, **CALM)
-    key = msgspec.json.decode(spoilt.notifications[0])["key"]
-    own = [each for each in spoilt.notifications if msgspec.json.decode(each)["key"] == key]
-    rest = spoilt.notifications[len(own) :]
+    output = judged(STRICT, numbering=Numbering.SEPARATE, flows=Flows.TWO, **CALM)
+    key = msgspec.json.decode(output.notifications[0])["key"]
+    own = [each for each in output.notifications if msgspec.json.decode(each)["key"] == key]
+    rest = output.notifications[len(own) :]
     fraud = [each for each in own if header(each, "process-flow-name") == "FraudCheckFlow"]
     main = [each for each in own if each not in fraud]
-    spoilt.notifications = fraud + main + rest
-    assert Deviation.OUT_OF_ORDER not in spoilt.found()
-    spoilt.notifications = [main[0], main[2], main[1], *main[3:], *fraud, *rest]
-    assert spoilt.found() == {Deviation.OUT_OF_ORDER: 1}
+    output.notifications = fraud + main + rest
+    assert Deviation.OUT_OF_ORDER not in output.found()
+    output.notifications = [main[0], main[2], main[1], *main[3:], *fraud, *rest]
+    assert output.found() == {Deviation.OUT_OF_ORDER: 1}
 
 
 def test_two_numberings_are_judged_by_sequence_only_where_each_flow_arrived_in_order(judged: Callable):
@@ -189,64 +189,64 @@ TRANSACTION = ("OrgnlPmtInfAndSts", 0, "TxInfAndSts", 0)
     ],
 )
 def test_what_a_notification_says_wrongly_is_found(judged: Callable, edit: Callable):
-    spoilt = judged(**CALM)
-    at = next(at for at, each in enumerate(spoilt.notifications) if header(each, "event-name") == "PaymentCompleted")
-    spoilt.notifications[at] = edited(spoilt.notifications[at], edit)
-    assert spoilt.found() == {Deviation.WRONG_CONTENT: 1}
+    output = judged(**CALM)
+    at = next(at for at, each in enumerate(output.notifications) if header(each, "event-name") == "PaymentCompleted")
+    output.notifications[at] = edited(output.notifications[at], edit)
+    assert output.found() == {Deviation.WRONG_CONTENT: 1}
 
 
 def test_a_wrong_reason_of_a_rejection_is_found(judged: Callable):
-    spoilt = judged(units=120, **CALM)
-    at = next(at for at, each in enumerate(spoilt.notifications) if header(each, "event-name") == "PaymentRejected")
-    spoilt.notifications[at] = edited(spoilt.notifications[at], set_in_report(*TRANSACTION, "StsRsnInf", []))
-    assert spoilt.found() == {Deviation.WRONG_CONTENT: 1}
+    output = judged(units=120, **CALM)
+    at = next(at for at, each in enumerate(output.notifications) if header(each, "event-name") == "PaymentRejected")
+    output.notifications[at] = edited(output.notifications[at], set_in_report(*TRANSACTION, "StsRsnInf", []))
+    assert output.found() == {Deviation.WRONG_CONTENT: 1}
 
 
 def test_a_notification_under_another_key_is_lost_there_and_unexpected_here(judged: Callable):
-    spoilt = judged(**CALM)
-    spoilt.notifications[3] = edited(spoilt.notifications[3], lambda read: read.update(key="another-unit"))
-    assert spoilt.found() == {Deviation.LOST: 1, Deviation.UNEXPECTED: 1}
+    output = judged(**CALM)
+    output.notifications[3] = edited(output.notifications[3], lambda read: read.update(key="another-unit"))
+    assert output.found() == {Deviation.LOST: 1, Deviation.UNEXPECTED: 1}
 
 
 def test_a_notification_of_a_lost_envelope_is_unexpected(judged: Callable):
-    spoilt = judged(**(CALM | {"losses": 0.1}))
-    lost = {p.notification_id for u in spoilt.run.units for e in u.envelopes if e.is_lost for p in e.processes} - {None}
-    spoilt.notifications[0] = edited(spoilt.notifications[0], lambda read: read["headers"].update({"notification-id": min(lost)}))
-    assert Deviation.UNEXPECTED in spoilt.found()
+    output = judged(**(CALM | {"losses": 0.1}))
+    lost = {p.notification_id for u in output.run.units for e in u.envelopes if e.is_lost for p in e.processes} - {None}
+    output.notifications[0] = edited(output.notifications[0], lambda read: read["headers"].update({"notification-id": min(lost)}))
+    assert Deviation.UNEXPECTED in output.found()
 
 
 @pytest.mark.parametrize("mark", ["incomplete", "late"])
 def test_a_mark_without_a_cause_is_found(judged: Callable, mark: str):
     for rules in (SEQUENCE, FULL):
-        spoilt = judged(rules, **CALM)
-        spoilt.notifications[5] = edited(spoilt.notifications[5], lambda read: read["headers"].update({mark: "sequence:1"}))
-        assert spoilt.found() == {Deviation.FALSELY_MARKED: 1}
+        output = judged(rules, **CALM)
+        output.notifications[5] = edited(output.notifications[5], lambda read: read["headers"].update({mark: "sequence:1"}))
+        assert output.found() == {Deviation.FALSELY_MARKED: 1}
 
 
 def test_late_without_a_later_one_before_it_is_found_also_where_something_was_lost(judged: Callable):
     for rules, numbering in ((SEQUENCE, Numbering.SHARED), (SEQUENCE, Numbering.SEPARATE), (STRICT, Numbering.SEPARATE)):
-        spoilt = judged(rules, units=120, numbering=numbering, **(CALM | {"losses": 0.1}))
+        output = judged(rules, units=120, numbering=numbering, **(CALM | {"losses": 0.1}))
         at = next(
             at
-            for at, each in enumerate(spoilt.notifications)
+            for at, each in enumerate(output.notifications)
             if header(each, "event-name") == "PaymentReceived" and header(each, "incomplete") is None
         )
-        spoilt.notifications[at] = edited(spoilt.notifications[at], lambda read: read["headers"].update(late="true"))
-        assert spoilt.found() == {Deviation.FALSELY_MARKED: 1}, (rules, numbering)
+        output.notifications[at] = edited(output.notifications[at], lambda read: read["headers"].update(late="true"))
+        assert output.found() == {Deviation.FALSELY_MARKED: 1}, (rules, numbering)
 
 
 def test_where_order_is_not_promised_what_follows_a_later_one_of_its_flow_must_say_so(judged: Callable):
-    spoilt = judged(SEQUENCE, numbering=Numbering.SEPARATE, flows=Flows.TWO, window=2_000, **CALM)
-    lines = spoilt.notifications
+    output = judged(SEQUENCE, numbering=Numbering.SEPARATE, flows=Flows.TWO, window=2_000, **CALM)
+    lines = output.notifications
     at = next(
         at
         for at in range(len(lines) - 1)
         if header(lines[at], "event-name") == "PaymentSettled" and header(lines[at + 1], "event-name") == "PaymentCompleted"
     )
     lines[at], lines[at + 1] = lines[at + 1], lines[at]
-    assert spoilt.found() == {Deviation.NOT_MARKED: 1}
+    assert output.found() == {Deviation.NOT_MARKED: 1}
     lines[at + 1] = edited(lines[at + 1], lambda read: read["headers"].update(late="true"))
-    assert spoilt.found() == {}
+    assert output.found() == {}
 
 
 @pytest.mark.slow
@@ -259,41 +259,41 @@ def test_a_service_marks_what_follows_a_later_one_of_a_flow_that_counts_by_itsel
 
 
 def test_what_follows_a_lost_number_must_say_so(judged: Callable):
-    spoilt = judged(**(CALM | {"losses": 0.05}))
-    at = next(at for at, each in enumerate(spoilt.notifications) if header(each, "incomplete"))
-    spoilt.notifications[at] = edited(spoilt.notifications[at], lambda read: read["headers"].pop("incomplete"))
-    assert spoilt.found() == {Deviation.NOT_MARKED: 1}
+    output = judged(**(CALM | {"losses": 0.05}))
+    at = next(at for at, each in enumerate(output.notifications) if header(each, "incomplete"))
+    output.notifications[at] = edited(output.notifications[at], lambda read: read["headers"].pop("incomplete"))
+    assert output.found() == {Deviation.NOT_MARKED: 1}
 
 
 def test_what_is_released_without_a_part_must_name_it(judged: Callable):
-    spoilt = judged(FULL, units=120, **(CALM | {"losses": 0.1}))
-    at = next(at for at, each in enumerate(spoilt.notifications) if header(each, "incomplete"))
-    spoilt.notifications[at] = edited(spoilt.notifications[at], lambda read: read["headers"].update(incomplete="sequence:1"))
-    assert spoilt.found() == {Deviation.NOT_MARKED: 1}
+    output = judged(FULL, units=120, **(CALM | {"losses": 0.1}))
+    at = next(at for at, each in enumerate(output.notifications) if header(each, "incomplete"))
+    output.notifications[at] = edited(output.notifications[at], lambda read: read["headers"].update(incomplete="sequence:1"))
+    assert output.found() == {Deviation.NOT_MARKED: 1}
 
 
 def test_before_a_part_is_known_its_reference_may_be_missing_but_never_another(judged: Callable):
-    spoilt = judged(SEQUENCE, units=120, **CALM)
-    unit = next(u for u in spoilt.run.units if "PAIN_001_PAYMENT_TRANSACTION" not in u.envelopes[0].parts)
-    at = next(at for at, each in enumerate(spoilt.notifications) if msgspec.json.decode(each)["key"] == unit.unit)
-    missing = edited(spoilt.notifications[at], set_in_report(*TRANSACTION, "OrgnlEndToEndId", None))
-    spoilt.notifications[at] = missing
-    assert spoilt.found() == {}
-    spoilt.notifications[at] = edited(missing, set_in_report(*TRANSACTION, "OrgnlEndToEndId", "of another"))
-    assert spoilt.found() == {Deviation.WRONG_CONTENT: 1}
+    output = judged(SEQUENCE, units=120, **CALM)
+    unit = next(u for u in output.run.units if "PAIN_001_PAYMENT_TRANSACTION" not in u.envelopes[0].parts)
+    at = next(at for at, each in enumerate(output.notifications) if msgspec.json.decode(each)["key"] == unit.unit)
+    missing = edited(output.notifications[at], set_in_report(*TRANSACTION, "OrgnlEndToEndId", None))
+    output.notifications[at] = missing
+    assert output.found() == {}
+    output.notifications[at] = edited(missing, set_in_report(*TRANSACTION, "OrgnlEndToEndId", "of another"))
+    assert output.found() == {Deviation.WRONG_CONTENT: 1}
 
 
 def test_a_value_that_is_no_report_is_not_read_where_none_is_configured(judged: Callable):
-    spoilt = judged(Rules("SEQUENCE", target_type="package.module:callable"), **CALM)
-    spoilt.notifications = [edited(each, lambda read: read.update(value="anything")) for each in spoilt.notifications]
-    assert spoilt.found() == {}
+    output = judged(Rules("SEQUENCE", target_type="package.module:callable"), **CALM)
+    output.notifications = [edited(each, lambda read: read.update(value="anything")) for each in output.notifications]
+    assert output.found() == {}
 
 
 @pytest.mark.parametrize("line", [b"torn", b"[]", b'{"key": "unit", "value": {}}'])
 def test_an_output_line_that_cannot_be_read_is_found(judged: Callable, line: bytes):
-    spoilt = judged(**CALM)
-    spoilt.notifications.append(line)
-    assert spoilt.found() == {Deviation.UNREADABLE: 1}
+    output = judged(**CALM)
+    output.notifications.append(line)
+    assert output.found() == {Deviation.UNREADABLE: 1}
 
 
 @pytest.mark.slow
@@ -387,9 +387,9 @@ def test_output_that_was_never_written_is_empty_but_expectations_must_be_there(k
 
 
 def test_a_verdict_counts_all_and_shows_the_first_few(judged: Callable):
-    spoilt = judged(**CALM)
-    spoilt.notifications = spoilt.notifications[40:]
-    verdict = spoilt.verdict()
+    output = judged(**CALM)
+    output.notifications = output.notifications[40:]
+    verdict = output.verdict()
     assert found(verdict) == {Deviation.LOST: 40}
     assert len(verdict.examples) == 5
     text = render_text(verdict)

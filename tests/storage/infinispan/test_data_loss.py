@@ -202,7 +202,7 @@ def test_units_of_the_last_commits_are_loaded_without_reading_pages(server):
     assert [act for act, _ in server.log] == ["find_counter"]
 
 
-def test_folding_moves_about_as_much_as_a_commit_brings(server):
+def test_a_compaction_moves_about_as_much_as_a_commit_brings(server):
     """Even after a long run, a commit writes or deletes only a few values."""
     harness = InfinispanHarness(lambda: MemoryCache(server), **SMALL | {"few_units": 40})
     store, most = harness.make().open(PARTITION), 0

@@ -116,7 +116,7 @@ def test_the_clock_begins_there_for_each_owner_until_one_has_committed(make, ser
     assert taken.load(UNITS) == REMEMBERED[0]
 
 
-def test_without_the_horizon_the_clock_begins_at_the_last_change(make, server):
+def test_without_the_expiry_watermark_the_clock_begins_at_the_last_change(make, server):
     del server.values[KEY]
     storage = make()
     assert storage.open(PARTITION).header.caught_up_ms == BEGIN + 5 * HOUR_MS
@@ -124,7 +124,7 @@ def test_without_the_horizon_the_clock_begins_at_the_last_change(make, server):
     assert storage.open(OTHER).load(UNITS) == REMEMBERED[1]
 
 
-def test_a_horizon_that_is_no_instant_is_refused_with_the_remedy(make, server):
+def test_an_expiry_watermark_that_is_no_instant_is_refused_with_the_remedy(make, server):
     server.values[KEY] = b"yesterday"
     with pytest.raises(StorageRefused, match=f"{KEY}: is not an instant; delete it"):
         make().open(PARTITION)

@@ -208,7 +208,7 @@ def test_entries_lie_with_the_least_significant_byte_first(monkeypatch):
 # Blocks.
 
 
-def test_a_leaf_says_what_its_pages_have():
+def test_an_index_block_says_what_its_pages_have():
     records = [whole("a", 5), whole("b", 7, waiting=True), whole("c", 3)]
     block = index_block_of(8, [(records, 1), ([whole("d", 9, waiting=True)], 2)], ["e"], [DeadCopy(3, 4, waited=True)])
     assert decode_index_block("it", encode_index_block(block)) == block
@@ -227,7 +227,7 @@ compactions = st.lists(st.tuples(st.sets(st.sampled_from("abcd")), st.sets(st.sa
 
 
 @given(compactions)
-def test_a_leaf_that_was_made_longer_says_the_same_as_its_parts(changes):
+def test_an_index_block_that_was_made_longer_says_the_same_as_its_parts(changes):
     long, apart, waiting = IndexBlock(0), set(), set()
     for wakes, waits_now in changes:
         woken = wakes - waits_now

@@ -7,6 +7,7 @@ from domain.record import Partition
 from storage.infinispan import commit as infinispan_commit
 from storage.infinispan.commit import Preparation
 from storage.infinispan.commit_attempt import CommitAttempt
+from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout import unit_index
 from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
 from storage.infinispan.layout.index_block import IndexBlock
@@ -14,7 +15,6 @@ from storage.infinispan.layout.page_table import PageTable
 from storage.infinispan.layout.window import Window
 from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.partition_keys import PartitionKeys
 from storage.infinispan.partition_state import PartitionState
 from tests.storage.infinispan.memory import MemoryServer
 from tests.storage.infinispan.simulated_runs import RETENTION_MS, SimulatedRun, live
@@ -224,7 +224,7 @@ def pages_are_given_up_a_retention_too_early(patch):
     patch.setattr(PageTable, "is_old", lambda page_table, page, until: original(page_table, page, until + RETENTION_MS))
 
 
-def bases_stay_after_a_fold(patch):
+def bases_stay_after_a_compaction(patch):
     compaction = Window.compaction
 
     def keep_bases(window, units, progress):
@@ -282,7 +282,7 @@ FAULTS = (
     an_opener_begins_with_a_watermark_of_its_own,
     one_watermark_is_that_of_all_partitions,
     pages_are_given_up_a_retention_too_early,
-    bases_stay_after_a_fold,
+    bases_stay_after_a_compaction,
     a_longer_index_block_forgets_its_beginning,
     what_is_pending_is_not_carried_on,
     an_opener_passes_over_the_last_segment,

@@ -53,7 +53,7 @@ class RedisHarness:
         self.made: list[RedisStorage] = []
         self.views: list[RedisStorageView] = []
         self.url = url
-        self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace)
+        self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace, timeout_ms=5_000, wait_replicas=0)
 
     def another(self) -> "RedisHarness":
         """Return a harness in another namespace on the same servers."""

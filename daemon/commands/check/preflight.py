@@ -1,0 +1,177 @@
+"""Checks the directories and servers that the service needs, without a change: for `check --connect` and `start`."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import NamedTuple
+
+from daemon.configuration.configuration import Configuration
+from daemon.configuration.infinispan_settings import infinispan_server
+from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.redis_settings import redis_settings
+from daemon.configuration.sections import StorageType, TransportType
+from domain.errors import ResequencerError, TransientError
+from domain.record import Partition
+from storage.embedded.database import Database
+
+Probe = Callable[[Configuration], Sequence[str] | None]
+"""Tries one thing that the service will need, and changes nothing; returns what the user should know, a sentence each.
+
+Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSError` that says what is out of reach, or a
+group of them.
+"""
+
+_BUSY_TIMEOUT_MS = 5_000
+
+
+def directories_are_writable(configuration: Configuration) -> None:
+    """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
+    notification = configuration.notification
+    for directory in (notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent):
+        existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError(None, "cannot be written to", str(directory))
+
+
+def database_is_usable(configuration: Configuration) -> None:
+    """Begin a write to the embedded database, which a running service allows. A missing database is no error: the service makes
+    it.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+        OSError: Its directory is missing, and is not the run directory, which the service makes.
+    """
+    file = configuration.storage.embedded_file
+    if configuration.resequencer.storage_type is not StorageType.EMBEDDED:
+        return
+    if file.exists():
+        database = Database(file, _BUSY_TIMEOUT_MS)
+        try:
+            with database.writing():
+                pass
+        finally:
+            database.close()
+    elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
+        raise FileNotFoundError(None, "does not exist; create it, or mount the file system that holds it", str(file.parent))
+
+
+def redis_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the Redis server as a takeover does, and that the user has all rights.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.REDIS:
+        return ()
+    from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
+
+    storage = RedisStorage(redis_settings(configuration), str)
+    try:
+        return storage.preflight(Partition(configuration.ingress.topic, 0))
+    finally:
+        storage.close()
+
+
+def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the Infinispan cache as a takeover does, but create none.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
+        return ()
+    from storage.infinispan.rest_client import InfinispanRest  # Imported here: the client takes a fifth of a second.
+
+    with closing(InfinispanRest(infinispan_server(configuration))) as cache:
+        return cache.preflight()
+
+
+def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the topics and the group's positions as a takeover does, but take nothing over.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    if configuration.ingress.transport is not TransportType.KAFKA:
+        return ()
+    from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
+
+    return preflight(kafka_settings(configuration))
+
+
+def ledger_is_usable(configuration: Configuration) -> None:
+    """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
+
+    Raises:
+        LedgerUnavailable, LedgerRefused: As a delivery worker would meet them.
+    """
+    delivery = configuration.delivery
+    if not delivery.of_ledger or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
+        return
+    from daemon.delivery.composition import make_ledger  # Imported here: the databases' client takes a quarter of a second.
+
+    with closing(make_ledger(configuration)) as ledger:
+        ledger.database.check()
+
+
+def topics_of_delivery_are_usable(configuration: Configuration) -> None:
+    """Check the topics of the receivers that use the ledger, and those of schedules.
+
+    Whatever is written together with an offset of its topic may also be read: brokers demand both rights for that. The other
+    receivers wait for their topics, and tell in `status` what is missing.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As a delivery worker would meet them.
+    """
+    delivery, notifications = configuration.delivery, configuration.notification.topic
+    if configuration.notification.transport is not TransportType.KAFKA:
+        return
+    events = {notifications: delivery.events_topic, delivery.events_topic: delivery.events_topic} if delivery.of_ledger else {}
+    requests = {each.topic: each.topic for _, each in delivery.schedules if each.topic}
+    if events or requests:
+        from connectors.kafka.preflight import preflight_topics
+
+        preflight_topics(kafka_settings(configuration), [*events.items(), *requests.items()])
+
+
+PROBES: tuple[Probe, ...] = (
+    directories_are_writable,
+    database_is_usable,
+    redis_is_usable,
+    infinispan_is_usable,
+    kafka_is_usable,
+    ledger_is_usable,
+    topics_of_delivery_are_usable,
+)
+"""Beside reading the settings and importing what the configuration names."""
+
+
+class Surroundings(NamedTuple):
+    """The findings as sentences: what a person must fix, what is unavailable and may come back, and what the user should know."""
+
+    refused: tuple[str, ...]
+    unreachable: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def look_around(configuration: Configuration) -> Surroundings:
+    """Check everything at the same time, so that a server without an answer does not delay the others."""
+    refused: list[str] = []
+    unreachable: list[str] = []
+    remarks: list[str] = []
+    with ThreadPoolExecutor(len(PROBES)) as pool:
+        for probe in [pool.submit(each, configuration) for each in PROBES]:
+            try:
+                remarks.extend(probe.result() or ())
+            except OSError as error:
+                refused.append(f"{error.filename or configuration.file}: {error.strerror or error}")
+            except (ExceptionGroup, ResequencerError) as error:
+                for each in _each(error):
+                    (unreachable if isinstance(each, TransientError) else refused).append(str(each))
+    return Surroundings(tuple(refused), tuple(unreachable), tuple(remarks))
+
+
+def _each(error: Exception) -> Iterable[Exception]:
+    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)

@@ -1,0 +1,1 @@
+"""The command `console`: serves the console, and keeps the list of its users."""

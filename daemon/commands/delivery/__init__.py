@@ -1,0 +1,1 @@
+"""The command `delivery`: its workers, its jobs, and what is blocked in topics."""

@@ -1,0 +1,206 @@
+"""`resequencer demo`: the main job, start to end, on the embedded default."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
+from time import monotonic, sleep
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from daemon.commands.demo.delivery import deliver
+from daemon.commands.demo.report import show_console, show_story, show_table, show_verdict
+from daemon.commands.simulate import draw_seed
+from daemon.commands.verify import refuse_foreign_handler, verify_output
+from daemon.configuration.configuration import Configuration, load
+from daemon.exit_code import ExitCode
+from daemon.supervision.service_process import ServiceProcess
+from domain.errors import ResequencerError
+from simulator import argument_types
+from simulator.generate.plan import SAMPLES, Plan
+from simulator.generate.simulation import Summary, simulate
+from status.file import StatusFile
+from status.report import State, StatusReport
+
+_UNITS = 3_000
+_STASH_TIMEOUT = "3s"
+_STALL_SECONDS = 120
+_LOOK_SECONDS = 0.1
+
+_ALL_IN_THE_RUN_DIRECTORY = (
+    "ipf.processing-data.ingress.transport=file",
+    "ipf.processing-data.ingress.file.directory=null",
+    "ipf.processing-data.ingress.file.archive-directory=null",
+    "payment-status-notification.transport=file",
+    "payment-status-notification.file.directory=null",
+    "payment-status-notification.storage.embedded.file=null",
+)
+"""Overrides of the demo: simulated payments must not get among real ones, whatever the configuration says."""
+
+
+class TookTooLong(ResequencerError):
+    """The service made no progress; the text says with what."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--units", type=argument_types.positive, default=_UNITS, help="payments (default: %(default)s)")
+    parser.add_argument(
+        "--seed",
+        type=argument_types.count,
+        help="the same seed makes the same envelopes (default: a random one, which is printed)",
+    )
+    parser.add_argument(
+        "--delivery", action="store_true", help="then deliver the notifications to a receiver that sleeps, forgets and refuses"
+    )
+    parser.add_argument(
+        "--pain001", type=Path, nargs="+", default=list(SAMPLES), metavar="FILE", help="default: the samples of the project"
+    )
+
+
+def demo(arguments: Namespace) -> ExitCode:
+    """Run the demo. All files are under run/demo-<seed>/ afterwards. Exit code 0 only if this run kept every promise."""
+    seed = draw_seed() if arguments.seed is None else arguments.seed
+    run_directory = _fresh_directory(seed)
+    overrides = [
+        *arguments.overrides,
+        *_ALL_IN_THE_RUN_DIRECTORY,
+        f'payment-status-notification.run-directory="{run_directory}"',
+        f"payment-status-notification.resequencer.stash-timeout={_STASH_TIMEOUT}",
+    ]
+    configuration = load(arguments.config, overrides)
+    refuse_foreign_handler(configuration)
+    # The service must be stopped on SIGTERM, too.
+    signal(SIGTERM, default_int_handler)
+    plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)
+    console = Console()
+    console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")
+    service = _arguments(arguments.config, overrides)
+    run = _Run(configuration, plan, service, console)
+    code = run.show() if run.play() else ExitCode.NOT_SO
+    if arguments.delivery and code is ExitCode.DONE:
+        with _progress(console) as progress:
+            delivered = deliver(arguments.config, overrides, run_directory, progress)
+        delivered.show(console)
+        code = ExitCode.DONE if delivered.is_good else ExitCode.NOT_SO
+    show_console(console, [_program(), "console", *service])
+    return code
+
+
+class _Run:
+    """One demo: feed, watch, stop, compare, show."""
+
+    def __init__(self, configuration: Configuration, plan: Plan, service: list[str], console: Console) -> None:
+        self._configuration = configuration
+        self._plan = plan
+        self._arguments = service
+        self._console = console
+        self._directory = configuration.notification.run_directory
+        self._expected = self._directory / "expected.jsonl"
+        self._status = StatusFile(self._directory)
+        self._service: ServiceProcess | None = None
+        self._summary: Summary | None = None
+        self._speed = 0.0
+
+    def play(self) -> bool:
+        """Run the demo; return whether the service drained and ended with 0."""
+        with _progress(self._console) as progress:
+            task = progress.add_task("writing envelopes", total=self._plan.units)
+            try:
+                self._feed(progress, task)
+                code = self._service.stop() if self._service else 1
+            finally:
+                if self._service:
+                    self._service.stop()
+        if code != 0:
+            self._console.print(f"the service ended with {code}; see {self._directory}/service.log", style="red")
+        return code == 0
+
+    def show(self) -> ExitCode:
+        summary, status = self._summary, self._status.find()
+        assert summary is not None
+        assert status is not None
+        show_table(self._console, summary, status, self._speed)
+        verdict = verify_output(self._configuration, self._expected)
+        show_verdict(self._console, verdict)
+        does_agree = show_story(self._console, self._configuration, self._expected)
+        return ExitCode.DONE if verdict.is_good and does_agree else ExitCode.NOT_SO
+
+    def _feed(self, progress: Progress, task: TaskID) -> None:
+        """Write the simulated envelopes; late ones follow when the deadlines of the others have passed."""
+        source = self._configuration.ingress.file_directory
+
+        def show_written(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        def before_the_late_ones(milliseconds: int) -> None:
+            del milliseconds
+            self._work_off(progress, task)
+
+        self._summary = simulate(self._plan, source, self._expected, show_written, before_the_late_ones)
+        self._work_off(progress, task)
+
+    def _work_off(self, progress: Progress, task: TaskID) -> None:
+        """Wait until the service has read all input and no unit waits."""
+        source = self._configuration.ingress.file_directory
+        lines = sum(_count_lines(file) for file in source.glob("partition-*.jsonl"))
+        begun = self._begin()
+        progress.update(task, description="putting in order", completed=0, total=lines)
+        self._watch(lambda report: self._show_reading(report, lines, progress, task), "reading")
+        if begun is not None:
+            self._speed = lines / (monotonic() - begun)
+        progress.update(task, description="waiting for deadlines")
+        self._watch(lambda report: report.units.waiting == 0, "deadlines")
+
+    def _begin(self) -> float | None:
+        """Start the service if it is not running; return the instant from which its speed is measured."""
+        if self._service is not None:
+            return None
+        self._service = ServiceProcess(self._arguments, self._directory / "service.log")
+        self._watch(lambda report: report.state == State.READY, "the start")
+        return monotonic()
+
+    def _show_reading(self, report: StatusReport, lines: int, progress: Progress, task: TaskID) -> bool:
+        records = report.counts.get("records", 0)
+        progress.update(task, completed=records)
+        return records >= lines
+
+    def _watch(self, is_done: Callable[[StatusReport], bool], what: str) -> None:
+        assert self._service is not None
+        until, before = monotonic() + _STALL_SECONDS, None
+        while monotonic() < until:
+            self._service.check()
+            report = self._status.find()
+            if report is not None and is_done(report):
+                return
+            if report is not None and (reached := (report.counts.get("records", 0), report.units.waiting)) != before:
+                until, before = monotonic() + _STALL_SECONDS, reached
+            sleep(_LOOK_SECONDS)
+        raise TookTooLong(f"the service made no progress for {_STALL_SECONDS} s with {what}; see {self._directory}/service.log")
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)
+
+
+def _arguments(config: Path, overrides: list[str]) -> list[str]:
+    return ["--config", str(config), "--set", *overrides]
+
+
+def _program() -> str:
+    """Return the program as the user started it, which may not be on PATH."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "resequencer" else "resequencer"
+
+
+def _fresh_directory(seed: int) -> Path:
+    """Return run/demo-<seed>. If it exists, a number is appended: no file of an earlier run is changed."""
+    names = (f"demo-{seed}" if number == 1 else f"demo-{seed}-{number}" for number in count(1))
+    return next(path for path in (Path("run") / name for name in names) if not path.exists())
+
+
+def _count_lines(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)

@@ -1,0 +1,1 @@
+"""The command `lookups`: builds, lists, shows and switches the lookups of the handlers."""

@@ -1,0 +1,1 @@
+"""What the commands that start Spark jobs share."""

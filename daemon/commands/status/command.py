@@ -1,0 +1,54 @@
+"""`resequencer status`: prints the service's report: ready or not and why, or not running."""
+
+import json
+import sys
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+
+from daemon.commands.status.disk_use import Taken, disk_use, in_words
+from daemon.configuration.configuration import load
+from daemon.console.served import find_served
+from daemon.delivery.status import find_delivery_of
+from daemon.exit_code import ExitCode
+from daemon.supervision.running_service import find_service
+from daemon.system_clock import SystemClock
+from domain.printable import printable
+from status.delivery import delivery_lines
+from status.report import State
+from status.service_report import ServiceReport
+from status.text import served_lines, status_lines
+
+
+def status(arguments: Namespace) -> ExitCode:
+    """Print the status. Exit code 0 only if all workers are ready."""
+    configuration = load(arguments.config, arguments.overrides)
+    run_directory = configuration.notification.run_directory
+    state, service, _ = found = find_service(run_directory, SystemClock().now())
+    use, served = disk_use(configuration), find_served(run_directory, found)
+    delivery = find_delivery_of(configuration, found)
+    if arguments.json:
+        told = {
+            **(_told(service, use) if service else {}),
+            **msgspec.to_builtins(served),
+            **msgspec.to_builtins(delivery),
+            "state": state,
+        }
+        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
+    else:
+        lines = [
+            *(status_lines(service, in_words(use)) if service else [state]),
+            *delivery_lines(delivery),
+            *served_lines(served),
+        ]
+        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+    return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
+
+
+def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
+    """Return the report as a dict; with several workers all in one, and each under `workers`."""
+    told = {**msgspec.to_builtins(service.whole), "disk": msgspec.to_builtins(use)}
+    if len(service.workers) > 1:
+        told["workers"] = [{**msgspec.to_builtins(each), "state": state} for state, each in service.workers]
+    return told

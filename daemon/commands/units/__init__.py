@@ -1,0 +1,1 @@
+"""The command `units`: what waits, one unit with its story, and orders for units."""

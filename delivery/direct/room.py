@@ -1,0 +1,43 @@
+"""How much may be read of a partition until its position can list no more of what is done beyond it. Pure."""
+
+from collections.abc import Callable
+
+from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, encode, longest
+
+_NUMBERS = 32
+"""More characters than the numbers take that are written before the bits."""
+
+_SHORT = 2_400
+"""So many offsets take 400 characters at most, a bit for each, whatever is done of them: they need not be measured."""
+
+LEAST_ROOM = 50
+"""A partition with room for fewer records rests, unless they are read for the second time."""
+
+
+def find_room(position: int, end: int, find_done: Callable[[], DoneOffsets]) -> int:
+    """Return how many records may be read, whatever lies between them and in whichever order they will be done.
+
+    `end` is the offset up to which the position lists what is done; `find_done` returns that list. A record may add a range of
+    its own, for offsets may have gaps: those of transactions, and of what was compacted.
+    """
+    taken = (end - position) // 6 + _NUMBERS if end - position <= _SHORT else longest(position, find_done())
+    return (MOST_CHARACTERS - taken) // CHARACTERS_PER_RECORD - 1
+
+
+def fitted(position: int, done: DoneOffsets) -> DoneOffsets:
+    """Return as much of `done` as fits into the metadata, from the position on. What is left out will be delivered again."""
+    if len(encode(position, done)) <= MOST_CHARACTERS:
+        return done
+    fits, too_many = 0, len(done.undone)
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if len(encode(position, _first(done, middle))) <= MOST_CHARACTERS:
+            fits = middle
+        else:
+            too_many = middle
+    return _first(done, fits)
+
+
+def _first(done: DoneOffsets, count: int) -> DoneOffsets:
+    """Return the list as it was before the range of this number."""
+    return DoneOffsets(done.undone[count].start, done.undone[:count])

@@ -1,0 +1,138 @@
+"""Schedules as processes: two workers and one tick, killed while they make its requests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from time import sleep
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from harness.published_lookups import publish, shaped
+from harness.waiting import wait_until
+
+from enrichment.directory import LookupsDirectory
+
+if TYPE_CHECKING:
+    from servers.kafka.server import KafkaServer
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+CUSTOMERS = 30_000
+KILLS = 4
+SEED = 11
+
+
+class Processes:
+    """Workers of one schedule that ticks each minute, and the topic of its requests."""
+
+    def __init__(self, kafka: KafkaServer, directory: Path) -> None:
+        name = uuid4().hex[:8]
+        self._kafka, self.topic = kafka, f"requests-{name}"
+        kafka.create_topics(self.topic, partitions=2)
+        rows = {("party", f"c{number}"): [None, None, "REPORT", None, None] for number in range(CUSTOMERS)}
+        publish(LookupsDirectory(directory / "lookups"), {"customers": shaped(rows)}, 4)
+        self._configuration = directory / "service.conf"
+        self._configuration.write_text(f"""
+            include "{ROOT}/conf/application.conf"
+            ipf.processing-data.ingress.transport = kafka
+            ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka.bootstrap}"
+            payment-status-notification {{
+              transport = kafka
+              run-directory = "{directory}/run"
+              storage.namespace = "{name}"
+              lookups.directory = "{directory}/lookups"
+              delivery.schedules.each-minute {{
+                cron = "* * * * *", topic = {self.topic}
+                keys {{ lookup = customers, kind = party, where {{ channel = REPORT }} }}
+              }}
+            }}
+        """)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._log = (directory / "log").open("wb")
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self._configuration)]
+        self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self._log, stderr=self._log))
+
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Return each request that was made."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        with closing(KafkaConsumer(bootstrap_servers=self._kafka.bootstrap, **options)) as reader:
+            names = [TopicPartition(self.topic, number) for number in range(2)]
+            reader.assign(names)
+            reader.seek_to_beginning()
+            ends = reader.end_offsets(names)
+            while any(reader.position(name) < end for name, end in ends.items()):
+                for records in reader.poll(timeout_ms=200).values():
+                    yield from (json.loads(each.value) for each in records)
+
+    def offsets(self) -> int:
+        """Return how many offsets the topic has: requests, and the ends of their transactions."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        with closing(KafkaConsumer(bootstrap_servers=self._kafka.bootstrap)) as reader:
+            return sum(reader.end_offsets([TopicPartition(self.topic, number) for number in range(2)]).values())
+
+    def kill(self) -> None:
+        for each in self.workers:
+            each.kill()
+            each.wait()
+        self.workers.clear()
+
+    def close(self) -> None:
+        self.kill()
+        self._log.close()
+
+
+@pytest.fixture
+def processes(kafka: KafkaServer, tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(kafka, tmp_path)
+    yield made
+    made.close()
+
+
+def by_tick(processes: Processes) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for each in processes.requests():
+        found.setdefault(each["tick"], Counter())[each["key"]] += 1
+    return found
+
+
+def wait_for_more(offsets: Callable[[], int], before: int) -> None:
+    wait_until(lambda: offsets() > before, "more requests", 120)
+
+
+def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes) -> None:
+    chance, interrupted = Random(SEED), 0
+    for _ in range(KILLS):
+        before = processes.offsets()
+        for _ in range(2):
+            processes.start()
+        wait_for_more(processes.offsets, before)
+        sleep(chance.random() * 0.5)
+        processes.kill()
+        interrupted += any(len(found) < CUSTOMERS for found in by_tick(processes).values())
+    assert interrupted, "no kill was in the midst of a tick: take another seed"
+    for _ in range(2):
+        processes.start()
+    # What the last kill has left is ended first: a tick is never left for the next one.
+    begun = set(by_tick(processes))
+
+    def are_whole() -> bool:
+        found = by_tick(processes)
+        return all(len(found[tick]) == CUSTOMERS for tick in begun)
+
+    wait_until(are_whole, "whole ticks", 180)
+    processes.kill()
+    for tick, keys in by_tick(processes).items():
+        assert set(keys.values()) == {1}, tick
