@@ -42,7 +42,8 @@ class Commits:
         if not self._attempt:
             self._attempt = self._made()
         if not self._attempt:
-            self._waits_since = None
+            # Nothing could be refused again: what was refused is another worker's by now, or was taken over anew.
+            self._waits_since, self.is_refused = None, self.is_refused and not self._owned
         elif self._waits_since is None:
             self._waits_since = monotonic()
         return [output for _, output in self._attempt]
