@@ -1,7 +1,7 @@
 """Compares what the receiver took with the notifications that it should have: all there, none twice, in order."""
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,14 +128,28 @@ def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
                     raise ValueError(f"{path}, line {number}: no notification with key and notification-id") from error
 
 
+def _expected(told: Namespace) -> Iterator[tuple[str, str]]:
+    if told.topic is None:
+        return read_notifications(told.notifications)
+    from servers.receiver.topic import read_topic  # Its client takes a third of a second to import.
+
+    return read_topic(told.bootstrap, told.topic)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the table; return 0 if there is no fault, else 1."""
-    parser = ArgumentParser(prog="python -m servers.receiver check", description="Compare what a receiver took with files.")
+    parser = ArgumentParser(
+        prog="python -m servers.receiver check", description="Compare what a receiver took with files, or with a topic of Kafka."
+    )
     parser.add_argument("--directory", type=Path, required=True, help="of the receiver")
-    parser.add_argument("notifications", type=Path, nargs="+", help="files of JSON lines, in the order of their notifications")
+    parser.add_argument("notifications", type=Path, nargs="*", help="files of JSON lines, in the order of their notifications")
+    parser.add_argument("--topic", help="the topic of the notifications, instead of files")
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT", help="of its broker (default: %(default)s)")
     told = parser.parse_args(arguments)
+    if bool(told.notifications) == bool(told.topic):
+        parser.error("name files of notifications, or --topic")
     try:
-        found = compare(told.directory, read_notifications(told.notifications))
+        found = compare(told.directory, _expected(told))
     except (OSError, ValueError) as error:
         print(f"check: {error}")  # noqa: T201 - a command's output.
         return 1

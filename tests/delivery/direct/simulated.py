@@ -30,9 +30,9 @@ from delivery.answers import Answer, NoAnswer, Trouble
 from delivery.caller import Call
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
-from delivery.direct.kept import find_kept
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.owned import StageClients
+from delivery.direct.position_metadata import find_metadata
 from delivery.direct.shared_gate import SharedGate
 from delivery.direct.stages import Stage, stages_of
 from delivery.settings import Receiver
@@ -160,7 +160,7 @@ class SimulatedTopic(FakeTopic):
         position: Position | None = self.positions.get(origin.partition)
         if position is None:
             return False
-        kept = find_kept(position.offset, position.metadata)
+        kept = find_metadata(position.offset, position.metadata)
         assert kept is not None
         return origin.offset < position.offset or kept.done.is_done(origin.offset)
 

@@ -11,9 +11,9 @@ from harness.receivers import receiver
 from connectors.port import OutputRecord
 from delivery.direct.consumer import StageConsumer
 from delivery.direct.departures import Departures
-from delivery.direct.kept import Kept
 from delivery.direct.open_record import OpenRecord
 from delivery.direct.partition import DirectPartition
+from delivery.direct.position_metadata import PositionMetadata
 from guardian.done_offsets import DoneOffsets
 from tests.delivery.direct.simulated import Broken, Run, simulate
 
@@ -44,13 +44,13 @@ def _call_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _forget_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Positions do not list what is done beyond them."""
-    encode = Kept.encode
+    encode = PositionMetadata.encode
 
-    def without(self: Kept, position: int) -> str:
+    def without(self: PositionMetadata, position: int) -> str:
         undone = (range(position, self.done.end),) if self.done.end > position else ()
         return encode(msgspec.structs.replace(self, done=DoneOffsets(self.done.end, undone)), position)
 
-    monkeypatch.setattr(Kept, "encode", without)
+    monkeypatch.setattr(PositionMetadata, "encode", without)
 
 
 def _go_on_before_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
