@@ -11,8 +11,8 @@ from starlette.requests import Request
 from console.access.identity import Identity
 from console.context import Console
 from console.masking import answer_for
+from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.errors import JobRefused
-from delivery.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.ledger.ledger import Ledger
 
 _Found = TypeVar("_Found")

@@ -16,7 +16,7 @@ from domain.dead_letter import DeadLetterReason
 _RAISED = re.compile(r"^(?:(?:handler )?[\w.:-]{1,200} raised|strategy [\w.:-]{1,200} failed:) ([A-Za-z_]{1,64})\b")
 _TYPE = re.compile(r"^([A-Za-z_]{0,60}(?:Error|Exception|Unavailable|Timeout))\b")
 _ANSWER = re.compile(r"HTTP [1-5]\d\d(?=:)")
-"""How `delivery.answers.Answer` writes an answer that has a body."""
+"""How `delivery.core.answers.Answer` writes an answer that has a body."""
 _OF_AN_ANSWER = frozenset(
     {
         DeadLetterReason.REJECTED.value,

@@ -8,7 +8,7 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.orders.port import OrderBook
 from console.units.sent_notifications import left_unknown
 from console.units.story import Left
-from delivery.direct.orders import DirectOrder, DirectOutcome
+from delivery.direct.core.orders import DirectOrder, DirectOutcome
 from delivery.ledger.ledger import Ledger
 from domain.clock import Clock
 from domain.record import Partition

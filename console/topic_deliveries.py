@@ -11,7 +11,7 @@ from starlette.requests import Request
 from console.access.identity import Identity
 from console.context import Console, identity_of
 from console.masking import answer_for
-from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectResult
+from delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectResult
 from delivery.errors import OrderRefused, ReceiverUnknown
 from domain.clock import instant_text
 from domain.record import Origin, Partition

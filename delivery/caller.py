@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpcore
 import httpx
 
-from delivery.answers import Answer, NoAnswer, Trouble
+from delivery.core.answers import Answer, NoAnswer, Trouble
 from delivery.settings import Receiver, Step
 from domain import headers as names
 from domain.record import Headers

@@ -8,13 +8,13 @@ from concurrent.futures import Executor
 from time import monotonic
 from typing import TypeVar
 
-from delivery.answers import outcome_of
 from delivery.caller import Caller
+from delivery.core.answers import outcome_of
+from delivery.core.rows import Claim
 from delivery.errors import LedgerUnavailable
 from delivery.ledger.claims import lease_ms
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Claim
 from delivery.settings import Step, WorkerSettings
 
 _LOG = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from threading import Event
 from typing import NamedTuple, Protocol
 
 from delivery.caller import Caller, Network
+from delivery.core.jobs import GateReport
 from delivery.direct.receiver import DirectReceiver, DirectReport
-from delivery.jobs import GateReport
 from delivery.ledger.ledger import Ledger
 from delivery.scheduler import LedgerThreads, Scheduler
 from delivery.schedules.runner import ScheduleReport, ScheduleRunner

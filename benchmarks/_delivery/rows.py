@@ -19,13 +19,13 @@ from benchmarks._delivery.stage import (
     write_notifications,
 )
 from daemon.delivery.sources import open_feed, source_of_files
-from delivery.answers import Done, Suspended
-from delivery.gate import Gate, GateState
+from delivery.core.answers import Done, Suspended
+from delivery.core.gate import Gate, GateState
+from delivery.core.rows import Claim, Item
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.gates import lock_gate, write_gate
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Claim, Item
 from delivery.settings import Step
 
 INTAKE_GOAL = 5_000

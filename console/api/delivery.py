@@ -9,7 +9,7 @@ from starlette.requests import Request
 from console import deliveries, topic_deliveries
 from console.api.operation import Operation, change_of
 from console.context import Console, identity_of
-from delivery.jobs import GateReport, Job, RowError, WaitingRow
+from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from status.delivery import DirectStatus, ScheduleStatus
 
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]

@@ -7,8 +7,8 @@ from typing import Any
 from daemon.configuration.receiver_constraints import NAME
 from daemon.configuration.schema import Schema, names_below, path_of
 from daemon.configuration.sections import Notifications
+from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.settings import KeysSettings, Schedule
-from delivery.schedules.ticks import Ticks
 from delivery.settings import DeliverySettings, Policy
 from domain.errors import ConfigurationError
 from enrichment.shapes import columns_of

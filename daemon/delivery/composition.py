@@ -17,9 +17,9 @@ from daemon.delivery.direct import make_direct_receiver
 from daemon.delivery.schedules import make_runner
 from daemon.delivery.sources import live_source, open_feed
 from daemon.system_clock import SystemClock
+from delivery.core.jobs import GateReport
 from delivery.direct.receiver import DirectReport
 from delivery.event_file import EventFile
-from delivery.jobs import GateReport
 from delivery.ledger.database import Database
 from delivery.ledger.ledger import Ledger
 from delivery.schedules.runner import ScheduleReport

@@ -13,10 +13,10 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.system_clock import SystemClock
 from delivery.caller import Network
-from delivery.direct.orders import DirectOrder, DirectOutcome
+from delivery.direct.core.orders import DirectOrder, DirectOutcome
+from delivery.direct.core.stages import Stage, find_left_group, stages_of, topics_to_make
 from delivery.direct.owned import StageClients
 from delivery.direct.receiver import DirectReceiver
-from delivery.direct.stages import Stage, find_left_group, stages_of, topics_to_make
 from delivery.errors import ReceiverUnknown
 from delivery.settings import Receiver
 from domain.record import OutputNumber, Partition

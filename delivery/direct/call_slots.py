@@ -4,7 +4,8 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from delivery.direct.shared_gate import SharedGate
+from delivery.direct.core.rests import Pressure
+from delivery.direct.core.shared_gate import SharedGate
 
 
 class Calling(Protocol):
@@ -44,6 +45,10 @@ class CallSlots:
     def held_bytes(self) -> int:
         """Return about how much memory the open records of all stages take."""
         return sum(each.held_bytes() for each in self._stages)
+
+    def pressure(self) -> Pressure:
+        """Return what decides how far is read."""
+        return Pressure(self.held_bytes(), self.now(), self.gate.sleeps)
 
     def wake(self) -> None:
         """Begin as many calls as the gate permits, and see to it that this is tried again when the next record is due."""

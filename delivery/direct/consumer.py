@@ -20,14 +20,14 @@ from connectors.port import (
 from delivery.caller import Caller
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.commits import Commits
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.partition import DirectPartition
+from delivery.direct.core.rests import AT_ONCE, rests
+from delivery.direct.core.stages import Stage
 from delivery.direct.holdings import Holdings
-from delivery.direct.open_record import OpenRecord
 from delivery.direct.order_reading import OrderReading
 from delivery.direct.owned import Owned, StageClients, Takeover
-from delivery.direct.partition import DirectPartition
-from delivery.direct.rests import AT_ONCE, rests
 from delivery.direct.stage_calls import StageCalls
-from delivery.direct.stages import Stage
 from domain.clock import Clock
 from domain.record import Partition, Record
 
@@ -169,7 +169,7 @@ class StageConsumer:
             await self._publish()
 
     async def _poll(self) -> Polled:
-        resting = rests(self.stage, self._slots, {name: owned.state for name, owned in self._owned.items()})
+        resting = rests(self.stage, self._slots.pressure(), {name: owned.state for name, owned in self._owned.items()})
         rooms = [owned.state.room for name, owned in self._owned.items() if name not in resting]
         is_busy = any(owned.calls or owned.state.has_news for owned in self._owned.values())
         wait_ms = _BUSY_POLL_MS if is_busy else _IDLE_POLL_MS

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from connectors.orders.port import OrderRecord
 from connectors.port import OutputRecord
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome, DirectResult, decode, outcome_record
-from delivery.direct.partition import DirectPartition
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectOutcome, DirectResult, decode, outcome_record
+from delivery.direct.core.partition import DirectPartition
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason
 from domain.printable import counted

@@ -10,7 +10,7 @@ from connectors.kafka.client import make_client
 from connectors.kafka.errors import translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
-from delivery.direct.orders import DirectOrder, DirectOutcome, decode, encode
+from delivery.direct.core.orders import DirectOrder, DirectOutcome, decode, encode
 from delivery.errors import OrderRefused
 from domain.record import Partition
 

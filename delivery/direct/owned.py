@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from connectors.orders.port import OrderSource
 from connectors.port import OutputRecord, PartitionOutput, Position, Transport, TransportRefused
-from delivery.direct.open_record import OpenRecord
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.partition import DirectPartition
+from delivery.direct.core.position_metadata import PositionMetadata, find_metadata
+from delivery.direct.core.shared_gate import SharedGate
+from delivery.direct.core.stages import Stage
 from delivery.direct.order_executor import OrderExecutor
-from delivery.direct.partition import DirectPartition
-from delivery.direct.position_metadata import PositionMetadata, find_metadata
 from delivery.direct.reading import Reading
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason
 from domain.record import Partition

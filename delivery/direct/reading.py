@@ -2,9 +2,9 @@
 
 from hashlib import sha256
 
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.shared_gate import SharedGate
+from delivery.direct.core.stages import Stage
 from delivery.feeds.port import make_item
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason

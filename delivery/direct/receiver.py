@@ -12,10 +12,10 @@ from connectors.port import TransportRefused, TransportUnavailable
 from delivery.caller import Caller, Network
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
+from delivery.direct.core.rests import waits_for_its_time
+from delivery.direct.core.shared_gate import SharedGate
+from delivery.direct.core.stages import Stage, left_stage
 from delivery.direct.owned import StageClients
-from delivery.direct.rests import waits_for_its_time
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage, left_stage
 from delivery.settings import Receiver
 from domain.clock import Clock, Instant
 from domain.record import Origin, Partition

@@ -2,7 +2,7 @@
 
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.kafka.requeue import RequeueRoute
-from delivery.direct.stages import requeue_topic_of
+from delivery.direct.core.stages import requeue_topic_of
 from domain.clock import Clock
 from domain.headers import DELIVERY_ID, Way, moved_headers, texts_of
 from domain.record import Headers

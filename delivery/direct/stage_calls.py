@@ -7,16 +7,16 @@ from collections.abc import Callable
 from functools import partial
 
 from connectors.port import OutputRecord
-from delivery.answers import Again, Answer, Failed, NoAnswer, Outcome, Suspended, again_or_failed, outcome_of
 from delivery.caller import Caller
+from delivery.core.answers import Again, Answer, Failed, NoAnswer, Outcome, Suspended, again_or_failed, outcome_of
+from delivery.core.rows import Tries
 from delivery.direct.call_slots import CallSlots
-from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.outputs import dead_letter, moved
+from delivery.direct.core.decision import Dead, Decision, Ended, Moves, Waits, decide
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.outputs import dead_letter, moved
+from delivery.direct.core.shared_gate import Blame, Doubt
+from delivery.direct.core.stages import Stage
 from delivery.direct.owned import Owned
-from delivery.direct.shared_gate import Blame, Doubt
-from delivery.direct.stages import Stage
-from delivery.rows import Tries
 from delivery.settings import Step
 from domain.clock import Clock
 from domain.dead_letter import DeadLetterReason

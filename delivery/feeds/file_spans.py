@@ -10,11 +10,11 @@ import msgspec
 from connectors.files.operations import FileOperations
 from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
+from delivery.core.rows import Item
 from delivery.errors import JobRefused
 from delivery.feeds.files import end_of, inode_of, item_of
 from delivery.feeds.port import MOST_BYTES, select_items
 from delivery.ledger.intake import Portion
-from delivery.rows import Item
 from delivery.settings import Select
 
 _COMPARED_BYTES = 65_536

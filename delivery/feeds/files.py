@@ -11,10 +11,10 @@ from connectors.files.operations import FileOperations
 from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
 from connectors.line_format import Defect, decode_line
+from delivery.core.rows import Item
 from delivery.errors import JobRefused
 from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
-from delivery.rows import Item
 from delivery.settings import Select
 
 _TRIES = 5

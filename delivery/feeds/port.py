@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from delivery.core.rows import Item
 from delivery.ledger.intake import Portion
-from delivery.rows import Item
 from delivery.settings import Select
 from domain import headers as names
 from domain.identifiers import MAX_LENGTH, find_id_flaw

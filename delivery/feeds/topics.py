@@ -10,10 +10,10 @@ from kafka import TopicPartition
 
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.kafka.topics import Topic
+from delivery.core.rows import Item
 from delivery.errors import JobRefused
 from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
-from delivery.rows import Item
 from delivery.settings import Select
 from domain.record import Origin, Partition
 

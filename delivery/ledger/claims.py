@@ -5,12 +5,12 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
-from delivery.gate import GateState
+from delivery.core.gate import GateState
+from delivery.core.rows import Claim, Tries
 from delivery.ledger.cancelling import cancel_found
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
-from delivery.rows import Claim, Tries
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 from domain.record import Headers

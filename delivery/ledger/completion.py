@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, RowMapping, select, update
 from sqlalchemy.exc import IntegrityError
 
-from delivery.jobs import JobEvent, JobState
+from delivery.core.jobs import JobEvent, JobState
 from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
 from domain.clock import Instant
 

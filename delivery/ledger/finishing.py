@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, case, func, literal, select, update
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.gate import Gate, GateState
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.gate import Gate, GateState
+from delivery.core.rows import ENDS, Claim, RetryMode, Status
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, write_gate
 from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
-from delivery.rows import ENDS, Claim, RetryMode, Status
 from delivery.settings import OnFailed, Receiver, Step, Steps
 from domain.clock import Instant
 

@@ -4,7 +4,7 @@ import msgspec
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError
 
-from delivery.gate import Gate
+from delivery.core.gate import Gate
 from delivery.ledger.tables import GATES
 
 _decoder = msgspec.json.Decoder(Gate)

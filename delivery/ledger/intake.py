@@ -8,13 +8,13 @@ from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
+from delivery.core.rows import Item, Status
 from delivery.errors import IntakeLost
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ready_status
 from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
-from delivery.rows import Item, Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 

@@ -8,9 +8,10 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
+from delivery.core.gate import GateState
+from delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
+from delivery.core.rows import Status
 from delivery.errors import JobRefused
-from delivery.gate import GateState
-from delivery.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
 from delivery.ledger.chunks import chunks
 from delivery.ledger.claims import running_calls
 from delivery.ledger.completion import ENDED
@@ -19,7 +20,6 @@ from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
-from delivery.rows import Status
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delivery.jobs import GateReport, Job, RowError, WaitingRow
+from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.ledger import cancelling, changed_steps, claims, finishing, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, ledger_id, note_published

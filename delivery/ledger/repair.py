@@ -5,13 +5,13 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, select, update
 
+from delivery.core.rows import Status
 from delivery.errors import JobRefused
 from delivery.ledger.completion import ENDED, complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finding import check_receiver, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.tables import ERRORS, JOBS, ROWS
-from delivery.rows import Status
 from delivery.settings import Receiver
 
 IN_ORDER, LATE = "in-order", "late"

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from delivery.core.rows import Item
 from delivery.errors import IntakeLost
 from delivery.ledger.intake import Intake, Portion
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Item
-from delivery.schedules.progress import Progress, decode_progress
-from delivery.schedules.request import Request
+from delivery.schedules.core.progress import Progress, decode_progress
+from delivery.schedules.core.request import Request
 from delivery.schedules.sink import ProgressUnreadable, ScheduleBusy
 from domain.identifiers import MAX_LENGTH, find_id_flaw
 

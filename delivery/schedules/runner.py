@@ -7,12 +7,12 @@ from time import monotonic
 
 import msgspec
 
+from delivery.schedules.core.progress import GRACE_MS, Progress, find_next, overdue_since
+from delivery.schedules.core.request import Request, make_request
+from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.keys import Keys
-from delivery.schedules.progress import GRACE_MS, Progress, find_next, overdue_since
-from delivery.schedules.request import Request, make_request
 from delivery.schedules.settings import Schedule
 from delivery.schedules.sink import RequestSink, ScheduleBusy
-from delivery.schedules.ticks import Ticks
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ResequencerError
 from domain.printable import counted

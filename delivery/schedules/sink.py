@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from delivery.schedules.progress import Progress
-from delivery.schedules.request import Request
+from delivery.schedules.core.progress import Progress
+from delivery.schedules.core.request import Request
 from domain.errors import ResequencerError, TransientError
 
 

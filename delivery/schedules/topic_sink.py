@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from connectors.kafka.core.fencing import Committed
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.settings import KafkaSettings
-from delivery.schedules.progress import Progress, decode_progress
-from delivery.schedules.request import Request
+from delivery.schedules.core.progress import Progress, decode_progress
+from delivery.schedules.core.request import Request
 from delivery.schedules.sink import ProgressUnreadable, ScheduleBusy
 from delivery.single_publisher import PublisherFenced, SinglePublisher
 

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from console.access.identity import Identity
 from console.access.role import Role
-from delivery.answers import Answer, Done, Failed, Suspended
+from delivery.core.answers import Answer, Done, Failed, Suspended
 
 
 class Viewer:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from connectors.dead_letters.port import AskedFor, Sign
 from console.sources import Sources
-from delivery.direct.orders import DirectOrder, DirectOutcome, DirectResult
+from delivery.direct.core.orders import DirectOrder, DirectOutcome, DirectResult
 from delivery.errors import OrderRefused
 from domain.record import Partition
 from status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus

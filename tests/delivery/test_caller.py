@@ -19,9 +19,9 @@ import pytest
 from harness.receivers import receiver
 from httpcore._backends.auto import AutoBackend
 
-from delivery.answers import Answer, NoAnswer, Trouble
 from delivery.caller import Caller, retry_after_ms
-from delivery.rows import Claim, Tries
+from delivery.core.answers import Answer, NoAnswer, Trouble
+from delivery.core.rows import Claim, Tries
 from delivery.settings import Step
 from servers.certificates import Certificates
 from servers.ports import pick_port

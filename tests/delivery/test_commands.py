@@ -10,7 +10,7 @@ from daemon.command_line import main
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from daemon.delivery.sources import open_feed
-from delivery.answers import Done, Failed, Suspended
+from delivery.core.answers import Done, Failed, Suspended
 from delivery.ledger.finishing import ClaimResult
 from delivery.settings import Step
 

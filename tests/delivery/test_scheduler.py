@@ -10,9 +10,9 @@ import pytest
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import delivery_settings
 
-from delivery.answers import Answer
+from delivery.core.answers import Answer
+from delivery.core.rows import Claim
 from delivery.ledger.claims import Claimed
-from delivery.rows import Claim
 from delivery.scheduler import LedgerThreads, Scheduler
 from delivery.settings import Step, WorkerSettings
 

@@ -9,11 +9,11 @@ from harness.receivers import delivery_settings
 from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
 from sqlalchemy import text
 
+from delivery.core.rows import Item
 from delivery.errors import JobRefused
 from delivery.ledger.database import Database
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Item
 from delivery.settings import Receiver
 from delivery.source_reader import SourceReader, Sources
 from delivery.worker import DeliveryWorker

@@ -14,7 +14,7 @@ from harness.delivering import Delivering
 from harness.fault_table import DeliveryRow
 from harness.waiting import wait_until
 
-from delivery.jobs import Job, JobState
+from delivery.core.jobs import Job, JobState
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver.check import compare
 from servers.receiver.server import ReceiverServer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
-from delivery.jobs import GateReport, Job
+from delivery.core.jobs import GateReport, Job
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from delivery.answers import Done, Outcome
+from delivery.core.answers import Done, Outcome
+from delivery.core.rows import Claim, Item
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Claim, Item
 from delivery.settings import Receiver, Step
 
 RETENTION_MS = 1_000_000

@@ -1,6 +1,7 @@
 """`resequencer delivery …`: runs a delivery worker, and starts, shows, cancels and repairs jobs."""
 
 import getpass
+import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable
@@ -20,8 +21,8 @@ from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
 from daemon.supervision.stop_signal import StopSignal
+from delivery.core.jobs import GateReport, Job, RowError
 from delivery.errors import JobRefused
-from delivery.jobs import GateReport, Job, RowError
 from delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from delivery.ledger.ledger import Ledger
 from domain.clock import instant_text
@@ -266,10 +267,10 @@ def _add_start(parser: ArgumentParser) -> None:
 
 def _offset(text: str) -> tuple[int, int]:
     """Return partition and offset. Raises ArgumentTypeError for another text."""
-    partition, _, offset = text.partition("@")
-    if not (partition.isdecimal() and offset.isdecimal()):
+    found = re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text)
+    if found is None:
         raise ArgumentTypeError(f"{text} is not PARTITION@OFFSET, such as 3@1200")
-    return int(partition), int(offset)
+    return int(found[1]), int(found[2])
 
 
 def _add_job(parser: ArgumentParser) -> None:

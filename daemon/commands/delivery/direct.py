@@ -14,7 +14,7 @@ from daemon.delivery.status import find_delivery_of
 from daemon.exit_code import ExitCode
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
-from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectResult
+from delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectResult
 from delivery.errors import OrderRefused
 from domain.printable import counted, printable
 from domain.record import Origin, Partition

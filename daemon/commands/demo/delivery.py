@@ -17,7 +17,7 @@ from rich.table import Table
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from daemon.delivery.sources import source_of_files
-from delivery.jobs import GateReport, Job, JobState
+from delivery.core.jobs import GateReport, Job, JobState
 from delivery.ledger.ledger import Ledger
 from domain.errors import ResequencerError
 

@@ -11,14 +11,14 @@ from harness.receivers import receiver
 
 from connectors.orders.port import OrderBatch, OrderRecord
 from connectors.port import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportStatus
-from delivery.answers import Answer, NoAnswer
 from delivery.caller import Call
+from delivery.core.answers import Answer, NoAnswer
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
-from delivery.direct.open_record import OpenRecord
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.shared_gate import SharedGate
+from delivery.direct.core.stages import Stage, stages_of
 from delivery.direct.owned import StageClients
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage, stages_of
 from delivery.settings import Receiver
 from domain.headers import texts_of
 from domain.record import Origin, Partition, Record

@@ -26,15 +26,15 @@ from connectors.port import (
     TransportRefused,
     TransportUnavailable,
 )
-from delivery.answers import Answer, NoAnswer, Trouble
 from delivery.caller import Call
+from delivery.core.answers import Answer, NoAnswer, Trouble
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.consumer import StageConsumer
-from delivery.direct.open_record import OpenRecord
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.position_metadata import find_metadata
+from delivery.direct.core.shared_gate import SharedGate
+from delivery.direct.core.stages import Stage, stages_of
 from delivery.direct.owned import StageClients
-from delivery.direct.position_metadata import find_metadata
-from delivery.direct.shared_gate import SharedGate
-from delivery.direct.stages import Stage, stages_of
 from delivery.settings import Receiver
 from domain.headers import texts_of
 from domain.record import Origin, Partition, Record

@@ -26,13 +26,13 @@ from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from connectors.kafka.unread_topics import find_unread
 from daemon.system_clock import SystemClock
+from delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectOutcome
+from delivery.direct.core.position_metadata import find_metadata
+from delivery.direct.core.stages import Stage, find_left_group, stages_of, topics_to_make
 from delivery.direct.order_topic import OrderTopic
-from delivery.direct.orders import DirectOrder, DirectOrderKind, DirectOutcome
 from delivery.direct.owned import StageClients
-from delivery.direct.position_metadata import find_metadata
 from delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
 from delivery.direct.requeue import requeue_route
-from delivery.direct.stages import Stage, find_left_group, stages_of, topics_to_make
 from delivery.settings import Receiver
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets

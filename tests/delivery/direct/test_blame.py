@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from delivery.answers import Answer, NoAnswer, Trouble
+from delivery.core.answers import Answer, NoAnswer, Trouble
 from tests.delivery.direct.fakes import OK, FakeTopic, Worker, Workers, run
 
 pytestmark = pytest.mark.slow

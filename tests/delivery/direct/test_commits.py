@@ -3,7 +3,7 @@
 from delivery.direct.commits import Commits
 from delivery.direct.owned import Owned
 from domain.record import Partition
-from tests.delivery.direct.test_partition import opened, partition
+from tests.delivery.direct.core.test_partition import opened, partition
 
 P = Partition("T", 0)
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from connectors.port import TransportRefused, TransportUnavailable
-from delivery.answers import Answer
-from delivery.direct.orders import DirectOrder, DirectOrderKind, encode
+from delivery.core.answers import Answer
+from delivery.direct.core.orders import DirectOrder, DirectOrderKind, encode
 from domain.headers import Way, moved_headers
 from domain.record import Origin, Partition
 from tests.delivery.direct.fakes import NOW, OK, FakeCaller, FakeTopic, Workers, run

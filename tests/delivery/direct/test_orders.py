@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
 
-from delivery.direct.orders import DirectOrderKind, DirectResult
+from delivery.direct.core.orders import DirectOrderKind, DirectResult
 
 if TYPE_CHECKING:
     from tests.delivery.direct.stage import DirectStage

@@ -10,10 +10,10 @@ from harness.receivers import receiver
 
 from connectors.port import OutputRecord
 from delivery.direct.consumer import StageConsumer
-from delivery.direct.departures import Departures
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.partition import DirectPartition
-from delivery.direct.position_metadata import PositionMetadata
+from delivery.direct.core.departures import Departures
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.partition import DirectPartition
+from delivery.direct.core.position_metadata import PositionMetadata
 from guardian.done_offsets import DoneOffsets
 from tests.delivery.direct.simulated import Broken, Run, simulate
 

@@ -12,7 +12,7 @@ import pytest
 from daemon.commands.delivery import direct as command
 from daemon.configuration.configuration import load
 from daemon.supervision.running_service import RunningService
-from delivery.answers import Answer
+from delivery.core.answers import Answer
 from delivery.direct.receiver import _partitions_of
 from domain.errors import ConfigurationError
 from domain.headers import Way, moved_headers

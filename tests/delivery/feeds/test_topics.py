@@ -11,8 +11,8 @@ import pytest
 from harness.receivers import receiver
 from harness.waiting import wait_until
 
+from delivery.core.rows import Item
 from delivery.errors import JobRefused
-from delivery.rows import Item
 
 if TYPE_CHECKING:
     from delivery.feeds.topics import TopicFeed, TopicSpan

@@ -8,9 +8,9 @@ import pytest
 from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from sqlalchemy import text
 
-from delivery.answers import Done, Failed, Limited, Suspended
+from delivery.core.answers import Done, Failed, Limited, Suspended
+from delivery.core.jobs import JobEvent, JobState
 from delivery.errors import IntakeLost, JobRefused
-from delivery.jobs import JobEvent, JobState
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
 from delivery.settings import Step

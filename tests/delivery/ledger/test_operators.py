@@ -10,9 +10,9 @@ from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.receivers import receiver
 from sqlalchemy import Connection, text
 
-from delivery.answers import Done, Failed
+from delivery.core.answers import Done, Failed
+from delivery.core.jobs import JobEvent, JobState
 from delivery.errors import JobRefused, LedgerUnavailable
-from delivery.jobs import JobEvent, JobState
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger

@@ -8,7 +8,7 @@ from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.receivers import receiver
 from sqlalchemy import event
 
-from delivery.answers import Rejected
+from delivery.core.answers import Rejected
 from delivery.settings import Step
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from harness.ledger_stage import LedgerStage, item
 
-from delivery.answers import Again, Answer, Done, Failed, Limited, Outcome, Rejected, Suspended, outcome_of
+from delivery.core.answers import Again, Answer, Done, Failed, Limited, Outcome, Rejected, Suspended, outcome_of
+from delivery.core.jobs import JobState
+from delivery.core.rows import RetryMode, Tries
 from delivery.errors import IntakeLost
-from delivery.jobs import JobState
 from delivery.ledger.intake import Portion
-from delivery.rows import RetryMode, Tries
 from delivery.settings import Step
 
 Make = Callable[..., LedgerStage]

@@ -13,7 +13,7 @@ import pytest
 from harness.delivering import Delivering
 from harness.waiting import wait_until
 
-from delivery.jobs import JobState
+from delivery.core.jobs import JobState
 from servers.ports import pick_port
 
 pytestmark = pytest.mark.slow

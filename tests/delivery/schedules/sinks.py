@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from delivery.schedules.core.progress import Progress
+from delivery.schedules.core.request import Request
 from delivery.schedules.keys import NamedKeys
 from delivery.schedules.ledger_sink import LedgerSink
-from delivery.schedules.progress import Progress
-from delivery.schedules.request import Request
 from delivery.schedules.runner import ScheduleRunner
 from delivery.schedules.settings import KeysSettings, Missed, Schedule
 from delivery.schedules.sink import RequestSink

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from delivery import event_file, gate
+from delivery import event_file
+from delivery.core import gate
 from delivery.ledger import claims, completion, intake, repair, retention
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.ledger import Ledger

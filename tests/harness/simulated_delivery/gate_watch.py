@@ -1,8 +1,8 @@
 """What docs/delivery.md promises of a gate, said once more in plain steps: when it shuts, and when it may be probed."""
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.rows import RetryMode
 from delivery.ledger.finishing import ClaimResult
-from delivery.rows import RetryMode
 from delivery.settings import Receiver, Step
 
 _TROUBLED = 5

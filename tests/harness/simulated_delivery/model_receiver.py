@@ -6,8 +6,8 @@ from random import Random
 
 from harness.simulated_delivery.plan import Plan
 
-from delivery.answers import Answer, NoAnswer, Trouble
-from delivery.rows import Claim
+from delivery.core.answers import Answer, NoAnswer, Trouble
+from delivery.core.rows import Claim
 from delivery.settings import Step
 
 _LEAST_MS, _MOST_MS = 3_000, 60_000

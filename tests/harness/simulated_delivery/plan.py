@@ -8,8 +8,8 @@ from typing import NamedTuple
 from harness.receivers import receiver
 from msgspec.structs import replace
 
+from delivery.core.rows import Item
 from delivery.ledger.intake import Portion
-from delivery.rows import Item
 from delivery.settings import OnFailed, Receiver, Steps
 
 NAME = "r"

@@ -20,7 +20,7 @@ from harness.simulated_delivery.watch import PromiseBroken
 from harness.simulated_delivery.world import World
 from sqlalchemy.exc import SQLAlchemyError
 
-from delivery.jobs import JobEvent
+from delivery.core.jobs import JobEvent
 from domain.errors import ResequencerError
 
 _STEPS = 260

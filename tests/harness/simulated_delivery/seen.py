@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from delivery.gate import Gate
+from delivery.core.gate import Gate
 
 ENDED = ("processed", "rejected", "failed", "cancelled")
 

@@ -9,10 +9,10 @@ from harness.simulated_delivery.gate_watch import GateWatch
 from harness.simulated_delivery.plan import LIVE, Plan
 from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
 
-from delivery.answers import Again, Done, Failed, Limited, Rejected
-from delivery.gate import GateState
+from delivery.core.answers import Again, Done, Failed, Limited, Rejected
+from delivery.core.gate import GateState
+from delivery.core.rows import Claim, RetryMode
 from delivery.ledger.finishing import ClaimResult
-from delivery.rows import Claim, RetryMode
 from delivery.settings import OnFailed, Step
 
 

@@ -11,13 +11,13 @@ from harness.simulated_delivery.plan import LIVE, NAME, Plan
 from harness.simulated_delivery.struck_ledger import Struck, StruckDatabase
 from harness.simulated_delivery.watch import Watch
 
-from delivery.answers import outcome_of
+from delivery.core.answers import outcome_of
+from delivery.core.rows import Claim
 from delivery.errors import IntakeLost, JobRefused
 from delivery.event_file import EventFile
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Intake, Portion
 from delivery.ledger.ledger import Ledger
-from delivery.rows import Claim
 from delivery.settings import Step
 
 _Found = TypeVar("_Found")

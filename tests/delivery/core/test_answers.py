@@ -3,8 +3,20 @@
 import pytest
 from harness.receivers import receiver
 
-from delivery.answers import Again, Answer, Done, Failed, Limited, NoAnswer, Outcome, Rejected, Suspended, Trouble, outcome_of
-from delivery.rows import RetryMode, Tries
+from delivery.core.answers import (
+    Again,
+    Answer,
+    Done,
+    Failed,
+    Limited,
+    NoAnswer,
+    Outcome,
+    Rejected,
+    Suspended,
+    Trouble,
+    outcome_of,
+)
+from delivery.core.rows import RetryMode, Tries
 from delivery.settings import Step
 
 PLAIN = receiver()

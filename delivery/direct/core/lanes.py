@@ -5,7 +5,7 @@ from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from delivery.direct.open_record import OpenRecord
+from delivery.direct.core.open_record import OpenRecord
 
 
 class Lanes:

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from heapq import nsmallest
 
 from connectors.port import OutputRecord, PartitionOutput, Position
-from delivery.direct.departures import Departure, Departures
-from delivery.direct.lanes import Lanes
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.position_metadata import PositionMetadata
-from delivery.direct.room import LEAST_ROOM, find_room, fitted
+from delivery.direct.core.departures import Departure, Departures
+from delivery.direct.core.lanes import Lanes
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.position_metadata import PositionMetadata
+from delivery.direct.core.room import LEAST_ROOM, find_room, fitted
 from domain.clock import Instant
 from domain.printable import counted
 from domain.record import Partition

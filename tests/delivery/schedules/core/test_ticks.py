@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.schedules.ticks import Ticks
+from delivery.schedules.core.ticks import Ticks
 from domain.clock import instant_of, instant_text
 
 DAY_MS = 86_400_000

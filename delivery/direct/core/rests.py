@@ -1,10 +1,10 @@
 """Which partitions are not read on for now, so that what is open takes a bounded part of the memory. Pure."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from delivery.direct.call_slots import CallSlots
-from delivery.direct.partition import DirectPartition
-from delivery.direct.stages import Stage
+from delivery.direct.core.partition import DirectPartition
+from delivery.direct.core.stages import Stage
 from domain.record import Partition
 
 AT_ONCE = 500
@@ -16,17 +16,24 @@ MOST_HELD = 256 << 20
 _LEAVING_BYTES = 8 << 20
 
 
-def rests(stage: Stage, slots: CallSlots, states: Mapping[Partition, DirectPartition]) -> list[Partition]:
+class Pressure(NamedTuple):
+    """`held_bytes` is about how much memory the open records of all stages take. `now` is in ms of the event loop's clock."""
+
+    held_bytes: int
+    now: int
+    is_asleep: bool
+
+
+def rests(stage: Stage, pressure: Pressure, states: Mapping[Partition, DirectPartition]) -> list[Partition]:
     """Return the partitions of a stage that are not read on for now."""
-    is_full = slots.held_bytes() > MOST_HELD
-    now, is_asleep = slots.now(), slots.gate.sleeps
+    is_full = pressure.held_bytes > MOST_HELD
 
     def is_resting(state: DirectPartition) -> bool:
         if state.pause is not None or state.ready_count >= AT_ONCE or state.leaving_bytes >= _LEAVING_BYTES:
             return True
         if is_full and state.held_bytes > MOST_HELD // (4 * len(states)):
             return True
-        return (is_asleep and state.open_count >= AT_ONCE) or waits_for_its_time(stage, state, now)
+        return (pressure.is_asleep and state.open_count >= AT_ONCE) or waits_for_its_time(stage, state, pressure.now)
 
     return [name for name, state in states.items() if is_resting(state)]
 

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from delivery.schedules.request import make_request
+from delivery.schedules.core.request import make_request
 from domain.clock import instant_of
 
 TICK = instant_of("2026-03-27T17:00:00Z")

@@ -4,14 +4,14 @@ import pytest
 from harness.receivers import receiver
 
 from connectors.port import Channel
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.direct.decision import Dead, Decision, Ended, Moves, Waits, decide
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.outputs import dead_letter, moved
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.rows import RetryMode
+from delivery.direct.core.decision import Dead, Decision, Ended, Moves, Waits, decide
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.outputs import dead_letter, moved
+from delivery.direct.core.shared_gate import Blame, Doubt, SharedGate
+from delivery.direct.core.stages import find_left_group, left_stage, stages_of, topics_to_make
 from delivery.direct.reading import Reading
-from delivery.direct.shared_gate import Blame, Doubt, SharedGate
-from delivery.direct.stages import find_left_group, left_stage, stages_of, topics_to_make
-from delivery.rows import RetryMode
 from domain.dead_letter import DeadLetterReason
 from domain.headers import Way, texts_of, way_of
 from domain.record import Origin, Partition, Record

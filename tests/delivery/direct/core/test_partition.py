@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from connectors.port import Channel, OutputRecord
-from delivery.direct.open_record import OpenRecord
-from delivery.direct.partition import DirectPartition
-from delivery.direct.position_metadata import PositionMetadata, find_metadata
-from delivery.direct.room import fitted
+from delivery.direct.core.open_record import OpenRecord
+from delivery.direct.core.partition import DirectPartition
+from delivery.direct.core.position_metadata import PositionMetadata, find_metadata
+from delivery.direct.core.room import fitted
 from domain.headers import Way
 from domain.record import Origin, Partition, Record
 from guardian.done_offsets import MOST_CHARACTERS, DoneOffsets, encode

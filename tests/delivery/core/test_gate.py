@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from harness.receivers import receiver
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.gate import Gate, GateState
-from delivery.rows import RetryMode
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.gate import Gate, GateState
+from delivery.core.rows import RetryMode
 from delivery.settings import Step
 
 R = receiver("suspension { probe = 60s, most = 15m }")

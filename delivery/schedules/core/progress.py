@@ -2,8 +2,8 @@
 
 import msgspec
 
+from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.settings import Missed
-from delivery.schedules.ticks import Ticks
 from domain.clock import Instant
 
 GRACE_MS = 60_000

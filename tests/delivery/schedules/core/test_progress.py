@@ -1,8 +1,8 @@
 """What comes next of a schedule: ticks that are due, missed, under way, and another expression."""
 
-from delivery.schedules.progress import GRACE_MS, NOTED_MS, Progress, decode_progress, find_next, overdue_since
+from delivery.schedules.core.progress import GRACE_MS, NOTED_MS, Progress, decode_progress, find_next, overdue_since
+from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.settings import Missed
-from delivery.schedules.ticks import Ticks
 from domain.clock import instant_of
 
 HOURLY, DAILY = Ticks("0 * * * *", "UTC"), Ticks("0 18 * * *", "UTC")

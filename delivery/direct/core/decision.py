@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.rows import RetryMode
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.rows import RetryMode
 from domain.dead_letter import DeadLetterReason
 
 

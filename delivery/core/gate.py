@@ -4,8 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.rows import RetryMode
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.rows import RetryMode
 from delivery.settings import Receiver, Step
 
 RUNNING = 5

@@ -1,7 +1,7 @@
 """What leaves a stage: a record on its way to the next retry topic, or a dead letter. Pure."""
 
 from connectors.port import Channel, OutputRecord
-from delivery.direct.open_record import OpenRecord
+from delivery.direct.core.open_record import OpenRecord
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.headers import dead_letter_headers, moved_headers, own_headers

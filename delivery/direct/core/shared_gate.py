@@ -6,9 +6,9 @@ from itertools import count
 
 import msgspec
 
-from delivery.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.direct.open_record import OpenRecord
-from delivery.gate import Gate, GateState
+from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from delivery.core.gate import Gate, GateState
+from delivery.direct.core.open_record import OpenRecord
 from delivery.settings import Receiver
 
 _MOST_GIVEN_BACK = 3

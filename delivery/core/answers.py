@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from delivery.rows import RetryMode, Tries
+from delivery.core.rows import RetryMode, Tries
 from delivery.settings import Receiver, Step
 from domain.printable import counted
 

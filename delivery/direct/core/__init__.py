@@ -1,0 +1,1 @@
+"""Decides about records that are delivered straight from topics. Pure."""
