@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
+import msgspec
+
+from delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
 from delivery.ledger import cancelling, changed_steps, claims, finishing, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
@@ -59,10 +61,16 @@ class Ledger:
         return jobs.open_jobs(self.database, receiver)
 
     def jobs(self) -> list[Job]:
-        return jobs.list_jobs(self.database, self._stalled_after_ms)
+        return [self._shown(each) for each in jobs.list_jobs(self.database, self._stalled_after_ms)]
 
     def find_job(self, job: str) -> Job | None:
-        return next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
+        found = next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
+        return None if found is None else self._shown(found)
+
+    def _shown(self, job: Job) -> Job:
+        """Return the job. What a live job of a receiver that is not live any more has taken is delivered, but nothing stalls."""
+        is_read = not job.is_live or (job.receiver in self.receivers and self.receivers[job.receiver].is_live)
+        return job if is_read or job.state is not JobState.STALLED else msgspec.structs.replace(job, state=JobState.ACTIVE)
 
     def cancel_job(self, job: str) -> None:
         cancelling.cancel_job(self.database, self.receivers, job)

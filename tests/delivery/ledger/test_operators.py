@@ -248,6 +248,10 @@ def test_a_live_job_whose_source_is_not_read_is_stalled(stage: Make) -> None:
     it.now += 60_001
     assert it.job("live-r").state is JobState.STALLED
     assert it.job("schedule-s").state is JobState.ACTIVE
+    # A receiver that is not live any more is not read for; what it had taken is delivered.
+    before = it.another(receiver("live = false")).find_job("live-r")
+    assert before is not None
+    assert before.state is JobState.ACTIVE
 
 
 def test_a_key_that_retention_deletes_between_two_statements_of_an_intake_is_made_again(
