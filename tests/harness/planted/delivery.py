@@ -62,7 +62,7 @@ FAULTS = (
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
-    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=148),
+    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=197),
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
     Fault(
         "a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)", seed=1
@@ -91,7 +91,7 @@ FAULTS = (
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
     Fault(
-        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=183
+        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=144
     ),
     Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
     Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=55),
