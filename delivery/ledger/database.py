@@ -166,7 +166,7 @@ def _postgresql_engine(url: URL) -> Engine:
     return create_engine(url.set(drivername="postgresql+psycopg"), connect_args=arguments, pool_size=_POOL)
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection, version: str = "head") -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # It logs as it is imported, too.
     # Imported where it is needed: a start with current tables does without.
     from alembic import command
@@ -175,4 +175,4 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, version)

@@ -1,4 +1,4 @@
-"""Repairs jobs: their failed rows are opened again, some at a time. What was begun is ended, whoever dies meanwhile."""
+"""Repairs jobs: their failed rows are opened again, some at a time. If a process ends meanwhile the workers go on."""
 
 from collections.abc import Sequence
 from typing import Any

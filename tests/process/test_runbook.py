@@ -43,6 +43,7 @@ ANSWERS = {
     "resequencer delivery gates": "tracker",
     "resequencer delivery waiting tracker": "uow-3",
     "resequencer delivery blocked": "nothing is blocked",
+    "resequencer delivery schedules": "schedule monthly: 0 0 1 * *",
 }
 """By command: a word of its answer on the service below."""
 
@@ -55,7 +56,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedServic
     """A payment waits, two records could not be handled, a receiver cannot be reached, and a worker was killed."""
     orders = f"{NOTIFICATION}.orders.enabled=true"
     receiver = f'{NOTIFICATION}.delivery.receivers.tracker.url="http://127.0.0.1:1"'
-    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders, receiver)
+    schedule = f'{NOTIFICATION}.delivery.schedules.monthly={{ cron = "0 0 1 * *", keys.names = [a], receiver = tracker }}'
+    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders, receiver, schedule)
     made.tell("uow-1", 2)
     made.tell("uow-3", 1)
     made.append(
