@@ -22,6 +22,9 @@ from domain.errors import ResequencerError
 
 _LOG = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
+_SCHEDULE_SECONDS = 5.0
+"""How soon a schedule that cannot go on is tried again: each try asks the brokers or the ledger."""
+
 _TURN_SECONDS = 0.1
 _REPORT_TURNS = 10
 _RETENTION_TURNS = 30
@@ -170,7 +173,7 @@ class DeliveryWorker:
                 if str(error) != schedule.problem:
                     _LOG.warning("schedule %s waits: %s", schedule.name, error)
                 schedule.problem = str(error)
-            await asyncio.sleep(_UPKEEP_SECONDS)
+            await asyncio.sleep(_UPKEEP_SECONDS if schedule.problem is None else _SCHEDULE_SECONDS)
 
     async def _keep_up(self, threads: LedgerThreads) -> None:
         for turn in count():

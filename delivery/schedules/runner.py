@@ -95,8 +95,12 @@ class ScheduleRunner:
         self._note(self._sink.find())
         if self._is_foreign:
             raise OtherExpression(self.name, self._progress)
-        if self._passing() < self._yields_until or self._find_next(self._progress) is None:
+        due = self._find_next(self._progress)
+        if self._passing() < self._yields_until or due is None:
             return
+        if not due.is_done:
+            # Before the sink: without lookups, perhaps for days, workers would take the right from each other each second.
+            self._keys.open(due.release)
         try:
             self._note(self._sink.begin())
             while not is_stopping() and (due := self._find_next(self._progress)) is not None:

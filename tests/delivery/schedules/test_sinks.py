@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from delivery.schedules.runner import OtherExpression, ScheduleRunner
 from delivery.schedules.settings import Missed
 from delivery.schedules.sink import ScheduleBusy
 from domain.clock import instant_text
+from enrichment.errors import NoRelease
 from tests.delivery.schedules.sinks import HOUR_MS, NOON, DyingSink, Killed, Store, Worlds, runner
 
 KEYS = [f"k{number}" for number in range(7)]
@@ -175,3 +177,23 @@ def test_workers_with_two_expressions_do_not_change_it_in_turn(store: Store, clo
     assert {tick for _, tick in store.made()} == {instant_text(NOON + 1_800_000)}
     with pytest.raises(OtherExpression):
         look(old)
+
+
+def test_a_tick_without_lookups_takes_no_right_from_other_workers(
+    store: Store, clock: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(runner(clock, store.sink("z"), KEYS))
+    clock.advance(1_000)
+    dying = DyingSink(store.sink("a"), 1, is_behind=False)  # Its first change of the store would end it.
+    worker = runner(clock, dying, KEYS)
+
+    def open_none(_release: str | None) -> None:
+        raise NoRelease(Path("lookups"))
+
+    monkeypatch.setattr(worker._keys, "open", open_none)
+    for _ in range(3):
+        with pytest.raises(NoRelease):
+            look(worker)
+    monkeypatch.undo()
+    with pytest.raises(Killed):
+        look(worker)
