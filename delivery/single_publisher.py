@@ -33,7 +33,9 @@ class SinglePublisher:
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, group: str) -> None:
-        self._settings = msgspec.structs.replace(settings, consumer={**settings.consumer, "group_id": group})
+        # Each question has a client of its own. It first finds the group's broker: half a second is too short on a busy machine.
+        waits = {"undecided_wait_ms": settings.call_timeout_ms}
+        self._settings = msgspec.structs.replace(settings, consumer={**settings.consumer, "group_id": group}, **waits)
         self._topic, self._group = topic, group
         self._producer: TransactionalProducer | None = None
 

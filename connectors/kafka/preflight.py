@@ -28,7 +28,8 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As the service itself would raise them.
     """
-    topics, log = Topics(settings), LogReader(settings)
+    # The first answer of a new client takes longer than those that a worker waits for, and nothing else waits here.
+    topics, log = Topics(settings), LogReader(replace(settings, undecided_wait_ms=settings.call_timeout_ms))
     try:
         return _preflight(topics, log, settings)
     except NotLetIn as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,6 +78,26 @@ def test_the_events_of_a_ledger_that_was_made_anew_are_published_from_the_first_
     events.count, anew.ledger = 2, "another"
     assert publisher(mark=anew).publish(events.after) == 2
     wait_until(lambda: published(topics) == [1, 1, 2, 2, 3], "the events of both")
+
+
+def test_a_publisher_waits_for_a_position_that_takes_a_second_to_be_known(topics: KafkaStage, publisher: Any) -> None:
+    """As on a busy machine, or when another's transaction has not ended. The broker holds the answer back until it has."""
+    from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+
+    events = Events()
+    events.count = 2
+    position = {TopicPartition(topics.topics.notifications, 0): OffsetAndMetadata(1, "abc", -1)}
+    with closing(KafkaProducer(bootstrap_servers=topics.bootstrap, transactional_id=f"{topics.group}-other")) as other:
+        other.init_transactions()
+        other.begin_transaction()
+        other.send_offsets_to_transaction(position, f"{topics.group}-events")
+        timer = Timer(1.0, other.commit_transaction)
+        timer.start()
+        try:
+            assert publisher().publish(events.after) == 1
+        finally:
+            timer.join()
+    assert published(topics) == [2]
 
 
 def published(topics: KafkaStage) -> list[int]:
