@@ -55,6 +55,7 @@ class Channel(StrEnum):
     NOTIFICATIONS = "notifications"
     DEAD_LETTERS = "dead-letters"
     ORDER_OUTCOMES = "orders"
+    FACTS = "facts"
 
 
 class OutputRecord(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ import msgspec
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
+from daemon.configuration.sections import Aggregation, Ingress, Notifications, Orders, Resequencers, Sections
 from delivery.settings import DeliverySettings, WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
@@ -48,6 +48,15 @@ _TLS_KEY = path_of(HttpTls, "key_file")
 _HAS_ORDERS = path_of(Orders, "is_enabled")
 _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
+_HAS_FACTS = path_of(Aggregation, "is_enabled")
+_FACTS = path_of(Aggregation, "facts_topic")
+_FACTS_DIRECTORY = path_of(Aggregation, "facts_directory")
+_DIRECTORIES = (
+    path_of(Ingress, "file_directory"),
+    path_of(Ingress, "archive_directory"),
+    path_of(Notifications, "output_directory"),
+    path_of(Orders, "directory"),
+)
 _EVENTS = path_of(DeliverySettings, "events_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
@@ -188,6 +197,16 @@ CONSTRAINTS = (
     ),
     _is_a_topic_of_its_own(_ORDERS, "orders", *_TOPICS, _ORDER_OUTCOMES, switch=_HAS_ORDERS),
     _is_a_topic_of_its_own(_ORDER_OUTCOMES, "the outcomes of orders", *_TOPICS, switch=_HAS_ORDERS),
+    _is_a_topic_of_its_own(_FACTS, "facts", *_TOPICS, _ORDERS, _ORDER_OUTCOMES, _EVENTS, switch=_HAS_FACTS),
+    Constraint(
+        (_FACTS_DIRECTORY, _HAS_FACTS, *_DIRECTORIES),
+        lambda values: (
+            not values[_HAS_FACTS]
+            or values[_FACTS_DIRECTORY] is None
+            or values[_FACTS_DIRECTORY] not in {values[each] for each in _DIRECTORIES}
+        ),
+        "is the directory of another key: facts need a directory of their own; name another one",
+    ),
     _is_a_topic_of_its_own(_EVENTS, "the events of delivery", *_TOPICS, _ORDERS, _ORDER_OUTCOMES),
     Constraint(
         (_APPROVAL, _AUTH),

@@ -15,7 +15,16 @@ from daemon.configuration.receiver_constraints import broken_receivers
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schedule_constraints import broken_schedules
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
-from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
+from daemon.configuration.sections import (
+    Aggregation,
+    Ingress,
+    Lookup,
+    Notifications,
+    Orders,
+    RecordsArchive,
+    Resequencers,
+    Storages,
+)
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
 from daemon.configuration.shown_value import shown_value
 from daemon.configuration.unknown_keys import unknown_keys
@@ -132,6 +141,7 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         path_of(Ingress, "archive_directory"): run_directory / "archive",
         path_of(Orders, "directory"): run_directory / "orders",
         path_of(Notifications, "output_directory"): run_directory / "out",
+        path_of(Aggregation, "facts_directory"): run_directory / "facts",
         path_of(Lookup, "directory"): run_directory / "lookups",
         path_of(RecordsArchive, "location"): str(run_directory / "records"),
         path_of(Storages, "embedded_file"): run_directory / "state.db",
