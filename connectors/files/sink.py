@@ -33,7 +33,7 @@ class FileSink:
         self._directory = settings.out_directory
         self._files = files
         self._stored = PositionsFile(self._directory / "positions.json", files)
-        channels = [each for each in Channel if each is not Channel.ORDER_OUTCOMES or settings.has_orders]
+        channels = [Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, *([Channel.ORDER_OUTCOMES] if settings.has_orders else [])]
         self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in channels}
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}

@@ -270,8 +270,9 @@ class KafkaTransport:
             letter = self._size_limits.letter(output, str(error), self._clock.now())
         else:
             letter = self._size_limits.fit(output, self._clock.now())
-        if record.topic == letter.topic and len(record.value) <= len(letter.value):
-            problem = f"it does not accept a dead letter of {len(record.value)} bytes ({error})"
+        size = len(record.value or b"")
+        if record.topic == letter.topic and size <= len(letter.value or b""):
+            problem = f"it does not accept a record of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
         return letter
 
