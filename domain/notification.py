@@ -35,6 +35,14 @@ def notification_id(unit: str, envelope_id: str, index: int) -> str:
     The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
     limits to 35 characters.
     """
-    name = b"\x00".join((unit.encode(), envelope_id.encode(), str(index).encode()))
-    bits = int.from_bytes(sha256(name).digest()[:20], "big")
+    return _hashed(unit, envelope_id, str(index))
+
+
+def group_report_id(group: str, number: int) -> str:
+    """Return the id of the report `number` (from 1) on a group: also 32 characters and the `GrpHdr/MsgId`, always the same."""
+    return _hashed(group, str(number))
+
+
+def _hashed(*names: str) -> str:
+    bits = int.from_bytes(sha256("\x00".join(names).encode()).digest()[:20], "big")
     return "".join([_PAIRS[bits >> shift & 1023] for shift in range(150, -1, -10)])
