@@ -20,8 +20,8 @@ class ReportType(StrEnum):
 class StoreSettings(msgspec.Struct, frozen=True):
     """A store of a user's own: two callables, `package.module:callable`."""
 
-    apply: Annotated[str | None, Key(Foreign("callable", "none"))]
-    on_value: Annotated[str | None, Key(Foreign("callable", "none"))]
+    apply: Annotated[str | None, Key(Foreign("callable", "none; each store needs one"))]
+    on_value: Annotated[str | None, Key(Foreign("callable", "nothing follows"))]
 
 
 class AggregationWorkerSettings(msgspec.Struct, frozen=True):

@@ -55,6 +55,7 @@ class Channel(StrEnum):
     NOTIFICATIONS = "notifications"
     DEAD_LETTERS = "dead-letters"
     ORDER_OUTCOMES = "orders"
+    FACTS = "facts"
     VALUES = "values"
     """The values of a store, which only a transport with a compacted topic has. An empty value deletes its key."""
 

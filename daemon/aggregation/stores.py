@@ -22,17 +22,14 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import TransportType
+from daemon.configuration.store_constraints import PAYMENTS
 from daemon.supervision.run_lock import RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
-from domain.errors import ConfigurationError
 from resequencer.handlers.custom_target import import_callable
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
-
-PAYMENTS = "payments"
-"""The name of the store of the payments of messages."""
 
 VALUES_CONFIGURATION = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
 
@@ -178,12 +175,9 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
 
 def _users_aggregate(name: str, settings: StoreSettings) -> UsersAggregate:
     path = f"{path_of(AggregationSettings, 'stores')}.{name}"
-    if settings.apply is None:
-        raise ConfigurationError(f"{path}.apply", "has no value; name your callable as package.module:callable")
+    assert settings.apply is not None, "the configuration was checked"
     apply = import_callable(settings.apply, f"{path}.apply", "a callable of head, member and command")
     on_value = None
     if settings.on_value is not None:
         on_value = import_callable(settings.on_value, f"{path}.on-value", "a callable of key, old and new")
     return UsersAggregate(apply, on_value)
-
-

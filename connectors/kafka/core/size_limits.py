@@ -1,7 +1,8 @@
 """Applies the topics' size limits. A notification that is too large becomes a dead letter; a dead letter that is too large
 is cut. Pure.
 
-The outcome of an order that is too large loses the rest of its text, then the order's own record.
+The outcome of an order that is too large loses the rest of its text, then the order's own record. A fact is small, and none
+may be missing or damaged: a topic that does not take it is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +46,11 @@ class SizeLimits:
         self._limits = limits
 
     def fit(self, each: OutputRecord, now: Instant) -> ProducerRecord:
-        """Return the record to send under this number."""
+        """Return the record to send under this number.
+
+        Raises:
+            TransportRefused: It is a fact, and its topic does not accept so many bytes.
+        """
         record = self._producer_record(each)
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
@@ -53,6 +58,8 @@ class SizeLimits:
         if each.channel is Channel.VALUES:
             problem = f"a value takes {size} bytes, but {limit} are accepted: raise its max.message.bytes"
             raise TransportRefused(f"topic {record.topic}", problem)
+        if each.channel is Channel.FACTS:
+            raise fact_refused(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.NOTIFICATIONS:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
@@ -95,6 +102,11 @@ class SizeLimits:
         yield bare
         yield bare._replace(key=None)
         yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
+
+
+def fact_refused(topic: str, problem: str) -> TransportRefused:
+    """Return the error for a topic that does not take a fact."""
+    return TransportRefused(f"topic {topic}", f"{problem}. Raise its max.message.bytes and the producer's max.request.size")
 
 
 def _partition_of(outcome: OutputRecord) -> int | None:

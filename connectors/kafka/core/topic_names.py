@@ -6,9 +6,9 @@ from connectors.port import Channel
 
 
 class KafkaTopics(msgspec.Struct, frozen=True):
-    """The input topic, the output topics, the topics of orders, and the topic of a store's values.
+    """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
 
-    Those of orders are empty for a service without orders, the last one for all but a store.
+    All but the first three are empty where there is no such topic.
     """
 
     input: str
@@ -16,19 +16,25 @@ class KafkaTopics(msgspec.Struct, frozen=True):
     dead_letters: str
     orders: str = ""
     order_outcomes: str = ""
+    facts: str = ""
     values: str = ""
 
     @property
     def all(self) -> tuple[str, ...]:
-        names = (self.input, self.notifications, self.dead_letters, self.orders, self.order_outcomes, self.values)
-        return tuple(dict.fromkeys(name for name in names if name))
+        optional = (self.orders, self.order_outcomes, self.facts, self.values)
+        return tuple(dict.fromkeys(name for name in (self.input, self.notifications, self.dead_letters, *optional) if name))
 
     def output(self, channel: Channel) -> str:
-        """Return the topic of a channel; empty if this service has no such topic."""
+        """Return the topic of a channel; empty if there is none for it."""
         topics = {
             Channel.NOTIFICATIONS: self.notifications,
             Channel.DEAD_LETTERS: self.dead_letters,
             Channel.ORDER_OUTCOMES: self.order_outcomes,
+            Channel.FACTS: self.facts,
             Channel.VALUES: self.values,
         }
         return topics[channel]
+
+    def without_facts(self) -> "KafkaTopics":
+        """Return the topics of a program that does not use facts, and needs no rights on them."""
+        return msgspec.structs.replace(self, facts="")
