@@ -1,5 +1,6 @@
 """Values in a SQLite file: read by key, written in transactions."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -119,6 +120,8 @@ class ValuesFile:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # What payments are about is for the service alone; SQLite gives its other files the same mode.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 self._prepare(connection)
