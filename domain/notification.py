@@ -31,3 +31,8 @@ def notification_id(unit: str, envelope_id: str, index: int) -> str:
     limits to 35 characters.
     """
     return short_digest(b"\x00".join((unit.encode(), envelope_id.encode(), str(index).encode())))
+
+
+def group_report_id(group: str, number: int) -> str:
+    """Return the id of the report `number` (from 1) on a group: also 32 characters and the `GrpHdr/MsgId`, always the same."""
+    return short_digest(b"\x00".join((group.encode(), str(number).encode())))

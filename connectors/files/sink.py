@@ -39,7 +39,8 @@ class FileSink:
         self._files = files
         self._stored = PositionsFile(self._directory / "positions.json", files)
         channels = [Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, *([Channel.ORDER_OUTCOMES] if settings.has_orders else [])]
-        self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in channels}
+        names = dict(zip(channels, channels, strict=True)) | {Channel.NOTIFICATIONS: settings.notifications_name}
+        self._outputs = {channel: OutputFile(self._directory / f"{name}.jsonl", files) for channel, name in names.items()}
         self._rotated = tuple(self._outputs.values())
         self._facts_directory = settings.facts_directory
         if self._facts_directory is not None:

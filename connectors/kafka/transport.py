@@ -274,10 +274,11 @@ class KafkaTransport:
             letter = self._size_limits.letter(output, str(error), self._clock.now())
         else:
             letter = self._size_limits.fit(output, self._clock.now())
+        size = len(record.value or b"")
         if output.channel is Channel.FACTS and record == letter:
-            raise fact_refused(record.topic, f"it does not accept a fact of {len(record.value)} bytes ({error})")
-        if record.topic == letter.topic and len(record.value) <= len(letter.value):
-            problem = f"it does not accept a dead letter of {len(record.value)} bytes ({error})"
+            raise fact_refused(record.topic, f"it does not accept a fact of {size} bytes ({error})")
+        if record.topic == letter.topic and size <= len(letter.value or b""):
+            problem = f"it does not accept a dead letter of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
         return letter
 

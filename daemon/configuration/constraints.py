@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from aggregation.settings import AggregationSettings, AggregationWorkerSettings
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Aggregation, Ingress, Notifications, Orders, Resequencers, Sections
+from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
 from delivery.settings import DeliverySettings, WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
@@ -48,9 +49,15 @@ _TLS_KEY = path_of(HttpTls, "key_file")
 _HAS_ORDERS = path_of(Orders, "is_enabled")
 _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
-_HAS_FACTS = path_of(Aggregation, "is_enabled")
-_FACTS = path_of(Aggregation, "facts_topic")
-_FACTS_DIRECTORY = path_of(Aggregation, "facts_directory")
+_HAS_FACTS = path_of(AggregationSettings, "is_enabled")
+_FACTS = path_of(AggregationSettings, "facts_topic")
+_FACTS_DIRECTORY = path_of(AggregationSettings, "facts_directory")
+_GROUP_TOPICS = {
+    path_of(AggregationSettings, "values_topic"): "the counts of groups",
+    path_of(AggregationSettings, "reports_topic"): "the reports on groups",
+    path_of(AggregationSettings, "dead_letters_topic"): "commands of groups that cannot be applied",
+}
+_AGGREGATION_WORKERS = path_of(AggregationWorkerSettings, "count")
 _DIRECTORIES = (
     path_of(Ingress, "file_directory"),
     path_of(Ingress, "archive_directory"),
@@ -206,6 +213,17 @@ CONSTRAINTS = (
             or values[_FACTS_DIRECTORY] not in {values[each] for each in _DIRECTORIES}
         ),
         "is the directory of another key: facts need a directory of their own; name another one",
+    ),
+    *(
+        _is_a_topic_of_its_own(
+            each, what, *_TOPICS, _FACTS, *(other for other in _GROUP_TOPICS if other != each), switch=_HAS_FACTS
+        )
+        for each, what in _GROUP_TOPICS.items()
+    ),
+    Constraint(
+        (_AGGREGATION_WORKERS, _HAS_FACTS, _TRANSPORT),
+        lambda values: not values[_HAS_FACTS] or values[_TRANSPORT] != "file" or values[_AGGREGATION_WORKERS] <= 1,
+        f"is more than 1, but {_TRANSPORT} is file: one worker reads the files. Set it to 1, or use Kafka",
     ),
     _is_a_topic_of_its_own(_EVENTS, "the events of delivery", *_TOPICS, _ORDERS, _ORDER_OUTCOMES),
     Constraint(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from aggregation.settings import AggregationSettings
 from console.settings import HttpSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
@@ -96,14 +97,6 @@ class Orders(msgspec.Struct, frozen=True):
     directory: Annotated[Path, Key(FilePath("<run-directory>/orders"), "file.directory")]
 
 
-class Aggregation(msgspec.Struct, frozen=True):
-    """Whether the statuses of payments also leave as facts, and where to: the topic is for transport kafka."""
-
-    is_enabled: Annotated[bool, Key(Switch(), "enabled")]
-    facts_topic: Annotated[str, Key(TopicName(), "facts.topic")]
-    facts_directory: Annotated[Path, Key(FilePath("<run-directory>/facts"), "facts.directory")]
-
-
 class Lookup(msgspec.Struct, frozen=True):
     """`is_required`: the service does not start without a release. Else it reads the settings file until there is one."""
 
@@ -158,7 +151,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
     orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
-    aggregation: Annotated[Aggregation, Section(f"{_NOTIFICATION}.aggregation")]
+    aggregation: Annotated[AggregationSettings, Section(f"{_NOTIFICATION}.aggregation")]
     lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]
     archive: Annotated[RecordsArchive, Section(f"{_NOTIFICATION}.archive")]
     resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]

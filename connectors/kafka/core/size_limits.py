@@ -55,6 +55,9 @@ class SizeLimits:
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
             return record
+        if each.channel is Channel.VALUES:
+            problem = f"a value takes {size} bytes, but {limit} are accepted: raise its max.message.bytes"
+            raise TransportRefused(f"topic {record.topic}", problem)
         if each.channel is Channel.FACTS:
             raise fact_refused(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.NOTIFICATIONS:
@@ -71,8 +74,9 @@ class SizeLimits:
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
-        number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else None
-        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, each.value, number)
+        number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else each.partition
+        value = None if each.channel is Channel.VALUES and not each.value else each.value
+        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, value, number)
 
     def _fits(self, record: ProducerRecord) -> bool:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
@@ -80,7 +84,7 @@ class SizeLimits:
     def _shorter_outcomes(self, record: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records of an outcome. Its readers can decode each of them but the last, which has no value."""
         with suppress(OrderUnreadable):
-            outcome = decode_outcome(record.value)
+            outcome = decode_outcome(record.value or b"")
             shorter = [replace(outcome, text=outcome.text[:characters]) for characters in _TEXTS]
             for each in (*shorter, *(replace(each, order=None) for each in shorter)):
                 yield record._replace(value=encode_outcome(each))
@@ -89,9 +93,10 @@ class SizeLimits:
 
     def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records: first with less of the value, then without the record's own headers, then without key."""
-        cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
+        value = letter.value or b""
+        cut = letter._replace(headers=_with_cut(letter.headers, value))
         room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
-        yield cut._replace(value=letter.value[: max(0, min(room, BEGINNING_BYTES))])
+        yield cut._replace(value=value[: max(0, min(room, BEGINNING_BYTES))])
         ours = tuple(each for each in cut.headers if each[0].startswith(DEAD_LETTER_PREFIX) or each[0] == POSSIBLE_DUPLICATE)
         bare = cut._replace(headers=ours, value=b"")
         yield bare

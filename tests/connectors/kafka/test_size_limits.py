@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ def test_a_key_that_is_too_large_goes_at_last() -> None:
     st.binary(max_size=3_000),
     st.one_of(st.none(), st.binary(max_size=3_000)),
     st.lists(st.tuples(st.text(max_size=300), st.binary(max_size=3_000)), max_size=5),
-    st.sampled_from([each for each in Channel if each is not Channel.FACTS]),
+    st.sampled_from([each for each in Channel if each not in (Channel.FACTS, Channel.VALUES)]),
     st.integers(1_000, 4_000),
 )
 def test_whatever_leaves_fits(
@@ -118,3 +119,12 @@ def test_the_outcome_of_an_order_that_is_too_large_stays_readable(limit: int) ->
     assert (read.order_offset, read.result, read.at) == (5, OrderResult.DONE, NOW)
     assert read.order == (order if limit >= 700 else None)
     assert whole.text.startswith(read.text)
+
+
+def test_a_value_that_is_too_large_is_refused_and_not_cut_for_its_key_would_have_another_value():
+    limits = SizeLimits(msgspec.structs.replace(TOPICS, values="values"), {"values": 1_000})
+    with pytest.raises(TransportRefused, match=r"topic values: a value takes .* bytes, but 1000 are accepted"):
+        limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x" * 1_000, 3), NOW)
+    kept = limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x", 3), NOW)
+    deleted = limits.fit(OutputRecord(8, Channel.VALUES, b"k", (), b"", 3), NOW)
+    assert [(each.topic, each.value, each.partition) for each in (kept, deleted)] == [("values", b"x", 3), ("values", None, 3)]
