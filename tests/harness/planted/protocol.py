@@ -9,8 +9,9 @@ import pytest
 
 import guardian.partitions
 import resequencer.unit_codec
+from connectors.files.lasting_length import facts_name
 from connectors.files.output import Numbers, OutputFile
-from connectors.files.sink import FACTS_NAME, FileSink
+from connectors.files.sink import FACTS_FILE, FileSink
 from connectors.port import Channel, PartitionOutput, Position, PublishRefused
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
@@ -315,6 +316,6 @@ def facts_of_a_crash_not_found(patch: Patch) -> None:
 
     def faulty(self: OutputFile, length: int) -> Numbers:
         found = right(self, length)
-        return {} if self.name == FACTS_NAME else found
+        return {} if self.name == facts_name(FACTS_FILE) else found
 
     patch.setattr(OutputFile, "open", faulty)
