@@ -124,8 +124,8 @@ def render_text(verdict: Verdict) -> str:
     groups = verdict.groups
     if groups is not None:
         lines.append(
-            f"{counted(groups.messages, 'message')}: {groups.complete} complete; {counted(groups.reports, 'group report')}, "
-            f"{groups.incomplete} marked incomplete."
+            f"{counted(groups.messages, 'message')}: {groups.complete:,} complete; {counted(groups.reports, 'group report')}, "
+            f"{groups.incomplete:,} marked incomplete."
         )
     for deviation, count in verdict.counts:
         if count:
