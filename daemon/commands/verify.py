@@ -91,14 +91,16 @@ def verify_output(
         output.catch_up()
         files = _compared(output, expected)
         outcomes, read_log = _orders(configuration, output) or (None, None)
-        groups = _groups(output, check or make_groups_check(configuration))
+        groups = _groups(output, check or make_groups_check(configuration, strategy))
         return verify_files(_rules(configuration, strategy), *files, outcomes, read_log, groups)
 
 
-def make_groups_check(configuration: Configuration) -> GroupsCheck | None:
-    """Return what compares the group reports; None without aggregation."""
+def make_groups_check(configuration: Configuration, strategy: str | None = None) -> GroupsCheck | None:
+    """Return what compares the group reports; None without aggregation. `strategy` is the configured one by default."""
     aggregation = configuration.aggregation
-    return GroupsCheck(GroupRules(frozenset(aggregation.final_statuses))) if aggregation.is_enabled else None
+    if not aggregation.is_enabled:
+        return None
+    return GroupsCheck(GroupRules(frozenset(aggregation.final_statuses), strategy or configuration.resequencer.strategy))
 
 
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
@@ -120,7 +122,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
                 _compared(output, expected),
                 output.catch_up,
                 _orders(configuration, output, waiting.until_answered),
-                _groups(output, make_groups_check(configuration)),
+                _groups(output, make_groups_check(configuration, arguments.strategy)),
             )
         ) as following,
     ):

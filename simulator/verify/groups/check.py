@@ -18,9 +18,13 @@ from simulator.verify.verdict import Deviation, Finding, Findings, GroupCounts
 
 
 class GroupRules(msgspec.Struct, frozen=True):
-    """The service's configuration: after which statuses nothing more is expected of a payment."""
+    """The service's configuration: after which statuses nothing more is expected of a payment, and how it orders.
+
+    Only if it keeps the order of a payment's envelopes, the last of them says the last status.
+    """
 
     final_statuses: frozenset[str] = frozenset({"ACCC", "RJCT", "CANC"})
+    strategy: str = "SEQUENCE"
 
 
 class Why(StrEnum):
@@ -47,7 +51,7 @@ class MessageOutcome(msgspec.Struct, frozen=True):
 
 
 class _Expected(msgspec.Struct):
-    """`is_calm`: all its envelopes came in time, and once, so that the last one says its last status."""
+    """`is_calm`: all its envelopes came in time and are put in order, so that the last one says its last status."""
 
     message: ExpectedMessage | None
     last_status: str | None
@@ -63,6 +67,7 @@ class GroupsCheck:
 
     def __init__(self, rules: GroupRules) -> None:
         self._finals = rules.final_statuses
+        self._strategy = rules.strategy
         self._units: dict[str, _Expected] = {}
         self._messages: dict[ExpectedMessage, list[str]] = {}
         self._wanted: dict[str, dict[str, str | None]] = {}
@@ -85,7 +90,7 @@ class GroupsCheck:
         if unit.unit in self._units:
             return
         message = unit.message
-        self._units[unit.unit] = _expected(unit)
+        self._units[unit.unit] = _expected(unit, self._strategy)
         if message is None:
             self._without_message += 1
         else:
@@ -99,6 +104,8 @@ class GroupsCheck:
     def add_fact(self, line: bytes) -> None:
         """Add a line of the facts, without its newline."""
         fact = read_fact(line)
+        if fact is None:
+            return
         self.facts += 1
         if isinstance(fact, Defect):
             self._flaw(Deviation.UNREADABLE, "a fact", fact.problem)
@@ -294,11 +301,12 @@ class GroupsCheck:
                 yield f"it counts {_text(report.counts)}, not {_text(counts)}"
 
 
-def _expected(unit: ExpectedUnit) -> _Expected:
+def _expected(unit: ExpectedUnit, strategy: str) -> _Expected:
     told = [each.status for envelope in unit.envelopes for each in envelope.processes if each.status is not None]
     is_calm = not any(each.is_lost or each.late or each.conflicts for each in unit.envelopes)
-    is_one_numbering = unit.numbering == "shared" or len(unit.flows) == 1
-    return _Expected(unit.message, told[-1] if told else None, is_calm and is_one_numbering, unit.amount)
+    is_one_lane = len(unit.flows) == 1 or (unit.numbering == "shared" and strategy == "SEQUENCE")
+    is_ordered = is_one_lane and strategy in ("SEQUENCE", "STRICT_SEQUENCE")
+    return _Expected(unit.message, told[-1] if told else None, is_calm and is_ordered, unit.amount)
 
 
 def _is_complete(report: ObservedGroupReport) -> bool:

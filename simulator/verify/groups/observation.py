@@ -60,14 +60,16 @@ class ObservedGroupReport(msgspec.Struct, frozen=True):
     counts: Counts
 
 
-def read_fact(line: bytes) -> ObservedFact | Defect:
-    """Read a fact from a line without its newline."""
+def read_fact(line: bytes) -> ObservedFact | Defect | None:
+    """Read a fact from a line without its newline. None: it is another command, such as to close its group."""
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
     headers = texts_of(read.headers)
     unit, identifier = headers.get(MEMBER), headers.get(NOTIFICATION_ID)
     value = _json(read)
+    if isinstance(value, Mapping) and value.get("type") not in (None, "status"):
+        return None
     if unit is None or identifier is None or not isinstance(value, Mapping) or value.get("unit") != unit:
         return Defect(f"no fact of a unit with the headers {MEMBER} and {NOTIFICATION_ID}")
     key, group = (read.key or b"").decode(errors="replace"), headers.get(GROUP_ID)
