@@ -35,9 +35,9 @@ class StoreView(Protocol):
 class FileView:
     """The view of a store in files, and of one on topics whose values were read into a file. Another process may write it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_copy: bool) -> None:
         self._path = path
-        self._file = ValuesFile(path, is_copy=True)
+        self._file = ValuesFile(path, is_copy=is_copy)
 
     def refresh(self, key: str | None = None) -> None:
         """Do nothing: the file is always read as it is."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from domain.dead_letter import DeadLetterReason
-from domain.headers import MEMBER, texts_of
+from domain.headers import MEMBER
 from domain.record import Origin, Record
 
 MOST_CHARACTERS = 256
@@ -34,11 +34,13 @@ def read_command(record: Record) -> Command | CommandRefused:
         return CommandRefused(DeadLetterReason.UNDECODABLE, record.defect)
     if record.cut is not None:
         return CommandRefused(DeadLetterReason.TOO_LARGE, f"a command of {record.cut.length} bytes is too large")
-    member = texts_of(record.headers).get(MEMBER)
     try:
         key = (record.key or b"").decode()
+        members = [value.decode() for name, value in record.headers if name == MEMBER]
     except UnicodeDecodeError:
-        return CommandRefused(DeadLetterReason.INVALID_ID, "the key is not UTF-8")
+        # What replaces invalid bytes would be the same for different members.
+        return CommandRefused(DeadLetterReason.INVALID_ID, "the key or the member is not UTF-8")
+    member = members[-1] if members else None
     flaw = _find_flaw("key", key) or (None if member is None else _find_flaw("member", member))
     if flaw is None and _SEPARATOR in key:
         flaw = f"the key {key!r:.80} contains {_SEPARATOR!r}, which separates a key from a member"

@@ -1,6 +1,6 @@
 """Values as records of the compacted topic: key `group` or `group/member`, the header `due` with the instant of a head."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from aggregation.core.processor import Slot, Stored
@@ -27,9 +27,9 @@ def read_value(fetched: Any) -> tuple[Slot, Stored | None] | None:
         return None
     if not key or (separator and not member):
         return None
-    return Slot(key, member), Stored(fetched.value, _due_of(dict(fetched.headers))) if fetched.value else None
+    return Slot(key, member), Stored(fetched.value, _due_of(fetched.headers)) if fetched.value else None
 
 
-def _due_of(headers: Mapping[str, bytes | None]) -> Instant | None:
-    text = headers.get(DUE)
+def _due_of(headers: Sequence[tuple[str, bytes | None]]) -> Instant | None:
+    text = next((value for name, value in headers if name == DUE), None)
     return int(text) if text is not None and text.isdigit() else None

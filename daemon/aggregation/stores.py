@@ -125,7 +125,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
         TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileView(names.directory / "values.db")
+        return FileView(names.directory / "values.db", is_copy=False)
 
     from aggregation.kafka.view import TopicView
     from connectors.kafka.topics import Right, Topics
