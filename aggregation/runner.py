@@ -21,7 +21,7 @@ _PAUSE_MS = 1_000
 class StoreReport(NamedTuple):
     """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
 
-    `problem` says why the store stands still, None while all is well. `caught_up_at` is since when everything was read.
+    `problem` says why the store stands still, None while a partition goes on; `notes` say which partitions wait, and for what.
     """
 
     name: str

@@ -158,6 +158,8 @@ class ValuesFile:
         try:
             yield
         except sqlite3.DatabaseError as error:
+            if type(error) not in (sqlite3.DatabaseError, sqlite3.OperationalError):
+                raise  # A mistake of the program.
             if not _is_damage(error):
                 raise TransportUnavailable(f"{self.path}: {error}") from error
             self.is_damaged = True
