@@ -55,6 +55,15 @@ def test_what_is_missing_is_counted_up_to_the_total_or_to_the_members(
     assert marks_of(report) == {"group-report": "1", "incomplete": missing}
 
 
+def test_a_group_whose_sum_differs_is_reported_without_a_status_although_nothing_is_missing(stage: GroupStage) -> None:
+    stage.said = {"original": message(2, "3"), "amount": "1"}
+    for unit in ("a", "b"):
+        stage.say(unit, "ACCC", instruction=f"PMT-{unit}")
+    (report,) = stage.wait(48 * HOUR)
+    assert marks_of(report) == {"group-report": "1", "incomplete": "0"}
+    assert "PmtInfSts" not in report_in(report)["OrgnlPmtInfAndSts"][0]
+
+
 def test_a_group_that_completes_after_all_is_reported_at_once_and_amended(stage: GroupStage) -> None:
     stage.say("a", "ACCC")
     stage.wait(48 * HOUR)
