@@ -59,7 +59,7 @@ def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Sc
         AuditRefused: The archive holds no positions, or does not begin at the topic's beginning.
         ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
     """
-    archived = ArchiveSnapshot(spark, location)
+    archived, read = ArchiveSnapshot(spark, location), topics.without_facts().all
     if archived.positions is None:
         raise AuditRefused(
             f"{location} holds no position of the service, so it is unknown how far the archive is complete; is this the "
@@ -68,12 +68,12 @@ def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Sc
         )
     for topic, starts in archived.starts.items():
         for partition, start in starts.items():
-            if start > 0 and topic != topics.facts:
+            if start > 0 and topic in read:
                 raise AuditRefused(
                     f"{location}: {topic}-{partition} is archived only from offset {start} on, so the audit cannot check earlier "
                     "records. Audit an archive that was kept from the topic's beginning"
                 )
-    records = sum(end for topic in topics.without_facts().all for end in archived.ends.get(topic, {}).values())
+    records = sum(end for topic in read for end in archived.ends.get(topic, {}).values())
     return _scope(archived.positions, records, topics, archived.read)
 
 
