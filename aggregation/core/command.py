@@ -39,7 +39,7 @@ def read_command(record: Record) -> Command | CommandRefused:
         key = (record.key or b"").decode()
     except UnicodeDecodeError:
         return CommandRefused(DeadLetterReason.INVALID_ID, "the key is not UTF-8")
-    flaw = _find_flaw("key", key) or (None if member is None else _find_flaw("member", member))
+    flaw = _find_flaw("the key", key) or (None if member is None else _find_flaw("the member", member))
     if flaw is None and _SEPARATOR in key:
         flaw = f"the key {key!r:.80} contains {_SEPARATOR!r}, which separates a key from a member"
     if flaw is not None:
@@ -49,9 +49,9 @@ def read_command(record: Record) -> Command | CommandRefused:
 
 def _find_flaw(what: str, text: str) -> str | None:
     if not text:
-        return f"the {what} is empty"
+        return f"{what} is empty"
     if len(text) > MOST_CHARACTERS:
-        return f"the {what} has {len(text)} characters, {MOST_CHARACTERS} are allowed"
+        return f"{what} has {len(text)} characters, {MOST_CHARACTERS} are allowed"
     if not text.isprintable():
-        return f"the {what} {text!r:.80} contains a control character"
+        return f"{what} {text!r:.80} contains a control character"
     return None
