@@ -210,6 +210,7 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
         target_type=configuration.notification.target_type,
         handler=configuration.notification.handler,
         most_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        makes_facts=configuration.aggregation.is_enabled,
     )
 
 
@@ -273,7 +274,7 @@ def name_storage(configuration: Configuration) -> str:
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
-    ingress, notification = configuration.ingress, configuration.notification
+    ingress, notification, aggregation = configuration.ingress, configuration.notification, configuration.aggregation
     if ingress.transport is TransportType.KAFKA:
         from connectors.kafka.transport import KafkaTransport  # Imported here, which takes a third of a second.
 
@@ -286,6 +287,7 @@ def _make_transport(configuration: Configuration, wait: Callable[[int], None], s
         rotate_bytes=notification.rotate_bytes,
         notifications_kept=notification.notifications_kept,
         has_orders=configuration.orders.is_enabled,
+        facts_directory=aggregation.facts_directory if aggregation.is_enabled else None,
     )
     return FileTransport(settings, wait)
 

@@ -32,6 +32,7 @@ _TOPICS = (
     "IPF_PROCESSING_DATA_ORDERS",
     "IPF_PROCESSING_DATA_ORDER_OUTCOMES",
     "PAYMENT_STATUS_NOTIFICATION_DELIVERY_EVENTS",
+    "PAYMENT_STATUS_FACTS",
 )
 _PARTITIONS = 4
 _NAMES = ("kafka", "redis", "infinispan", "postgresql", "receiver")

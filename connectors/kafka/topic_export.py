@@ -10,15 +10,17 @@ from connectors.kafka.topic_reader import CommittedReader
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel
 
+_COPIED = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.ORDER_OUTCOMES)
+
 
 class TopicExport:
     """Reads the topics from their beginnings, and appends to `<channel>.jsonl`.
 
-    The records of a partition keep their order. Operators' notes among the dead letters are left out.
+    The records of a partition keep their order. Facts, and operators' notes among the dead letters, are left out.
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path) -> None:
-        names = {channel: settings.topics.output(channel) for channel in Channel}
+        names = {channel: settings.topics.output(channel) for channel in _COPIED}
         self._files = {name: (directory / f"{channel}.jsonl").open("ab") for channel, name in names.items() if name}
         self._reader = CommittedReader(settings, list(self._files))
 

@@ -28,6 +28,8 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
     orders = configuration.orders
     if orders.is_enabled:
         topics = replace(topics, orders=orders.topic, order_outcomes=orders.outcomes_topic)
+    if configuration.aggregation.is_enabled:
+        topics = replace(topics, facts=configuration.aggregation.facts_topic)
     transactional_id = f"{consumer['group_id']}.{_service_id(configuration)}.{slot}"
     return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
 

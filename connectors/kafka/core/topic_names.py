@@ -6,20 +6,35 @@ from connectors.port import Channel
 
 
 class KafkaTopics(msgspec.Struct, frozen=True):
-    """The input topic, the output topics, and the topics of orders; the latter are empty for a service without orders."""
+    """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
+
+    All but the first three are empty where there is no such topic.
+    """
 
     input: str
     notifications: str
     dead_letters: str
     orders: str = ""
     order_outcomes: str = ""
+    facts: str = ""
+    values: str = ""
 
     @property
     def all(self) -> tuple[str, ...]:
-        names = (self.input, self.notifications, self.dead_letters, self.orders, self.order_outcomes)
-        return tuple(dict.fromkeys(name for name in names if name))
+        optional = (self.orders, self.order_outcomes, self.facts, self.values)
+        return tuple(dict.fromkeys(name for name in (self.input, self.notifications, self.dead_letters, *optional) if name))
 
     def output(self, channel: Channel) -> str:
-        """Return the topic of a channel; empty for the outcomes of orders if there are no orders."""
-        topics = {Channel.NOTIFICATIONS: self.notifications, Channel.DEAD_LETTERS: self.dead_letters}
-        return topics.get(channel, self.order_outcomes)
+        """Return the topic of a channel; empty if there is none for it."""
+        topics = {
+            Channel.NOTIFICATIONS: self.notifications,
+            Channel.DEAD_LETTERS: self.dead_letters,
+            Channel.ORDER_OUTCOMES: self.order_outcomes,
+            Channel.FACTS: self.facts,
+            Channel.VALUES: self.values,
+        }
+        return topics[channel]
+
+    def without_facts(self) -> "KafkaTopics":
+        """Return the topics of a program that does not use facts, and needs no rights on them."""
+        return msgspec.structs.replace(self, facts="")

@@ -27,8 +27,12 @@ _BUSY_TIMEOUT_MS = 5_000
 
 def directories_are_writable(configuration: Configuration) -> None:
     """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
-    notification = configuration.notification
-    for directory in (notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent):
+    notification, aggregation = configuration.notification, configuration.aggregation
+    writes_facts = aggregation.is_enabled and notification.transport is TransportType.FILE
+    for directory in (
+        *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),
+        *([aggregation.facts_directory] if writes_facts else []),
+    ):
         existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             raise PermissionError(None, "cannot be written to", str(directory))

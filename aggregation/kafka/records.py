@@ -1,0 +1,35 @@
+"""Values as records of the compacted topic: key `group` or `group/member`, the header `due` with the instant of a head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggregation.core.processor import Slot, Stored
+from connectors.port import Channel, OutputRecord
+from domain.clock import Instant
+from domain.headers import DUE
+
+_SEPARATOR = "/"
+
+
+def value_record(number: int, slot: Slot, stored: Stored | None, partition: int) -> OutputRecord:
+    """Return the record of a value; None deletes it."""
+    key = slot.key if not slot.member else f"{slot.key}{_SEPARATOR}{slot.member}"
+    due = stored.due if stored is not None else None
+    headers = () if due is None else ((DUE, str(due).encode()),)
+    return OutputRecord(number, Channel.VALUES, key.encode(), headers, b"" if stored is None else stored.body, partition)
+
+
+def read_value(fetched: Any) -> tuple[Slot, Stored | None] | None:
+    """Return the value of a record as kafka-python gives it; None if another program wrote it."""
+    try:
+        key, separator, member = fetched.key.decode().partition(_SEPARATOR)
+    except (AttributeError, UnicodeDecodeError):
+        return None
+    if not key or (separator and not member):
+        return None
+    return Slot(key, member), Stored(fetched.value, _due_of(dict(fetched.headers))) if fetched.value else None
+
+
+def _due_of(headers: Mapping[str, bytes | None]) -> Instant | None:
+    text = headers.get(DUE)
+    return int(text) if text is not None and text.isdigit() else None
