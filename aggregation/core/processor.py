@@ -1,5 +1,6 @@
 """Applies commands to values: what one turn of a store changes, and what leaves with it."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,8 @@ MOST_VALUE_BYTES = 512 * 1024
 _FORGOTTEN_AT_ONCE = 2_000
 """How many members one turn deletes. A key with more is deleted in several turns, one transaction each."""
 _DUE_AT_ONCE = 500
+
+_LOG = logging.getLogger(__name__)
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +87,7 @@ class Processor:
         for key in values.due(until, _DUE_AT_ONCE):
             head = draft.find(Slot(key))
             if head is not None:
-                self._wake(draft, key, head.body, now)
+                self._wake(draft, key, head, now)
             if len(draft.changes) >= _FORGOTTEN_AT_ONCE:
                 break
         return draft.turn()
@@ -105,8 +108,16 @@ class Processor:
             draft.put(Slot(command.key, command.member), _stored(change.member))
         draft.output += output
 
-    def _wake(self, draft: "_Draft", key: str, head: bytes, now: Instant) -> None:
-        change = self._aggregate.on_due(key, head, now)
+    def _wake(self, draft: "_Draft", key: str, head: Stored, now: Instant) -> None:
+        try:
+            change = self._aggregate.on_due(key, head.body, now)
+            _check_sizes(change)
+            output = self._follow(key, head.body, change, now)
+        except PermanentError as error:
+            # It would be the same at each turn, and no command is to blame that could be set aside.
+            _LOG.error("what was due for %r cannot be done, and is given up: %s", key, error)
+            draft.put(Slot(key), _stored(head.body))
+            return
         if change.forgets_members:
             members = draft.values.members(key, _FORGOTTEN_AT_ONCE)
             for member in members:
@@ -114,7 +125,7 @@ class Processor:
             if len(members) == _FORGOTTEN_AT_ONCE:
                 return  # The head stays due, so the next turn goes on.
         draft.put(Slot(key), _stored(change.head, change.due))
-        draft.output += self._follow(key, head, change, now)
+        draft.output += output
 
     def _follow(self, key: str, head: bytes | None, change: Change, now: Instant) -> Sequence[Completion]:
         return () if change.head == head else self._aggregate.on_value(key, head, change.head, now)
