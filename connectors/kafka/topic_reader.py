@@ -30,7 +30,7 @@ class CommittedReader:
     def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
         self._settings = settings
         self._topics = topics
-        looked = Topics(settings)
+        looked = Topics(settings if settings.topics.facts in topics else settings.without_facts())
         try:
             looked.look()
         finally:

@@ -171,6 +171,7 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
         names.directory,
         configuration.ingress.max_record_bytes,
         notifications_name="completions",
+        written_by=configuration.notification.output_directory / "positions.json" if names.name == PAYMENTS else None,
     )
 
 

@@ -3,26 +3,12 @@
 from collections.abc import Sequence
 
 import pytest
+from harness.kept_values import KeptValues
 
 from aggregation.core.aggregate import Change, Completion
 from aggregation.core.command import Command
 from aggregation.core.processor import MOST_VALUE_BYTES, Processor, Slot, Stored
 from domain.errors import PermanentError
-
-
-class Heads(dict[Slot, Stored]):
-    """The values of the test, all of which are due."""
-
-    def find(self, slot: Slot) -> Stored | None:
-        return self.get(slot)
-
-    def due(self, until: int, most: int) -> Sequence[str]:
-        del until
-        return [slot.key for slot in self][:most]
-
-    def members(self, key: str, most: int) -> Sequence[str]:
-        del key, most
-        return ()
 
 
 class Failing:
@@ -51,8 +37,9 @@ class Failing:
 def test_what_is_due_and_cannot_be_done_is_given_up_and_the_other_keys_go_on(
     fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heads = Heads({Slot("bad"): Stored(b"before", 1), Slot("good"): Stored(b"before", 1)})
-    turn = Processor(Failing(fails)).wake(heads, 2, 2)
+    values = KeptValues()
+    values.stored = {Slot("bad"): Stored(b"before", 1), Slot("good"): Stored(b"before", 1)}
+    turn = Processor(Failing(fails)).wake(values, 2, 2)
     assert turn.changes == {Slot("bad"): Stored(b"before"), Slot("good"): Stored(b"after")}
     assert [each.key for each in turn.output if isinstance(each, Completion)] == [b"good"]
     assert "what was due for 'bad' cannot be done, and is given up" in caplog.text
