@@ -112,9 +112,11 @@ class Recomputed:
             for member, payment in group.members.items():
                 expected.add(f"{key}/{member}")
                 body = values.get(f"{key}/{member}", (b"null", None))[0]
-                fields = [payment.status, payment.amount, payment.instruction, payment.offset]
-                if [(json.loads(body) or [None] * 7)[at] for at in (1, 2, 4, 6)] != fields:
-                    yield f"the value of {key}/{member} is {body!r}, expected: {fields}"
+                found = json.loads(body) or [None] * 7
+                amounts = [each and Decimal(each) for each in (found[2], payment.amount)]
+                fields = [payment.status, payment.instruction, payment.offset]
+                if [found[at] for at in (1, 4, 6)] != fields or amounts[0] != amounts[1]:
+                    yield f"the value of {key}/{member} is {body!r}, expected: {fields}, {payment.amount}"
         if extra := values.keys() - expected:
             yield f"there are values of {sorted(extra)}, which should be forgotten"
 
