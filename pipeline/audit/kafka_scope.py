@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from connectors.kafka.core.topic_names import KafkaTopics
@@ -34,7 +33,7 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
         AuditRefused: A topic's beginning is gone, a transaction stays open, or Spark cannot hold a timestamp.
         TransportUnavailable, TransportRefused: The brokers do not answer, or refuse access.
     """
-    kafka = replace(kafka, topics=kafka.topics.without_facts())
+    kafka = kafka.without_facts()
     topic_ends = _topic_ends(kafka, wait)
     for partition, start in sorted(topic_ends.starts.items()):
         if start > 0:
@@ -59,7 +58,7 @@ def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Sc
         AuditRefused: The archive holds no positions, or does not begin at the topic's beginning.
         ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
     """
-    archived = ArchiveSnapshot(spark, location)
+    archived, read = ArchiveSnapshot(spark, location), topics.without_facts().all
     if archived.positions is None:
         raise AuditRefused(
             f"{location} holds no position of the service, so it is unknown how far the archive is complete; is this the "
@@ -68,12 +67,12 @@ def archive_scope(spark: SparkSession, location: str, topics: KafkaTopics) -> Sc
         )
     for topic, starts in archived.starts.items():
         for partition, start in starts.items():
-            if start > 0 and topic != topics.facts:
+            if start > 0 and topic in read:
                 raise AuditRefused(
                     f"{location}: {topic}-{partition} is archived only from offset {start} on, so the audit cannot check earlier "
                     "records. Audit an archive that was kept from the topic's beginning"
                 )
-    records = sum(end for topic in topics.without_facts().all for end in archived.ends.get(topic, {}).values())
+    records = sum(end for topic in read for end in archived.ends.get(topic, {}).values())
     return _scope(archived.positions, records, topics, archived.read)
 
 
