@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import aggregation.payments.payments_of_message as payments
 from aggregation.core.processor import Turn
 from aggregation.kafka import restoring
+from aggregation.kafka.restoring import Restoring
 from aggregation.kafka.store import KafkaStore, _output
 from aggregation.payments.counting import with_member
 from aggregation.port import Step, Store
@@ -53,7 +54,7 @@ def callback_after_the_commit(patch: Patch) -> None:
 
 def store_read_short_of_its_end(patch: Patch) -> None:
     """The copy is brought up to what is decided, although a marker may come later than the position that it belongs to."""
-    patch.setattr(CommittedReader, "decided_ends", CommittedReader.ends)
+    patch.setattr(CommittedReader, "decided_ends", lambda self, _: self.ends())
 
 
 def values_kept_after_an_abort(patch: Patch) -> None:
@@ -73,7 +74,7 @@ def copy_notes_the_end_without_the_proof_of_a_commit(patch: Patch) -> None:
 
     def faulty(self: KafkaStore, partitions: Collection[Partition]) -> dict[Partition, int]:
         for partition, end in right(self, partitions).items():
-            restoring.note_read(self._owned[partition], None, end)
+            restoring.note_read(self._owned[partition], end, restoring.time())
         return {}
 
     right = KafkaStore._find_ends
@@ -104,7 +105,7 @@ def due_by_the_time_after_the_poll(patch: Patch) -> None:
 
     def faulty(self: StoreRunner, store: Store) -> None:
         clock, begun = self._clock, self._clock.now()
-        polled = store.poll(3, 0)
+        polled = store.poll(self._at_once, 0)
         self._ends = polled.log_ends
         self._commit(store, self._applied_turns(store, polled, begun))
         for partition in self._caught_up(store):
@@ -130,16 +131,18 @@ def restored_before_the_position_is_read(patch: Patch) -> None:
     """An earlier owner commits after its values were read, and before its position is."""
 
     def faulty(self: KafkaStore, partition: Partition) -> int:
+        self._waiting.add(partition)
         file = ValuesFile(self._directory / f"partition-{partition.number}.db", is_copy=True)
         try:
-            self._restoring.restore(partition.number, file)
+            self._restoring.restore(partition.number, file, 0.5, 5.0)
             position = self._transport.position(partition)
+            offset = self._transport.start_offset(partition) if position is None else position.offset
+            self._transport.seek(partition, offset)
         except BaseException:
             file.close()
             raise
-        offset = self._transport.start_offset(partition) if position is None else position.offset
-        self._owned[partition] = file
-        self._transport.seek(partition, offset)
+        self._owned[partition], self._noted_at[partition] = file, 0.0
+        self._waiting.discard(partition)
         return offset
 
     patch.setattr(KafkaStore, "take_over", faulty)
@@ -147,18 +150,18 @@ def restored_before_the_position_is_read(patch: Patch) -> None:
 
 def copy_of_any_age_is_brought_up_to_date(patch: Patch) -> None:
     """A copy is used for so long that the topic has forgotten what was deleted since."""
-    patch.setattr(restoring, "COPY_DAYS", 1_000)
+    patch.setattr(restoring, "_SAFE_PART", 1_000)
 
 
 def noted_end_is_read_past(patch: Patch) -> None:
     """A copy is read on from behind the offset that it notes."""
 
-    def faulty(*arguments: Any) -> int | None:
-        found = right(*arguments)
-        return None if found is None else min(found + 1, arguments[3])
+    def faulty(self: Restoring, file: ValuesFile, topic_id: Any, begin: int, end: int) -> Any:
+        found = right(self, file, topic_id, begin, end)
+        return None if found is None else found._replace(next_offset=min(found.next_offset + 1, end))
 
-    right = restoring._usable_offset
-    patch.setattr(restoring, "_usable_offset", faulty)
+    right = Restoring._find_noted
+    patch.setattr(Restoring, "_find_noted", faulty)
 
 
 def goes_on_after_an_unknown_outcome(patch: Patch) -> None:

@@ -39,7 +39,8 @@ _ABORTED = 0.3
 class StorePlan(msgspec.Struct, frozen=True):
     """`payments` are the settings of the aggregate. With `has_instants` time passes, in `long_steps` of half a day.
 
-    At most `at_once` commands are applied in a turn. `hand_overs` is how likely a worker is away for a while, and comes back.
+    At most `at_once` commands are applied in a turn, and a takeover reads for `read_seconds` at once. `hand_overs` is how likely a
+    worker is away for a while, and comes back.
     """
 
     payments: PaymentsSettings
@@ -49,6 +50,7 @@ class StorePlan(msgspec.Struct, frozen=True):
     note_seconds: float
     hand_overs: float
     long_steps: float
+    read_seconds: float
 
     @classmethod
     def drawn(cls, random: Random) -> StorePlan:
@@ -64,6 +66,7 @@ class StorePlan(msgspec.Struct, frozen=True):
             note_seconds=random.choice((0.0, 1.0, 5.0)),
             hand_overs=random.choice((0.0, 0.03)),
             long_steps=random.choice((0.0, 0.0, 0.05)),
+            read_seconds=random.choice((0.3, 5.0)),
         )
 
 
@@ -278,11 +281,14 @@ def _patched(world: World) -> Iterator[None]:
         for name, value in {
             "connectors.kafka.topic_reader.make_client": make_client,
             "connectors.kafka.topic_reader.monotonic": monotonic,
-            "connectors.kafka.topic_reader._DECIDED_SECONDS": 1,
+            "connectors.kafka.topic_reader._AT_ONCE": 5,
             "aggregation.kafka.store.monotonic": monotonic,
             "aggregation.kafka.store._NOTE_SECONDS": world.plan.note_seconds,
             "aggregation.kafka.store.uuid4": Token,
+            "aggregation.kafka.store.time": lambda: world.clock.now() / 1_000,
+            "aggregation.kafka.store._READ_SECONDS": world.plan.read_seconds,
             "aggregation.kafka.restoring.time": lambda: world.clock.now() / 1_000,
+            "aggregation.kafka.restoring.monotonic": monotonic,
             "aggregation.runner._AT_ONCE": world.plan.at_once,
             "aggregation.values.file._BUSY_SECONDS": 0.0,
             "aggregation.values.file.ValuesFile.writing": writing,
