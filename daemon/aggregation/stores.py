@@ -14,12 +14,8 @@ from aggregation.payments.payments_of_message import PaymentsOfMessage
 from aggregation.payments.settings import PaymentsSettings
 from aggregation.port import Store
 from aggregation.settings import AggregationSettings, StoreSettings
-<<<<<<< HEAD
-from aggregation.users_aggregate import UsersAggregate
-from aggregation.values.file import ValuesFile
-=======
 from aggregation.users_aggregate import Apply, OnValue, UsersAggregate
->>>>>>> demogroups
+from aggregation.values.file import ValuesFile
 from aggregation.view import FileView, StoreView
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
