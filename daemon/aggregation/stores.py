@@ -46,6 +46,11 @@ class StoreNames(NamedTuple):
     in_directory: Path
     directory: Path
 
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The topics that a worker makes if they are missing."""
+        return (self.values,) if self.name == PAYMENTS else (self.values, self.completions, self.dead_letters)
+
 
 def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
     """Yield the stores that the configuration names."""
