@@ -1,6 +1,6 @@
 """How long values take from their topic, and how long from a local copy, beside a bare read of the topic."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from aggregation.core.processor import Processor, Slot, Stored
@@ -26,10 +26,8 @@ def fill(job: Job, members: int) -> int:
     with sending(job.broker) as producer:
         for turn in _turns(kept, members):
             for slot, stored in turn.items():
-                record = value_record(0, slot, stored, 0)
-                producer.send(
-                    job.values, record.value, record.key, list(record.headers), partition_of(slot.key.encode(), PARTITIONS)
-                )
+                record = value_record(0, slot, stored, partition_of(slot.key.encode(), PARTITIONS))
+                producer.send(job.values, record.value, record.key, list(record.headers), record.partition)
     return len(kept.stored)
 
 
@@ -68,7 +66,7 @@ class _Kept:
     def __init__(self) -> None:
         self.stored: dict[Slot, Stored] = {}
 
-    def find_all(self, slots: Sequence[Slot]) -> Mapping[Slot, Stored]:
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
         return {slot: self.stored[slot] for slot in slots if slot in self.stored}
 
     def due(self, until: int, most: int) -> Sequence[str]:

@@ -20,7 +20,6 @@ from benchmarks._processes import cpu_of_family
 from connectors.kafka.core.client_options import read_options
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
-from daemon.aggregation.stores import VALUES_CONFIGURATION
 from daemon.system_clock import SystemClock
 from servers.kafka.server import KafkaServer
 from servers.kafka.server import KafkaSettings as ServerSettings
@@ -120,8 +119,7 @@ def new_job(broker: Broker, what: str, load: Load) -> Job:
     job = Job(broker, f"{what.replace(' ', '-')}-{uuid4().hex[:8]}", load)
     job.directory.mkdir(parents=True)
     broker.make_topics(job.completions, job.dead_letters)
-    compacted = {name.replace(".", "_"): value for name, value in VALUES_CONFIGURATION.items()}
-    broker.make_topics(job.values, **compacted)
+    broker.make_topics(job.values, cleanup_policy="compact")
     return job
 
 
