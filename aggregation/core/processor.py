@@ -1,5 +1,6 @@
 """Applies commands to values: what one turn of a store changes, and what leaves with it."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,8 @@ MOST_VALUE_BYTES = 512 * 1024
 _FORGOTTEN_AT_ONCE = 2_000
 """How many members one turn deletes. A key with more is deleted in several turns, one transaction each."""
 _DUE_AT_ONCE = 500
+
+_LOG = logging.getLogger(__name__)
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -111,14 +114,22 @@ class Processor:
         draft.output += output
 
     def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant) -> None:
-        change = self._aggregate.on_due(key, head, now)
+        try:
+            change = self._aggregate.on_due(key, head, now)
+            _check_sizes(change)
+            output = self._follow(key, head, change, now)
+        except PermanentError as error:
+            # It would be the same at each turn, and no command is to blame that could be set aside.
+            _LOG.error("what was due for %r cannot be done, and is given up: %s", key, error)
+            draft.put(Slot(key), _stored(head))
+            return
         if change.forgets_members:
             members = values.members(key, _FORGOTTEN_AT_ONCE)
             draft.changes.update((Slot(key, member), None) for member in members)
             if len(members) == _FORGOTTEN_AT_ONCE:
                 return  # The head stays due, so the next turn goes on.
         draft.put(Slot(key), _stored(change.head, change.due))
-        draft.output += self._follow(key, head, change, now)
+        draft.output += output
 
     def _follow(self, key: str, head: bytes | None, change: Change, now: Instant) -> Sequence[Completion]:
         return () if change.head == head else self._aggregate.on_value(key, head, change.head, now)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from connectors.kafka.core.topic_names import KafkaTopics
@@ -34,7 +33,7 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
         AuditRefused: A topic's beginning is gone, a transaction stays open, or Spark cannot hold a timestamp.
         TransportUnavailable, TransportRefused: The brokers do not answer, or refuse access.
     """
-    kafka = replace(kafka, topics=kafka.topics.without_facts())
+    kafka = kafka.without_facts()
     topic_ends = _topic_ends(kafka, wait)
     for partition, start in sorted(topic_ends.starts.items()):
         if start > 0:

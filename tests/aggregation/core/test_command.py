@@ -2,8 +2,9 @@
 
 import pytest
 
-from aggregation.core.command import MOST_CHARACTERS, Command, CommandRefused, read_command
+from aggregation.core.command import Command, CommandRefused, read_command
 from domain.dead_letter import DeadLetterReason
+from domain.identifiers import MAX_LENGTH
 from domain.record import Cut, Headers, Origin, Partition, Record
 
 ORIGIN = Origin(Partition("commands", 3), 42)
@@ -37,10 +38,9 @@ def test_without_a_key_it_is_refused(key: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("key", "problem"),
     [
-        (b"\xff", "the key is not UTF-8"),
-        (b"a/b", "the key 'a/b' contains '/', which separates a key from a member"),
-        (b"a\nb", "the key 'a\\nb' contains a control character"),
-        (b"x" * (MOST_CHARACTERS + 1), "the key has 257 characters, 256 are allowed"),
+        (b"\xff", "the key or the member is not UTF-8"),
+        (b"a\nb", "the key contains a control character ('a\\nb')"),
+        (b"x" * (MAX_LENGTH + 1), f"the key has 257 characters ('{'x' * 60}'…), at most 256 are allowed"),
     ],
 )
 def test_a_key_that_cannot_be_stored_is_refused(key: bytes, problem: str) -> None:
@@ -51,16 +51,22 @@ def test_a_key_that_cannot_be_stored_is_refused(key: bytes, problem: str) -> Non
     ("member", "problem"),
     [
         (b"", "the member is empty"),
-        (b"a\x00", "the member 'a\\x00' contains a control character"),
-        (b"x" * (MOST_CHARACTERS + 1), "the member has 257 characters, 256 are allowed"),
+        (b"a\x00", "the member contains a control character ('a\\x00')"),
+        (b"\xff", "the key or the member is not UTF-8"),
+        (b"x" * (MAX_LENGTH + 1), f"the member has 257 characters ('{'x' * 60}'…), at most 256 are allowed"),
     ],
 )
 def test_a_member_that_cannot_be_stored_is_refused(member: bytes, problem: str) -> None:
     assert refused(record(headers=(("member", member),))) == (DeadLetterReason.INVALID_ID, problem)
 
 
+def test_what_may_name_a_unit_may_name_a_member_and_a_key() -> None:
+    for name in ("a/b", "100%", "a\u00a0b", "a\u200bb"):
+        assert isinstance(read_command(record(name.encode(), headers=(("member", name.encode()),))), Command)
+
+
 def test_characters_are_counted_and_not_bytes() -> None:
-    assert isinstance(read_command(record("ü".encode() * MOST_CHARACTERS)), Command)
+    assert isinstance(read_command(record("ü".encode() * MAX_LENGTH)), Command)
 
 
 def test_what_the_source_could_not_read_is_refused_with_its_words() -> None:

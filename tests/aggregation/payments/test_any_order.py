@@ -196,6 +196,9 @@ def test_a_group_is_reported_exactly_once_and_with_its_last_final_status(
         done += len(batch)
         reports += [(done, each) for each in stage.completions(turn)]
     assert [(done, marks_of(each)["group-report"]) for done, each in reports] == [(len(records), "1")]
+    stage.now += 1
+    again = recorded([*mixed, *last], len(UNITS))[len(mixed) :]  # Written once more, at later places.
+    assert stage.completions(stage.apply(*again)) == []
     assert stage.head.reports == 1
     assert reports_of(stage.processor.wake(stage.values, stage.now + 3_600_000, stage.now + 3_600_000).output) == []
 
