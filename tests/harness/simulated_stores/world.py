@@ -39,8 +39,8 @@ _ABORTED = 0.3
 class StorePlan(msgspec.Struct, frozen=True):
     """`payments` are the settings of the aggregate. With `has_instants` time passes, in `long_steps` of half a day.
 
-    At most `at_once` commands are applied in a turn, and a takeover reads for `read_seconds` at once. `hand_overs` is how likely a
-    worker is away for a while, and comes back.
+    At most `at_once` commands are applied in a turn, and a takeover reads for `read_seconds` at once. `hand_overs` is how likely
+    a worker is away for a while, and comes back.
     """
 
     payments: PaymentsSettings
