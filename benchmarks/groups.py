@@ -6,6 +6,8 @@ On a broker of its own, with four partitions. Measured are:
                with the same client: poll, then one transaction that writes as many records of the same sizes, with the offsets.
                Once all payments are in one group, once each is a group of its own, once a hundred are in each group, whose
                commands come interleaved with Zipf keys. One command in a hundred comes twice.
+    stages     CPU microseconds of a command, by what is done with it, without a broker. It is the figure that other work on the
+               machine affects least.
     latency    Milliseconds from when the last command of a group was appended until its completion can be read, while commands
                come at a steady rate, after a warm-up. One group has one latency.
     restoring  Seconds in which a worker has the values of four partitions, from their topic and from its local copy, against a
@@ -30,6 +32,7 @@ from benchmarks._groups.latency import latencies
 from benchmarks._groups.programs import bare, look_at, processor
 from benchmarks._groups.restoring import bare_read, fill, restore
 from benchmarks._groups.stage import Broker, Job, Load, check, new_job, running, send, sending
+from benchmarks._groups.stages import stages
 from benchmarks._groups.streams import streams
 from benchmarks._worker import Spent
 
@@ -40,7 +43,10 @@ GOAL = 0.7
 RESTORED_GOAL, COPIED_GOAL = 20, 2
 """Seconds for 1 000 000 values."""
 
-_PARTS = ("speed", "latency", "restoring")
+_STAGES_MOST = 100_000
+"""As many payments are enough for the stages."""
+
+_PARTS = ("speed", "stages", "latency", "restoring")
 
 
 class Measured(NamedTuple):
@@ -100,6 +106,18 @@ def _best(broker: Broker, name: str, program: Callable[[Job], Spent], load: Load
     return Measured(spent, min(each.broker for each in found))
 
 
+def show_stages(members: int, rounds: int) -> None:
+    for at, shape in enumerate(Shape):
+        found = [stages(shape, members) for _ in range(rounds)]
+        count = found[0][0]
+        least = {name: min(each.seconds[name] for _, each in found) / count * 1e6 for name in found[0][1].seconds}
+        if not at:
+            print(f"\nCPU us for each command{'':7}" + "".join(f"{name:>14}" for name in least) + f"{'sum':>8}")
+        print(
+            f"{shape.value:30}" + "".join(f"{each:14.1f}" for each in least.values()) + f"{sum(least.values()):8.1f}", flush=True
+        )
+
+
 def show_latency(broker: Broker, rate: float, seconds: float, *, has_streams: bool) -> None:
     print(f"\nms to the completion, {rate:g} commands/s{'':6}{'groups':>8}{'median':>9}{'99 %':>9}{'longest':>9}")
     programs = {PROCESSOR: processor} | ({STREAMS: streams} if has_streams else {})
@@ -138,6 +156,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     members, values = (1_000_000, 1_000_000) if chosen.large else (chosen.members, chosen.values)
     shapes = [each for each in Shape if chosen.shapes is None or each.name.lower() in chosen.shapes]
+    if "stages" in chosen.only:
+        show_stages(min(members, _STAGES_MOST), max(chosen.rounds, 3))
+    if {*chosen.only} == {"stages"}:
+        return
     with running() as broker:
         for shape in shapes if "speed" in chosen.only else ():
             show_speed(broker, shape, members, chosen.rounds, has_streams=chosen.streams)

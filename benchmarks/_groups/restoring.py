@@ -22,7 +22,7 @@ _NOW = 1_774_740_835_941
 
 def fill(job: Job, members: int) -> int:
     """Write the values of groups of a hundred as a store writes them, turn by turn; return how many values there are at last."""
-    kept = _Kept()
+    kept = Kept()
     with sending(job.broker) as producer:
         for turn in _turns(kept, members):
             for slot, stored in turn.items():
@@ -60,11 +60,14 @@ def restore(job: Job, values: int) -> Spent:
     return spent
 
 
-class _Kept:
+class Kept:
     """Values in memory, from which commands are applied. None is ever due."""
 
     def __init__(self) -> None:
         self.stored: dict[Slot, Stored] = {}
+
+    def put(self, changes: Mapping[Slot, Stored | None]) -> None:
+        self.stored.update({slot: stored for slot, stored in changes.items() if stored is not None})
 
     def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
         return {slot: self.stored[slot] for slot in slots if slot in self.stored}
@@ -76,11 +79,11 @@ class _Kept:
         return ()
 
 
-def _turns(kept: _Kept, members: int) -> Iterator[Mapping[Slot, Stored | None]]:
+def _turns(kept: Kept, members: int) -> Iterator[Mapping[Slot, Stored | None]]:
     processor, partition = Processor(PaymentsOfMessage(PaymentsSettings())), Partition("commands", 0)
     sent = enumerate(commands_of(Shape.HUNDREDS, members))
     while portion := list(islice(sent, _AT_ONCE)):
         records = [Record(Origin(partition, at), each.body, each.key.encode(), each.headers) for at, each in portion]
         changes = processor.apply(kept, records, _NOW).changes
-        kept.stored.update({slot: stored for slot, stored in changes.items() if stored is not None})
+        kept.put(changes)
         yield changes
