@@ -4,6 +4,14 @@ import msgspec
 
 from connectors.port import Channel
 
+_FIELDS = {
+    Channel.NOTIFICATIONS: "notifications",
+    Channel.DEAD_LETTERS: "dead_letters",
+    Channel.ORDER_OUTCOMES: "order_outcomes",
+    Channel.FACTS: "facts",
+    Channel.VALUES: "values",
+}
+
 
 class KafkaTopics(msgspec.Struct, frozen=True):
     """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
@@ -26,14 +34,8 @@ class KafkaTopics(msgspec.Struct, frozen=True):
 
     def output(self, channel: Channel) -> str:
         """Return the topic of a channel; empty if there is none for it."""
-        topics = {
-            Channel.NOTIFICATIONS: self.notifications,
-            Channel.DEAD_LETTERS: self.dead_letters,
-            Channel.ORDER_OUTCOMES: self.order_outcomes,
-            Channel.FACTS: self.facts,
-            Channel.VALUES: self.values,
-        }
-        return topics[channel]
+        topic: str = getattr(self, _FIELDS[channel])
+        return topic
 
     def without_facts(self) -> "KafkaTopics":
         """Return the other topics."""
