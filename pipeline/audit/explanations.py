@@ -131,8 +131,8 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
         f"Find out whether `aggregation.final-statuses` was changed since. If not, tell the readers of the report. {_REPORT}",
     ),
     Deviation.GROUP_REPORT_DIFFERS: Explanation(
-        "A report says other counts, sums or statuses than the facts lead to. The first one that says that a group is complete is "
-        "compared with the facts up to the one that completed it; any other with those up to each fact since the last report.",
+        "A report says other counts, sums or statuses than the facts lead to. The first one that says that a group is complete "
+        "is compared with the facts up to the one that completed it; any other with those up to each fact since.",
         f"Find out whether `aggregation.final-statuses` was changed since, or facts were deleted. {_REPORT}",
     ),
     Deviation.GROUP_REPORT_WITHOUT_FACTS: Explanation(
