@@ -1,4 +1,7 @@
-"""Values as records of the compacted topic: key `group` or `group/member`, the header `due` with the instant of a head."""
+"""Values as records of the compacted topic: key `group` or `group/member`, the header `value-due` with the instant of a head.
+
+A `/` in the group's part is written as `%2F`, and a `%` as `%25`. The ids of the payments of messages have neither.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +16,8 @@ _SEPARATOR = "/"
 
 def value_record(number: int, slot: Slot, stored: Stored | None, partition: int) -> OutputRecord:
     """Return the record of a value; None deletes it."""
-    key = slot.key if not slot.member else f"{slot.key}{_SEPARATOR}{slot.member}"
+    key = slot.key.replace("%", "%25").replace(_SEPARATOR, "%2F") if "%" in slot.key or _SEPARATOR in slot.key else slot.key
+    key = f"{key}{_SEPARATOR}{slot.member}" if slot.member else key
     due = stored.due if stored is not None else None
     headers = () if due is None else ((DUE, str(due).encode()),)
     return OutputRecord(number, Channel.VALUES, key.encode(), headers, b"" if stored is None else stored.body, partition)
@@ -27,6 +31,7 @@ def read_value(fetched: Any) -> tuple[Slot, Stored | None] | None:
         return None
     if not key or (separator and not member):
         return None
+    key = key.replace("%2F", _SEPARATOR).replace("%25", "%") if "%" in key else key
     return Slot(key, member), Stored(fetched.value, _due_of(dict(fetched.headers))) if fetched.value else None
 
 

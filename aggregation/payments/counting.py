@@ -47,8 +47,9 @@ def _moved(statuses: Mapping[str, Tally], before: Member | None, after: Member) 
     moved = dict(statuses)
     if before is not None:
         _add(moved, before, -1)
+    is_known = after.status in moved
     _add(moved, after, 1)
-    return moved if after.status in statuses else dict(sorted(moved.items()))
+    return moved if is_known else dict(sorted(moved.items()))
 
 
 def _add(statuses: dict[str, Tally], member: Member, times: int) -> None:
