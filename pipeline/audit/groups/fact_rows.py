@@ -15,8 +15,7 @@ from domain.headers import (
 )
 from domain.record import Origin
 from pipeline.audit.groups.amounts import amount_units, units_of
-from pipeline.audit.groups.raw import RawRecord
-from pipeline.audit.groups.rows import CLOSE, STATUS, UNREADABLE, FactRow, NotifiedRow
+from pipeline.audit.groups.rows import CLOSE, STATUS, UNREADABLE, FactRow, NotifiedRow, RawRecord
 from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
 from resequencer.handlers.iso20022.pain002_schema import ORIGINAL_GROUP_HEADER, TYPES
 from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from connectors.line_format import Defect, decode_line
-from domain.record import Headers
 from guardian.gc_tuning import calm_collector
+from pipeline.audit.groups.rows import RawRecord
 from pipeline.audit.lines import Portion, plain_lines
 from pipeline.audit.portion_rows import portion_rows
 from pipeline.audit.record_rows import LATER_PARTITION, headers_of
@@ -18,22 +18,6 @@ from pipeline.spark.arrow_rows import Batches, Step, batch_of, spark_schema
 _BATCH_ROWS = 2_000
 _LONGEST_LINE = 256 * 1024 * 1024
 _COLUMNS = ("partition", "offset", "key", "value", "headers")
-
-
-class RawRecord(NamedTuple):
-    """A record: where it is among those of its kind, as numbers and for people. `defect` says why a line is no record.
-
-    `place` ascends within a partition; `order` ascends also from partition to partition.
-    """
-
-    partition: int
-    place: int
-    order: int
-    where: str
-    key: bytes | None
-    headers: Headers
-    value: bytes
-    defect: str | None = None
 
 
 Decode = Callable[[RawRecord], Iterable[tuple[Any, ...]]]

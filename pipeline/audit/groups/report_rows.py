@@ -21,8 +21,7 @@ from domain.headers import (
 from domain.notification import group_report_id
 from pipeline.audit.groups.amounts import units_of
 from pipeline.audit.groups.group_status import find_status_of_all
-from pipeline.audit.groups.raw import RawRecord
-from pipeline.audit.groups.rows import ReportRow
+from pipeline.audit.groups.rows import RawRecord, ReportRow
 from pipeline.audit.groups.shares import NO_SUM, Count, fingerprint
 
 _ROOT = "CstmrPmtStsRpt"
@@ -76,10 +75,11 @@ def _read(value: bytes) -> dict[str, Any]:
     if not value.startswith(b"<"):
         read: dict[str, Any] = _decode(value)[_ROOT]
         return read
-    found = next(each for each in ElementTree.fromstring(value) if _name(each) == _ROOT)  # noqa: S314 - our own output.
-    plain = _plain(found)
-    assert isinstance(plain, dict)
-    return plain
+    plain = _plain(ElementTree.fromstring(value))  # noqa: S314 - our own output.
+    if not isinstance(plain, dict):
+        raise ValueError("it is an empty element")
+    found: dict[str, Any] = plain[_ROOT]
+    return found
 
 
 def _plain(element: ElementTree.Element) -> dict[str, Any] | str:

@@ -1,11 +1,27 @@
-"""The rows that the audit makes of facts, of group reports, and of the notifications of payments that belong to a group."""
+"""Records of facts, reports and notifications as tasks read them, and the rows that the audit makes of them. Pure."""
 
 from typing import NamedTuple
 
-import pyarrow as pa
+from domain.record import Headers
 
 STATUS, CLOSE, UNREADABLE = "status", "close", "unreadable"
 """The kinds of rows of facts. A close is an operator's command to report a group as it is."""
+
+
+class RawRecord(NamedTuple):
+    """A record: where it is among those of its kind, as numbers and for people. `defect` says why a line is no record.
+
+    `place` ascends within a partition; `order` ascends also from partition to partition.
+    """
+
+    partition: int
+    place: int
+    order: int
+    where: str
+    key: bytes | None
+    headers: Headers
+    value: bytes
+    defect: str | None = None
 
 
 class FactRow(NamedTuple):
@@ -70,16 +86,3 @@ class NotifiedRow(NamedTuple):
     member: str | None
     source_partition: int | None
     source_offset: int | None
-
-
-_KINDS = {int: pa.int64(), str: pa.string(), bool: pa.bool_()}
-
-
-def _schema(row: type) -> pa.Schema:
-    """Return the columns of a row's fields."""
-    named = ((name, str(kind)) for name, kind in row.__annotations__.items())
-    kinds = {kind.__name__: arrow for kind, arrow in _KINDS.items()}
-    return pa.schema([(name, kinds[kind.removeprefix("<class '").removesuffix("'>").split(" ")[0]]) for name, kind in named])
-
-
-FACT, REPORT, NOTIFIED = map(_schema, (FactRow, ReportRow, NotifiedRow))

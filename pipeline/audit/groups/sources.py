@@ -13,7 +13,7 @@ from pipeline.audit.groups.fact_rows import fact_rows, notified_rows
 from pipeline.audit.groups.job import GroupRecords
 from pipeline.audit.groups.raw import rows_of_lines, rows_of_records
 from pipeline.audit.groups.report_rows import report_rows
-from pipeline.audit.groups.rows import FACT, NOTIFIED, REPORT
+from pipeline.audit.groups.tables import FACT, NOTIFIED, REPORT
 from pipeline.audit.lines import Portion, cut_up, output_portions, partition_files
 from pipeline.audit.rows import RECORD
 
