@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, ParseError
 
 import msgspec
+from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped]  # It ships no types.
+from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from domain.headers import (
     AMENDED,
@@ -27,7 +29,16 @@ from pipeline.audit.groups.shares import NO_SUM, Count, fingerprint
 _ROOT = "CstmrPmtStsRpt"
 _LISTS = frozenset({"NbOfTxsPerSts", "OrgnlPmtInfAndSts"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_UNREADABLE = (msgspec.MsgspecError, ElementTree.ParseError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_UNREADABLE = (
+    msgspec.MsgspecError,
+    ParseError,
+    DefusedXmlException,
+    ArithmeticError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
 """What bytes of another program, or another form of report, may lead to."""
 
 
@@ -72,17 +83,13 @@ def _row(raw: RawRecord, texts: dict[str, str], group: str, number: int) -> Repo
 
 
 def _read(value: bytes) -> dict[str, Any]:
-    if not value.startswith(b"<"):
-        read: dict[str, Any] = _decode(value)[_ROOT]
-        return read
-    plain = _plain(ElementTree.fromstring(value))  # noqa: S314 - our own output.
-    if not isinstance(plain, dict):
-        raise ValueError("it is an empty element")
-    found: dict[str, Any] = plain[_ROOT]
+    read = _plain(fromstring(value)) if value.startswith(b"<") else _decode(value)
+    report: dict[str, Any] = {} if isinstance(read, str) else read
+    found: dict[str, Any] = report[_ROOT]
     return found
 
 
-def _plain(element: ElementTree.Element) -> dict[str, Any] | str:
+def _plain(element: Element) -> dict[str, Any] | str:
     """Return an element of XML as JSON has it."""
     if not len(element):
         return element.text or ""
@@ -95,7 +102,7 @@ def _plain(element: ElementTree.Element) -> dict[str, Any] | str:
     return made
 
 
-def _name(element: ElementTree.Element) -> str:
+def _name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
