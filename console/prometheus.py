@@ -63,6 +63,7 @@ COUNTERS = {
     "overruns": ("attempts_overrun", "Attempts that took longer than processing-timeout."),
     "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
     "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
+    "facts": ("facts", "Facts that were let out: statuses of payments, notified or not."),
     "released_units": ("units_released", "Stashes that were released at a deadline or a bound."),
     "publications_refused": ("publications_refused", "Publications that were refused because the group had rebalanced."),
     "heals": ("heals", "Partitions for which the storage did not know the commit that the position refers to."),

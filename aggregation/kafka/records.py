@@ -3,7 +3,7 @@
 A `/` in the group's part is written as `%2F`, and a `%` as `%25`. The ids of the payments of messages have neither.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from aggregation.core.processor import Slot, Stored
@@ -32,9 +32,9 @@ def read_value(fetched: Any) -> tuple[Slot, Stored | None] | None:
     if not key or (separator and not member):
         return None
     key = key.replace("%2F", _SEPARATOR).replace("%25", "%") if "%" in key else key
-    return Slot(key, member), Stored(fetched.value, _due_of(dict(fetched.headers))) if fetched.value else None
+    return Slot(key, member), Stored(fetched.value, _due_of(fetched.headers)) if fetched.value else None
 
 
-def _due_of(headers: Mapping[str, bytes | None]) -> Instant | None:
-    text = headers.get(DUE)
+def _due_of(headers: Sequence[tuple[str, bytes | None]]) -> Instant | None:
+    text = next((value for name, value in headers if name == DUE), None)
     return int(text) if text is not None and text.isdigit() else None

@@ -18,7 +18,7 @@ class TopicView:
     def __init__(self, settings: KafkaSettings, directory: Path, partitions: int) -> None:
         self._restoring = Restoring(settings)
         self._files = {number: ValuesFile(directory / f"partition-{number}.db", is_copy=True) for number in range(partitions)}
-        self._views = {number: FileView(file.path) for number, file in self._files.items()}
+        self._views = {number: FileView(file) for number, file in self._files.items()}
 
     def refresh(self, key: str | None = None) -> None:
         for number in self._files if key is None else [self._number(key)]:
@@ -35,9 +35,9 @@ class TopicView:
         return self._views[self._number(key)].members(key, after, most)
 
     def close(self) -> None:
-        for number, file in self._files.items():
-            file.close()
-            self._views[number].close()
+        self._restoring.close()
+        for each in self._views.values():
+            each.close()
 
     def _number(self, key: str) -> int:
         """Return the partition of a key, as Kafka's default partitioner gives it."""

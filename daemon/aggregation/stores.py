@@ -15,6 +15,7 @@ from aggregation.payments.settings import PaymentsSettings
 from aggregation.port import Store
 from aggregation.settings import AggregationSettings, StoreSettings
 from aggregation.users_aggregate import UsersAggregate
+from aggregation.values.file import ValuesFile
 from aggregation.view import FileView, StoreView
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
@@ -125,7 +126,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
         TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileView(names.directory / "values.db")
+        return FileView(ValuesFile(names.directory / "values.db", is_copy=False))
 
     from aggregation.kafka.view import TopicView
     from connectors.kafka.topics import Right, Topics
@@ -170,6 +171,7 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
         names.directory,
         configuration.ingress.max_record_bytes,
         notifications_name="completions",
+        written_by=configuration.notification.output_directory / "positions.json" if names.name == PAYMENTS else None,
     )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from time import monotonic
 
-from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -38,7 +37,7 @@ def topics_scope(spark: SparkSession, kafka: KafkaSettings, wait: Callable[[int]
         TransportUnavailable, TransportRefused: The brokers do not answer, or refuse access.
     """
     if not kafka.topics.reports:
-        kafka = replace(kafka, topics=kafka.topics.without_facts())
+        kafka = kafka.without_facts()
     topic_ends = _topic_ends(kafka, wait, facts_group)
     for partition, start in sorted(topic_ends.starts.items()):
         if start > 0:

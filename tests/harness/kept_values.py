@@ -1,6 +1,6 @@
 """The values of one partition of a store, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from aggregation.core.processor import Slot, Stored, Turn
 from domain.clock import Instant
@@ -14,6 +14,9 @@ class KeptValues:
 
     def find(self, slot: Slot) -> Stored | None:
         return self.stored.get(slot)
+
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
+        return {slot: self.stored[slot] for slot in slots if slot in self.stored}
 
     def due(self, until: Instant, most: int) -> Sequence[str]:
         heads = ((stored.due, slot.key) for slot, stored in self.stored.items() if not slot.member)

@@ -38,5 +38,5 @@ class KafkaTopics(msgspec.Struct, frozen=True):
         return topics[channel]
 
     def without_facts(self) -> "KafkaTopics":
-        """Return the topics of a program that does not use facts, and needs no rights on them."""
+        """Return the other topics."""
         return msgspec.structs.replace(self, facts="")

@@ -10,8 +10,6 @@ from aggregation.core.processor import Slot, Stored
 from aggregation.kafka.records import read_value, value_record
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=20) | st.sampled_from(["%2F", "/%"])
-    ["%2F", "a/%/"]
-)
 
 
 @given(KEYS, KEYS | st.just(""), st.none() | st.binary(min_size=1), st.none() | st.integers(0, 2**50))

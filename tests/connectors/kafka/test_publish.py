@@ -237,7 +237,7 @@ def test_facts_leave_in_the_transaction_of_the_notifications_or_not_at_all(with_
     plant(worker, answer_lost)
     worker.publish(first, notification(1, b"a"), fact(2), metadata='["t",1,2]')
     assert values_of(with_facts.outputs()) == [b"a"]
-    assert [(each.key, each.headers) for each in with_facts.outputs(Channel.FACTS)] == [(b"group", (("member", b"unit"),))]
+    assert [(each.key, each.headers) for each in with_facts.outputs(Channel.FACTS)] == [(b"group", [("member", b"unit")])]
     with closing(with_facts.reader(isolation_level="read_uncommitted")) as reader:
         assert len(read_to_end(reader, with_facts.topics.facts)) == 2
 

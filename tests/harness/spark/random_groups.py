@@ -23,6 +23,7 @@ from domain.notification import notification_id
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.audit.groups.job import GroupRecords
     from pipeline.audit.row_audit import Told
 
 FINALS = ("ACCC", "RJCT", "CANC")
@@ -68,21 +69,9 @@ class RandomGroups:
         runner.close()
 
     def told(self, spark: SparkSession) -> list[Told]:
-        """Audit the groups alone: no notifications are there, and no source position is settled."""
-        from pipeline.audit.groups.job import audit_groups
         from pipeline.audit.groups.sources import GroupDirectories, groups_of_files
-        from pipeline.audit.row_audit import Told
-        from pipeline.audit.rules import AuditSettings
-        from pipeline.audit.tables import TOLD
-        from pipeline.spark.arrow_rows import spark_schema
-        from resequencer.handlers.settings import HandlerSettings
-        from resequencer.settings import ResequencerSettings
-        from resequencer.strategies.registry import StrategySettings
 
-        records = groups_of_files(spark, GroupDirectories(self.facts, self.groups), [])
-        lookups, nothing = str(self.directory / "lookups"), spark.createDataFrame([], spark_schema(TOLD))
-        own = (StrategySettings("SEQUENCE"), HandlerSettings(), ResequencerSettings(), "", lookups, "IN", 5 << 20, {})
-        return [Told(*row) for row in audit_groups(records, nothing, AuditSettings(*own, final_statuses=FINALS)).collect()]
+        return told_of(spark, groups_of_files(spark, GroupDirectories(self.facts, self.groups), []))
 
     @property
     def facts(self) -> Path:
@@ -138,3 +127,19 @@ class RandomGroups:
             lines.append(Line(lines[0].value, lines[0].key, (*headers, ("possible-duplicate", b"true"))))
         with (self.facts / "partition-0.jsonl").open("ab") as file:
             file.writelines(map(encode_line, lines))
+
+
+def told_of(spark: SparkSession, records: GroupRecords) -> list[Told]:
+    """Audit groups alone: no source position is settled, so no notifications are expected."""
+    from pipeline.audit.groups.job import audit_groups
+    from pipeline.audit.row_audit import Told
+    from pipeline.audit.rules import AuditSettings
+    from pipeline.audit.tables import TOLD
+    from pipeline.spark.arrow_rows import spark_schema
+    from resequencer.handlers.settings import HandlerSettings
+    from resequencer.settings import ResequencerSettings
+    from resequencer.strategies.registry import StrategySettings
+
+    nothing = spark.createDataFrame([], spark_schema(TOLD))
+    own = (StrategySettings("SEQUENCE"), HandlerSettings(), ResequencerSettings(), "", "no-lookups", "IN", 5 << 20, {})
+    return [Told(*row) for row in audit_groups(records, nothing, AuditSettings(*own, final_statuses=FINALS)).collect()]
