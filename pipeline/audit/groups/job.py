@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from enrichment.directory import LookupsDirectory
 from pipeline.audit.finding import Deviation
 from pipeline.audit.groups.judgement import Completed, Group, Judged, SeenReport, State, judge
+from pipeline.audit.groups.pairs import findings, pair_findings
 from pipeline.audit.groups.prefixes import prefixes_of
-from pipeline.audit.groups.rows import CLOSE, STATUS, UNREADABLE
+from pipeline.audit.groups.rows import CLOSE, UNREADABLE
 from pipeline.audit.row_audit import FINDING, GROUP, Told
 from pipeline.audit.rules import AuditSettings
 from pipeline.audit.tables import TOLD, told_batches
@@ -44,90 +43,30 @@ def audit_groups(records: GroupRecords, told: DataFrame, settings: AuditSettings
     """
     facts = records.facts.persist(StorageLevel.MEMORY_AND_DISK)
     reports = records.reports.persist(StorageLevel.MEMORY_AND_DISK)
-    settled = facts.sparkSession.createDataFrame([*settings.settled.items()], "source_partition long, settled long")
     found = [
-        _unreadable(facts.where(F.col("kind") == UNREADABLE), "person"),
-        _unreadable(reports.where(F.col("group").isNull()), "flaw"),
+        findings(facts.where(F.col("kind") == UNREADABLE), F.lit(Deviation.UNREADABLE.value), F.col("person")),
+        findings(reports.where(F.col("group").isNull()), F.lit(Deviation.UNREADABLE.value), F.col("flaw")),
         _groups(facts, reports.where(F.col("group").isNotNull()), settings, records.read_to),
-        _doubled(facts),
-        _missing(facts, records.notified.join(F.broadcast(settled), "source_partition")),
+        pair_findings(facts, records.notified, told, settings),
     ]
-    if not LookupsDirectory(Path(settings.lookups)).versions():
-        # With lookups a customer may not want to be told of a status; the facts do not say who wants what.
-        found.append(_silent(facts.join(F.broadcast(settled), "source_partition"), records.notified, told))
     return reduce(DataFrame.unionAll, found)
-
-
-def _unreadable(rows: DataFrame, problem: str) -> DataFrame:
-    return _findings(rows, Deviation.UNREADABLE, F.col(problem))
-
-
-def _doubled(facts: DataFrame) -> DataFrame:
-    """Find facts that are there twice, the second without a mark."""
-    unmarked = facts.where((F.col("kind") == STATUS) & ~F.col("is_possible_duplicate") & F.col("notification_id").isNotNull())
-    place = F.row_number().over(Window.partitionBy("notification_id").orderBy("partition", "place"))
-    again = unmarked.withColumn("which", place).where(F.col("which") > 1)
-    return _findings(again, Deviation.FACT_DOUBLED, _sentence("the fact %s (%s) is there more than once", "status"), **_SOURCE)
-
-
-def _missing(facts: DataFrame, notified: DataFrame) -> DataFrame:
-    """Find settled notifications of groups of which there is no fact."""
-    of_groups = notified.where((F.col("group") != "") & (F.col("source_offset") < F.col("settled")))
-    known = facts.where(F.col("kind") == STATUS).select("notification_id", "group")
-    alone = of_groups.dropDuplicates(["notification_id"]).join(known, ["notification_id", "group"], "left_anti")
-    what = _sentence("the notification %s has no fact of its group %s", "group")
-    return _findings(alone, Deviation.FACT_MISSING, what, **_SOURCE)
-
-
-def _silent(facts: DataFrame, notified: DataFrame, told: DataFrame) -> DataFrame:
-    """Find settled facts without a notification that are not explained by a lost one."""
-    settled = facts.where((F.col("kind") == STATUS) & (F.col("source_offset") < F.col("settled")))
-    lost = told.where((F.col("kind") == FINDING) & (F.col("deviation") == Deviation.LOST.value)).select(
-        F.col("unit").alias("member"),
-        F.col("partition").cast("long").alias("source_partition"),
-        F.col("offset").alias("source_offset"),
-    )
-    alone = settled.join(notified.select("notification_id"), "notification_id", "left_anti")
-    alone = alone.join(lost, ["member", "source_partition", "source_offset"], "left_anti").dropDuplicates(["notification_id"])
-    what = _sentence("the fact %s (%s) has no notification, and nothing suppresses it", "status")
-    return _findings(alone, Deviation.FACT_WITHOUT_NOTIFICATION, what, **_SOURCE)
-
-
-_SOURCE = {"unit": "member", "partition": "source_partition", "offset": "source_offset"}
-
-
-def _sentence(text: str, name: str) -> Column:
-    return F.format_string(text, "notification_id", name)
-
-
-def _findings(rows: DataFrame, deviation: Deviation, what: Column, **columns: str) -> DataFrame:
-    """Return rows as findings. `columns` name those from which columns of the result come."""
-    given: dict[str, Column] = {"kind": F.lit(FINDING), "deviation": F.lit(deviation.value), "what": what}
-    given |= {name: F.col(source) for name, source in columns.items()}
-    kinds = {"int32": "int", "int64": "long", "bool": "boolean"}
-    return rows.select(
-        *(given.get(each.name, F.lit(None)).cast(kinds.get(str(each.type), "string")).alias(each.name) for each in TOLD)
-    )
 
 
 def _groups(facts: DataFrame, reports: DataFrame, settings: AuditSettings, read_to: Mapping[int, int]) -> DataFrame:
     prefixes = prefixes_of(facts, settings.final_statuses).persist(StorageLevel.MEMORY_AND_DISK)
-    groups = _counted(prefixes).join(_partitions(facts), "group")
-    groups = groups.join(_closes(facts), "group", "left").join(_seen(reports, prefixes), "group", "full_outer")
+    groups = _counted(prefixes).join(_closes(facts), "group", "left").join(_seen(reports, prefixes), "group", "full_outer")
     return groups.mapInArrow(_judging(dict(read_to)), spark_schema(TOLD))
 
 
 def _counted(prefixes: DataFrame) -> DataFrame:
     """Return for each group how far it has come, and when it was complete for the first time."""
-    completed = F.min(F.when(F.col("is_complete"), F.struct(*_COMPLETED)))
     return prefixes.groupBy("group").agg(
-        F.max("facts").alias("facts"), F.max("members").alias("members"), completed.alias("completed")
+        F.max("facts").alias("facts"),
+        F.max("members").alias("members"),
+        F.min("partition").alias("first"),
+        F.max("last_partition").alias("last"),
+        F.min(F.when(F.col("is_complete"), F.struct(*_COMPLETED))).alias("completed"),
     )
-
-
-def _partitions(facts: DataFrame) -> DataFrame:
-    of_groups = facts.where((F.col("kind") == STATUS) & F.col("group").isNotNull())
-    return of_groups.groupBy("group").agg(F.min("partition").alias("first"), F.max("partition").alias("last"))
 
 
 def _closes(facts: DataFrame) -> DataFrame:

@@ -1,11 +1,10 @@
 """Counts the facts of each group with Spark: what was known of the group after each fact.
 
-A window over the facts of a payment finds what each fact changes, one over those of a count its running number and sum, and one
-over those of a group the running totals.
+All facts of a group are brought together once. Windows over the facts of a payment find what each fact changes, those over one
+count its running number and sum, and those over the group the running totals.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -22,13 +21,6 @@ _ALL, _ONE = "message", "instruction"
 _UNITS = "decimal(38,0)"
 
 
-class _Running(NamedTuple):
-    """A column that runs up: its name, and what is added up."""
-
-    name: str
-    added: Column
-
-
 def prefixes_of(facts: DataFrame, final_statuses: Iterable[str]) -> DataFrame:
     """Return a row for each fact that changed what is known of its group, by group and place.
 
@@ -37,7 +29,7 @@ def prefixes_of(facts: DataFrame, final_statuses: Iterable[str]) -> DataFrame:
     `control_units` are what the message says first. `is_through`: all payments are there and final. `is_complete`: and nothing
     contradicts that. `missing` is how many have no final status as far as is known.
     """
-    of_groups = facts.where((F.col("kind") == STATUS) & F.col("group").isNotNull())
+    of_groups = facts.where((F.col("kind") == STATUS) & F.col("group").isNotNull()).repartition("group")
     return _states(_changes(_counted(of_groups), tuple(final_statuses)))
 
 
@@ -133,6 +125,7 @@ def _states(changes: DataFrame) -> DataFrame:
         "first_total": F.first("total", ignorenulls=True).over(_so_far(group)),
         "first_control": F.first("control_units", ignorenulls=True).over(_so_far(group)),
         "facts": F.count("*").over(_so_far(group)),
+        "last_partition": F.max("partition").over(_so_far(group)),
     }
     ran = changes.withColumns(run)
     other = {
@@ -148,6 +141,7 @@ def _states(changes: DataFrame) -> DataFrame:
     states = ran.withColumns(other).select(
         "group",
         "partition",
+        "last_partition",
         "place",
         "facts",
         "counts",
@@ -161,7 +155,7 @@ def _states(changes: DataFrame) -> DataFrame:
         (is_through & adds_up & (F.col("other_control") == 0)).alias("is_complete"),
         (F.greatest(F.coalesce(total, F.lit(0)), members) - F.col("final")).alias("missing"),
     )
-    kept = ("counts", "instruction_counts", "total", "control_units", "is_through", "is_complete")
+    kept = ("last_partition", "counts", "instruction_counts", "total", "control_units", "is_through", "is_complete")
     now, before = F.struct(*kept), F.lag(F.struct(*kept)).over(group)
     return states.withColumn("is_same", now.eqNullSafe(before)).where(~F.col("is_same")).drop("is_same")
 
