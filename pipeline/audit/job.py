@@ -51,6 +51,7 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
         if scope.groups is not None:
             of_groups = audit_groups(scope.groups, _read(spark, result), settings)
             write_rows(of_groups, result, "append", _LAYOUT, before=written)
+            spark.catalog.clearCache()
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error

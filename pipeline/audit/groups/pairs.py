@@ -15,6 +15,11 @@ from pipeline.audit.tables import TOLD
 
 _KINDS = {"int32": "int", "int64": "long", "bool": "boolean"}
 _SOURCE = ("member", "source_partition", "source_offset")
+_PLACED = dict(zip(("unit", "partition", "offset"), _SOURCE, strict=True))
+
+_MISSING = "the notification %s has no fact of its group %s"
+_SILENT = "the fact %s (%s) has no notification, and nothing suppresses it"
+_DOUBLED = "the fact %s (%s) is there more than once"
 
 
 def pair_findings(facts: DataFrame, notified: DataFrame, told: DataFrame, settings: AuditSettings) -> DataFrame:
@@ -27,9 +32,7 @@ def pair_findings(facts: DataFrame, notified: DataFrame, told: DataFrame, settin
         F.lit(Deviation.FACT_WITHOUT_NOTIFICATION.value).alias("deviation"),
     )
     explained = found.join(lost, [*_SOURCE, "deviation"], "left_anti")
-    return findings(
-        explained, F.col("deviation"), F.col("what"), **dict(zip(("unit", "partition", "offset"), _SOURCE, strict=True))
-    )
+    return findings(explained, F.col("deviation"), F.col("what"), **_PLACED)
 
 
 def findings(rows: DataFrame, deviation: Column, what: Column, **columns: str) -> DataFrame:
@@ -43,11 +46,8 @@ def findings(rows: DataFrame, deviation: Column, what: Column, **columns: str) -
 def _by_id(facts: DataFrame, notified: DataFrame, settings: AuditSettings) -> DataFrame:
     """Return for each id its facts and its notifications. Only what is settled has to be complete."""
     columns = ("notification_id", "group", *_SOURCE, "status", "is_possible_duplicate")
-    said = (
-        facts.where((F.col("kind") == STATUS) & F.col("notification_id").isNotNull())
-        .select(*columns)
-        .withColumn("is_fact", F.lit(True))
-    )
+    said = facts.where((F.col("kind") == STATUS) & F.col("notification_id").isNotNull()).select(*columns)
+    said = said.withColumn("is_fact", F.lit(True))
     of_notified = {"status": F.lit(None).cast("string"), "is_possible_duplicate": F.lit(False), "is_fact": F.lit(False)}
     both = said.unionByName(notified.withColumns(of_notified)).withColumn("is_settled", _is_settled(settings))
     is_fact, one = F.col("is_fact"), F.struct(*_SOURCE, "status", "group", "is_settled")
@@ -81,23 +81,15 @@ def _found(by_id: DataFrame) -> DataFrame:
     is_silent = F.col("fact.is_settled") & (F.col("told") == 0) & ~F.col("may_be_silent")
     each = F.array_compact(
         F.array(
-            F.when(
-                is_missing,
-                _finding(Deviation.FACT_MISSING, "notified", "the notification %s has no fact of its group %s", "group"),
-            ),
-            F.when(
-                is_silent, _finding(Deviation.FACT_WITHOUT_NOTIFICATION, "fact", "the fact %s (%s) has no notification", "status")
-            ),
-            F.when(
-                F.col("unmarked") > 1,
-                _finding(Deviation.FACT_DOUBLED, "fact", "the fact %s (%s) is there more than once", "status"),
-            ),
+            F.when(is_missing, _finding(Deviation.FACT_MISSING, _MISSING, "notified", "group")),
+            F.when(is_silent, _finding(Deviation.FACT_WITHOUT_NOTIFICATION, _SILENT, "fact", "status")),
+            F.when(F.col("unmarked") > 1, _finding(Deviation.FACT_DOUBLED, _DOUBLED, "fact", "status")),
         )
     )
     return by_id.select(F.explode(each).alias("found")).select("found.*")
 
 
-def _finding(deviation: Deviation, of: str, text: str, named: str) -> Column:
+def _finding(deviation: Deviation, text: str, of: str, named: str) -> Column:
     what = F.format_string(text, F.col("notification_id"), F.col(f"{of}.{named}"))
     source = (F.col(f"{of}.{name}").alias(name) for name in _SOURCE)
     return F.struct(F.lit(deviation.value).alias("deviation"), what.alias("what"), *source)
