@@ -117,6 +117,10 @@ class Topics:
                 return str(values["value"])
         return None
 
+    def is_there(self, name: str) -> bool:
+        """Return whether the brokers know one of the topics, and the user may describe it."""
+        return bool(self._describe()[name]["error_code"] != _UNKNOWN.errno)
+
     def close(self) -> None:
         if self._admin is not None:
             admin, self._admin = self._admin, None

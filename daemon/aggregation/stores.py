@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from aggregation.payments.payments_of_message import PaymentsOfMessage
 from aggregation.payments.settings import PaymentsSettings
 from aggregation.port import Store
 from aggregation.settings import AggregationSettings, StoreSettings
-from aggregation.users_aggregate import UsersAggregate
+from aggregation.users_aggregate import Apply, OnValue, UsersAggregate
 from aggregation.values.file import ValuesFile
 from aggregation.view import FileView, StoreView
 from connectors.files.settings import FileSettings
@@ -27,10 +27,14 @@ from daemon.configuration.store_constraints import PAYMENTS
 from daemon.supervision.run_lock import RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
+from daemon.working_directory import see_working_directory
+from domain.errors import ConfigurationError
 from resequencer.handlers.custom_target import import_callable
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
+
+_STORES = path_of(AggregationSettings, "stores")
 
 VALUES_CONFIGURATION = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
 
@@ -45,6 +49,11 @@ class StoreNames(NamedTuple):
     dead_letters: str
     in_directory: Path
     directory: Path
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The topics that a worker makes if they are missing."""
+        return (self.values,) if self.name == PAYMENTS else (self.values, self.completions, self.dead_letters)
 
 
 def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
@@ -84,6 +93,18 @@ def make_aggregate(configuration: Configuration, name: str) -> Aggregate:
             )
         )
     return _users_aggregate(name, dict(settings.stores)[name])
+
+
+def find_unusable(configuration: Configuration, name: str) -> list[ConfigurationError]:
+    """Import the callables of a user's own store; return what is wrong with each of them."""
+    see_working_directory()
+    problems = []
+    for load in (_apply_of, _on_value_of):
+        try:
+            load(name, dict(configuration.aggregation.stores)[name])
+        except ConfigurationError as error:
+            problems.append(error)
+    return problems
 
 
 def open_store(configuration: Configuration, names: StoreNames, slot: int, stop: StopSignal) -> Store:
@@ -176,10 +197,16 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
 
 
 def _users_aggregate(name: str, settings: StoreSettings) -> UsersAggregate:
-    path = f"{path_of(AggregationSettings, 'stores')}.{name}"
+    see_working_directory()
+    return UsersAggregate(_apply_of(name, settings), _on_value_of(name, settings))
+
+
+def _apply_of(name: str, settings: StoreSettings) -> Apply:
     assert settings.apply is not None, "the configuration was checked"
-    apply = import_callable(settings.apply, f"{path}.apply", "a callable of head, member and command")
-    on_value = None
-    if settings.on_value is not None:
-        on_value = import_callable(settings.on_value, f"{path}.on-value", "a callable of key, old and new")
-    return UsersAggregate(apply, on_value)
+    return cast(Apply, import_callable(settings.apply, f"{_STORES}.{name}.apply", "a callable of head, member and command"))
+
+
+def _on_value_of(name: str, settings: StoreSettings) -> OnValue | None:
+    if settings.on_value is None:
+        return None
+    return cast(OnValue, import_callable(settings.on_value, f"{_STORES}.{name}.on-value", "a callable of key, old and new"))

@@ -198,6 +198,15 @@ def running_from(
         each.result()
 
 
+def note_copies(stage: TopicStage, runner: Callable[..., StoreRunner]) -> None:
+    """Apply the commands that are there, and let the first worker note that its copies have all values."""
+    for _ in range(2):  # The second time it has only to note it.
+        one = runner(0)
+        run_until_read(stage, one)
+        wait_until(lambda one=one: one.turn() or len(one._read_to) == 2, "both partitions")  # type: ignore[misc]
+        one.close()
+
+
 def test_only_what_a_copy_lacks_is_read_when_a_partition_comes_back(
     stage: TopicStage, runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,11 +222,7 @@ def test_only_what_a_copy_lacks_is_read_when_a_partition_comes_back(
     monkeypatch.setattr(CommittedReader, "read", counting)
     for number in (1, 2, 3):
         send_member(stage, number, 9)
-    for _ in range(2):  # The second time it notes how far its copies are.
-        one = runner(0)
-        run_until_read(stage, one)
-        wait_until(lambda one=one: one.turn() or len(one._read_to) == 2, "both partitions")
-        one.close()
+    note_copies(stage, runner)
     written = len(stage.topics._decided(stage.values_topic))
     two = runner(1)
     send_member(stage, 4, 9)
@@ -369,10 +374,8 @@ def test_a_damaged_copy_is_read_anew(
 
 
 def test_a_value_whose_bytes_have_changed_is_not_applied_to_but_read_again(stage: TopicStage, runner: Any) -> None:
-    one = runner()
     send_member(stage, 1, 2)
-    run_until_read(stage, one)
-    one.close()
+    note_copies(stage, runner)
     wrong = json.dumps({"members": 1, "sum": 99, "applied": 1}).encode()
     for path in stage.directory.glob("worker-0/*.db"):
         with closing(sqlite3.connect(path)) as connection:
