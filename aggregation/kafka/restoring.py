@@ -44,7 +44,7 @@ class Restoring:
         with closing(CommittedReader(self._settings, [self._topic], {number})) as reader:
             name = TopicPartition(self._topic, number)
             ends, begins = reader.decided_ends(), reader.begins()
-            start = _usable_offset(file, topic_id, begins[name], ends[name])
+            start = usable_offset(file, topic_id, begins[name], ends[name])
             if start is None:
                 file.clear()
                 start = begins[name]
@@ -53,8 +53,8 @@ class Restoring:
             for _, records in reader.read(ends):
                 values.update(found for each in records if (found := read_value(each)) is not None)
                 if len(values) >= _AT_ONCE:
-                    _write(file, values)
-            _write(file, values)
+                    write_values(file, values)
+            write_values(file, values)
             note_read(file, topic_id, ends[name])
         _LOG.info("values of %s-%d: read from offset %d to %d", self._topic, number, start, ends[name])
 
@@ -73,7 +73,7 @@ def note_read(file: ValuesFile, topic_id: UUID | None, next_offset: int) -> None
         writing.note(_READ_AT, str(round(time())))
 
 
-def _usable_offset(file: ValuesFile, topic_id: UUID, begin: int, end: int) -> int | None:
+def usable_offset(file: ValuesFile, topic_id: UUID, begin: int, end: int) -> int | None:
     """Return the offset from which the copy can be brought up to date; None if it cannot be, or there is none."""
     try:
         noted, offset, read_at = file.note(_TOPIC_ID), file.note(_NEXT_OFFSET), file.note(_READ_AT)
@@ -86,7 +86,8 @@ def _usable_offset(file: ValuesFile, topic_id: UUID, begin: int, end: int) -> in
     return int(offset) if is_young and begin <= int(offset) <= end else None
 
 
-def _write(file: ValuesFile, values: dict[Slot, Stored | None]) -> None:
+def write_values(file: ValuesFile, values: dict[Slot, Stored | None]) -> None:
+    """Write the values, and forget them."""
     with file.writing() as writing:
         writing.put(values)
     values.clear()

@@ -135,7 +135,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             sys.stdout.flush()
         made.start()
         try:
-            serve(endpoints, lifeline)
+            serve(endpoints, lifeline, made.end_streams)
         finally:
             if lifeline is None and is_told:
                 file.remove()
