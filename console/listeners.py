@@ -12,13 +12,12 @@ MOST = 100
 class Listening:
     """Counts those that listen now. Used by the server's thread alone, but for `check`."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self.count = 0
 
     def check(self) -> None:
         """Raises HTTPException (503): As many listen as may."""
-        if self.count >= self._most:
+        if self.count >= MOST:
             problem = "too many pages are open; load this one again to see what is new"
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, {"Retry-After": "10"})
 

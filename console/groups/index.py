@@ -4,6 +4,7 @@ It is made of the heads in pieces, and what did not change since is not written 
 groups in memory. It is the console's own and can be made anew at any time, so nothing of it is synced.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -141,10 +142,11 @@ class GroupIndex:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
+            # The names of parties are for the service alone; SQLite gives its other files the same mode.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 connection.executescript(_ANEW)
-                self._path.chmod(0o600)  # The names of parties are for the service alone.
             except BaseException:
                 connection.close()
                 raise

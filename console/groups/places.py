@@ -1,4 +1,4 @@
-"""Places in the completions as texts: the ids of events. Pure.
+"""Places in the completions as texts: the ids of events.
 
 `0:12,3:7` says that reading goes on at offset 12 of partition 0 and at offset 7 of partition 3. All partitions are named: so one
 id tells exactly which records were sent, in whatever order those of different partitions came. Of a file, bytes follow the `0:`.
