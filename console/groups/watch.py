@@ -74,10 +74,10 @@ class GroupsWatch:
         return self._freshness
 
     def glance(self) -> GroupTotals | None:
-        """Tell that somebody looks for whom a minute is fresh enough, and return the totals that are known."""
+        """Tell that somebody looks for whom a minute is fresh enough. Return the totals, None while the groups cannot be read."""
         self._glanced_at = monotonic()
         self._is_wanted.set()
-        return self.totals
+        return self.totals if self._freshness.problem is None else None
 
     def find(self, wanted: GroupFilter, most: int) -> Found:
         """Return the first keys of a filter.

@@ -121,6 +121,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 lambda: made.sampler.new_dead_letters,
                 lambda: made.sampler.archive_distances,
                 sources.find_delivery,
+                made.groups,
             )
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)
