@@ -21,6 +21,8 @@ _PAUSE_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
 """How often the log is opened anew, to find out whether it has more partitions."""
+_LINGER_SECONDS = 30.0
+"""How long is read on without a listener: one that was cut off, or that loads its page again, comes back soon."""
 _STOP_SECONDS = 1.0
 
 
@@ -79,6 +81,7 @@ class CompletionFeed:
         self._again_log: CompletionsLog | None = None
         self._thread: Thread | None = None
         self._is_wanted = Event()
+        self._left_at = float("-inf")
         self.is_ended = False
         self.problem: FeedProblem | None = None
         self.changes = 0
@@ -182,9 +185,11 @@ class CompletionFeed:
             self._close_again_log()
 
     def _may_stop(self) -> bool:
-        """Without listeners nothing is read, and what is kept is forgotten: the next one begins anew."""
+        """Without listeners nothing is read soon, and what is kept is forgotten: the next one begins anew."""
         with self._lock:
-            if self._listeners and not self.is_ended:
+            if self._listeners:
+                self._left_at = monotonic()
+            if not self.is_ended and monotonic() - self._left_at < _LINGER_SECONDS:
                 return False
             self._thread, self._place, self.problem = None, None, None
             self._first += len(self._kept)

@@ -282,8 +282,13 @@ def test_the_end_of_the_console_ends_all_streams(feed: CompletionFeed, log: Log,
     run(all_of_them())
 
 
-def test_without_a_listener_nothing_is_read(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_without_a_listener_nothing_is_read_after_a_while(
+    feed: CompletionFeed, log: Log, ours: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Client()
+    run(client.follow(feed, ours, 0))
+    assert feed._thread is not None, "it may come back"
+    monkeypatch.setattr("console.groups.feed._LINGER_SECONDS", 0.0)
 
     async def once() -> None:
         await client.follow(feed, ours, 0)
