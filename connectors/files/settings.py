@@ -14,6 +14,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     dead letters are all kept, for an operator decides on them. With `has_orders` there is an output for their outcomes.
     The file of the notifications is `notifications_name` with `.jsonl`.
     Facts are written to `partition-0.jsonl` of `facts_directory`, in the form of an input; with None there are no facts.
+    `written_by` is the `positions.json` of the service whose facts are the input; None for any other input.
     """
 
     topic: str
@@ -26,6 +27,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     has_orders: bool = False
     facts_directory: Path | None = None
     notifications_name: str = "notifications"
+    written_by: Path | None = None
 
     def __post_init__(self) -> None:
         assert self.topic

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from connectors.files.errors import translated
+from connectors.files.lasting_length import facts_name
 from connectors.files.operations import FileOperations, make_directory, sync_directory
 from connectors.files.output import OutputFile
 from connectors.files.positions import Positions, PositionsFile
@@ -14,8 +15,7 @@ from connectors.line_format import Line, encode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import OutputNumber, Partition
 
-FACTS_NAME = f"{Channel.FACTS}/partition-0.jsonl"
-"""The name of the facts among the lengths in the positions. Files of the output directory have no slash in their names."""
+FACTS_FILE = "partition-0.jsonl"
 
 _NONE: frozenset[int] = frozenset()
 
@@ -44,7 +44,7 @@ class FileSink:
         self._rotated = tuple(self._outputs.values())
         self._facts_directory = settings.facts_directory
         if self._facts_directory is not None:
-            facts = OutputFile(self._facts_directory / FACTS_NAME.rpartition("/")[2], files, FACTS_NAME)
+            facts = OutputFile(self._facts_directory / FACTS_FILE, files, facts_name(FACTS_FILE))
             self._outputs[Channel.FACTS] = facts
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}

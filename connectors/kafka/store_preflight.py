@@ -58,7 +58,7 @@ def _values_withheld(settings: KafkaSettings, notes: list[str]) -> Iterator[Tran
     """Yield what is wrong with the topic of the values; what its worker mends is noted."""
     commands, values = settings.topics.input, settings.topics.values
     with closing(_topics(settings, values)) as topics:
-        found, policy = topics.look(), topics.find_cleanup_policy()
+        found, policy = topics.look(), topics.find_setting(values, "cleanup.policy")
     with closing(_topics(settings, commands)) as topics:
         wanted = topics.look().partitions
     if policy is not None and "compact" not in policy:

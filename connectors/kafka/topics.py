@@ -108,13 +108,13 @@ class Topics:
 
     def ask_whether_compacted(self) -> bool:
         """Return whether the input topic is compacted, which loses envelopes: those of one key do not replace each other."""
-        return "compact" in (self.find_cleanup_policy() or "")
+        return "compact" in (self.find_setting(self._settings.topics.input, "cleanup.policy") or "")
 
-    def find_cleanup_policy(self) -> str | None:
-        """Return the `cleanup.policy` of the input topic; None where reading it is not allowed."""
+    def find_setting(self, name: str, key: str) -> str | None:
+        """Return a setting of a topic by Kafka's name; None where reading it is not allowed."""
         with suppress(errors.KafkaError):
-            policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()
-            return next((str(each["value"]) for each in policies), None)
+            for values in self._configurations(name, key=key).values():
+                return str(values["value"])
         return None
 
     def is_there(self, name: str) -> bool:

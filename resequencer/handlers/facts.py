@@ -58,7 +58,7 @@ class EnvelopeFacts:
             None if incomplete is None else incomplete[:_MOST_CHARACTERS],
             known.amount,
             known.currency,
-            self._entity,
+            None if self._entity is None else self._entity[:_MOST_CHARACTERS],
             known.original,
             known.instruction,
             known.initiating_party,

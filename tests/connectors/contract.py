@@ -218,9 +218,6 @@ class TransportContract:
         left = harness.left(Channel.FACTS)
         assert [(each.key, tuple(each.headers), each.value) for each in left] == [(b"group", headers, each) for each in values]
         assert [each.value for each in harness.left(Channel.NOTIFICATIONS)] == [b'{"a":1}']
-        # The same call again, as after an answer that was lost, adds nothing.
-        transport.publish([PartitionOutput(one, (notification(1, b'{"a":1}'), *facts), Position(0, '["t",1,3]'))])
-        assert len(harness.left(Channel.FACTS)) == 2
 
     def test_positions_of_all_partitions_leave_with_it_and_are_there_for_the_next(self, harness: Harness, made) -> None:
         one, two = harness.partitions

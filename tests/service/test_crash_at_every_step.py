@@ -84,8 +84,8 @@ def test_a_crash_before_or_after_each_step_of_a_workload_with_facts_loses_and_do
     assert len(expected.facts) == len(expected.told) > 5
     for step in range(1, expected.steps + 1):
         outcome = crash_at(work, step, expected)
-        assert (outcome.crashes, len(outcome.facts)) == (1, len(expected.facts))
         assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"
+        assert (outcome.crashes, len(outcome.facts)) == (1, len(expected.facts))
 
 
 @pytest.mark.slow

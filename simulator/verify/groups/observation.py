@@ -9,6 +9,7 @@ import msgspec
 from connectors.line_format import Defect, Line, decode_line
 from domain.headers import (
     AMENDED,
+    AMOUNT,
     CLOSED_BY,
     GROUP_ID,
     GROUP_REPORT,
@@ -85,7 +86,7 @@ def read_fact(line: bytes) -> ObservedFact | Defect | None:
         group,
         _text(original, "OrgnlNbOfTxs"),
         _text(original, "OrgnlCtrlSum"),
-        _text(value, "amount"),
+        _text(value, AMOUNT),
         _text(value.get("instruction"), "OrgnlPmtInfId"),
     )
 

@@ -114,6 +114,7 @@ def path_of(settings, channel: Channel) -> Path:
 def empty(settings) -> None:
     for path in (*settings.out_directory.glob("*"), *settings.facts_directory.glob("*")):
         path.unlink()
+    settings.facts_directory.rmdir()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -30,8 +30,8 @@ _HOUR_MS = 3_600_000
 class Values(dict[Slot, Stored | None]):
     """The values of a store, in memory."""
 
-    def find(self, slot: Slot) -> Stored | None:
-        return self.get(slot)
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
+        return {slot: found for slot in slots if (found := self.get(slot)) is not None}
 
     def due(self, until: int, most: int) -> Sequence[str]:
         due = [slot.key for slot, each in self.items() if each is not None and each.due is not None and each.due <= until]
