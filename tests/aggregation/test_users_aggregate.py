@@ -1,6 +1,7 @@
 """A user's own callables may raise anything and return anything: that costs their command, and not the store."""
 
 import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -106,8 +107,8 @@ def test_what_follows_and_is_no_list_of_json_is_refused(answer: Any):
 
 
 class Values(dict[Slot, Stored | None]):
-    def find(self, slot: Slot) -> Stored | None:
-        return self.get(slot)
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
+        return {slot: found for slot in slots if (found := self.get(slot)) is not None}
 
     def due(self, until: int, most: int) -> list[str]:
         raise AssertionError((until, most))
