@@ -36,7 +36,8 @@ class AtomicKVStore:
     def update(self, key: str, member: str | None, command: object) -> None:
         """Give a command for the value of `key`, or for that of one of its members, durably. It is applied soon, by a worker.
 
-        `command` is what JSON can say. Key and member have 1 to 256 printable characters, a key no `/`.
+        `command` is what JSON can say. Key and member have 1 to 256 characters
+        without control characters.
 
         Raises:
             ValueError: The command is no JSON, or the key or the member is none.

@@ -66,7 +66,7 @@ def test_the_jobs_of_an_import_are_counted_and_its_completion_is_told_once(direc
 
 def test_a_command_that_can_never_be_applied_is_refused_where_it_is_given(directory: Path) -> None:
     with open_atomic_store(directory / CONF, "jobs") as store:
-        for key, member, command in (("a/b", None, 1), ("", None, 1), ("a", "", 1), ("a", "x" * 257, 1), ("a", None, object())):
+        for key, member, command in (("a\nb", None, 1), ("", None, 1), ("a", "", 1), ("a", "x" * 257, 1), ("a", None, object())):
             with pytest.raises(ValueError, match=r"key|member|JSON"):
                 store.update(key, member, command)
         assert store.get("a") is None
