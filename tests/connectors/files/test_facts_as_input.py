@@ -78,7 +78,7 @@ def test_commands_of_others_beside_the_facts_are_read_though_the_positions_do_no
     (settings.facts_directory / "partition-1.jsonl").write_bytes(b'{"key":"group","value":{"type":"close"}}\n')
     reader.assignment()
     reader.seek(Partition("F", 1), 0)
-    assert read(reader, at=0) == [b'{"n":1}', b'{"type":"close"}']
+    assert sorted([*read(reader, at=0), *read(reader)]) == [b'{"n":1}', b'{"type":"close"}']
 
 
 def test_lines_that_are_cut_off_again_after_a_failed_write_disturb_no_reader(write, reader, settings, no_space, file):
