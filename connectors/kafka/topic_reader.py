@@ -129,6 +129,13 @@ class CommittedReader:
             found = find_since(self._reader, self._names, instant, self._settings.call_timeout_ms)
         return {**self.ends(), **found}
 
+    def read_only(self, names: Collection[TopicPartition]) -> None:
+        """Let `poll` return records of these partitions alone, until the next call."""
+        others = [each for each in self._names if each not in names]
+        self._reader.resume(*names)
+        if others:
+            self._reader.pause(*others)
+
     def seek(self, name: TopicPartition, offset: int) -> None:
         self._reader.seek(name, offset)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from msgspec.structs import replace
 
 from aggregation.commands import CommandWriter, FileCommands
+from aggregation.completions import CompletionsLog, FileCompletions
 from aggregation.core.aggregate import Aggregate
 from aggregation.files.store import FileStore
 from aggregation.payments.payments_of_message import PaymentsOfMessage
@@ -17,6 +18,7 @@ from aggregation.settings import AggregationSettings, StoreSettings
 from aggregation.users_aggregate import Apply, OnValue, UsersAggregate
 from aggregation.values.file import ValuesFile
 from aggregation.view import FileView, StoreView
+from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from daemon.configuration.configuration import Configuration
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
 
 _STORES = path_of(AggregationSettings, "stores")
+VALUES, COMPLETIONS = "values.db", "completions"
 
 VALUES_CONFIGURATION = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
 
@@ -114,7 +117,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
         TransportUnavailable, TransportRefused: The brokers do not answer, or a topic is missing and cannot be made.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / "values.db")
+        return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / VALUES)
     from aggregation.kafka.store import KafkaStore
     from connectors.kafka.made_topics import make_topics
 
@@ -147,7 +150,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
         TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileView(ValuesFile(names.directory / "values.db", is_copy=False))
+        return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
 
     from aggregation.kafka.view import TopicView
     from connectors.kafka.topics import Right, Topics
@@ -157,6 +160,24 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     with closing(Topics(looked, Right.READ)) as topics:
         partitions = topics.look().partitions
     return TopicView(looked, directory, partitions)
+
+
+def open_copies(configuration: Configuration, names: StoreNames, directory: Path) -> StoreView:
+    """Open a second view of what the view of `open_view` with this directory has read. Nothing is connected."""
+    if configuration.ingress.transport is TransportType.FILE:
+        return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
+    from aggregation.kafka.view import CopiedView
+
+    return CopiedView(directory)
+
+
+def open_completions(configuration: Configuration, names: StoreNames) -> CompletionsLog:
+    """Open the completions of a store. Nothing is connected before the first call."""
+    if configuration.ingress.transport is TransportType.FILE:
+        return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles())
+    from aggregation.kafka.completions import TopicCompletions
+
+    return TopicCompletions(store_settings(configuration, names, 0))
 
 
 def open_commands(configuration: Configuration, names: StoreNames) -> CommandWriter:
@@ -191,7 +212,7 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
         names.in_directory,
         names.directory,
         configuration.ingress.max_record_bytes,
-        notifications_name="completions",
+        notifications_name=COMPLETIONS,
         written_by=configuration.notification.output_directory / "positions.json" if names.name == PAYMENTS else None,
     )
 

@@ -16,7 +16,8 @@ _FIELDS = {
 class KafkaTopics(msgspec.Struct, frozen=True):
     """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
 
-    All but the first three are empty where there is no such topic.
+    All but the first three are empty where there is no such topic. `reports` are those on groups, for programs that copy or judge
+    what all of a service has written.
     """
 
     input: str
@@ -26,10 +27,11 @@ class KafkaTopics(msgspec.Struct, frozen=True):
     order_outcomes: str = ""
     facts: str = ""
     values: str = ""
+    reports: str = ""
 
     @property
     def all(self) -> tuple[str, ...]:
-        optional = (self.orders, self.order_outcomes, self.facts, self.values)
+        optional = (self.orders, self.order_outcomes, self.facts, self.values, self.reports)
         return tuple(dict.fromkeys(name for name in (self.input, self.notifications, self.dead_letters, *optional) if name))
 
     def output(self, channel: Channel) -> str:

@@ -162,7 +162,7 @@ class Judge:
     def compare_copy(self, number: int, path: Path) -> None:
         """Check a copy: it lacks nothing that was committed below the offset that it notes, and has nothing else.
 
-        A value that was committed later may be in it already.
+        A value that was committed later may be in it already. One that was compacted away may be missing: it has a successor.
         """
         file = ValuesFile(path, is_copy=True)
         try:
@@ -174,8 +174,11 @@ class Judge:
             return
         copied = {f"{key}/{member}" if member else key: (body, due) for key, member, body, due in rows}
         allowed: dict[str, list[Value | None]] = {}
+        log = self._broker.logs[TopicPartition(VALUES, number)]
+        last = {key: at for at, key, _ in self._history[number]}
         for at, key, value in self._history[number]:
-            allowed[key] = [*([] if at < int(noted) else allowed.get(key, [None])), value]
+            is_needed = at < int(noted) and (log[at].record is not None or at == last[key])
+            allowed[key] = [*([] if is_needed else allowed.get(key, [None])), value]
         for key in copied.keys() | allowed.keys():
             if copied.get(key) not in allowed.get(key, [None]):
                 self.blame(f"the copy {path} notes {noted} and has of {key}: {copied.get(key)}, allowed: {allowed.get(key)}")
