@@ -1,6 +1,7 @@
 """A user's own callables may raise anything and return anything: that costs their command, and not the store."""
 
 import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -105,9 +106,9 @@ def test_what_follows_and_is_no_list_of_json_is_refused(answer: Any):
         UsersAggregate(lambda *_: (1, None), lambda *_: answer).on_value("k", None, b"1", 0)
 
 
-class Values(dict[Slot, Stored | None]):
-    def find(self, slot: Slot) -> Stored | None:
-        return self.get(slot)
+class Values(dict[Slot, Stored]):
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
+        return {each: self[each] for each in slots if each in self}
 
     def due(self, until: int, most: int) -> list[str]:
         raise AssertionError((until, most))
