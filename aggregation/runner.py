@@ -140,7 +140,7 @@ class StoreRunner:
 
     def _applied_turns(self, store: Store, polled: Polled, now: Instant) -> dict[Partition, Step]:
         steps: dict[Partition, Step] = {}
-        for partition, next_offset in polled.next_offsets.items():
+        for partition, next_offset in sorted(polled.next_offsets.items()):
             if partition not in self._read_to:
                 continue
             records = [each for each in polled.records if each.origin.partition == partition]

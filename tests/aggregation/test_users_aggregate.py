@@ -106,9 +106,9 @@ def test_what_follows_and_is_no_list_of_json_is_refused(answer: Any):
         UsersAggregate(lambda *_: (1, None), lambda *_: answer).on_value("k", None, b"1", 0)
 
 
-class Values(dict[Slot, Stored | None]):
+class Values(dict[Slot, Stored]):
     def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
-        return {slot: found for slot in slots if (found := self.get(slot)) is not None}
+        return {each: self[each] for each in slots if each in self}
 
     def due(self, until: int, most: int) -> list[str]:
         raise AssertionError((until, most))

@@ -10,7 +10,7 @@ from tests.faults.strikes import kill_broker, kill_worker, pause_broker, pause_w
 
 pytestmark = pytest.mark.slow
 
-UNITS_FOR_A_STRIKE = 75
+UNITS_FOR_A_STRIKE = 50
 """Of 8 envelopes each, at 150 or 200 envelopes a second."""
 
 MIX = (kill_aggregation_worker, kill_worker, kill_broker, pause_aggregation_worker)
