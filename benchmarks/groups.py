@@ -135,10 +135,10 @@ def show_restoring(broker: Broker, values: int) -> None:
     with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
         bare_spent, records = processes.apply(bare_read, (job,))
         found = {name: processes.apply(restore, (job, there)) for name in ("from the topic", "from the copy")}
-    scale = 1_000_000 / there
-    print(f"\n{there:,} values, {records:,} records{'':12}{'s':>8}{'CPU s':>8}{'of bare':>9}{'s per million':>15}{'goal':>6}")
-    for (name, spent), goal in zip({"bare read": bare_spent, **found}.items(), ("", RESTORED_GOAL, COPIED_GOAL), strict=True):
-        ratio = f"{spent.wall / bare_spent.wall:9.2f}{spent.wall * scale:15.1f}{goal:>6}"
+    goals = {"from the topic": RESTORED_GOAL, "from the copy": COPIED_GOAL}
+    print(f"\n{there:,} values, {records:,} records{'':12}{'s':>8}{'CPU s':>8}{'of bare':>9}{'goal for a million, s':>24}")
+    for name, spent in {"bare read": bare_spent, **found}.items():
+        ratio = f"{spent.wall / bare_spent.wall:9.2f}{goals.get(name, ''):>24}"
         print(f"{name:40}{spent.wall:8.2f}{spent.cpu:8.2f}{ratio}", flush=True)
 
 

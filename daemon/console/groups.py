@@ -2,8 +2,10 @@
 
 import logging
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from threading import Lock
+from weakref import finalize
 
 from aggregation.commands import CommandWriter
 from aggregation.completions import CompletionsLog
@@ -28,7 +30,7 @@ class LocalGroups:
         self._names = next(stores_of(configuration))
         self._lock = Lock()
         self._claimed: Path | None = None
-        self._held: RunLock | TemporaryDirectory[str] | None = None
+        self._held: RunLock | None = None
 
     def claim(self) -> Path:
         """As `GroupSource.claim`.
@@ -63,9 +65,9 @@ class LocalGroups:
         try:
             lock.acquire()
         except AlreadyRunning as error:
-            other = TemporaryDirectory(prefix="resequencer-groups-")
-            self._held = other
-            _log.warning("%s. This console reads the groups into %s, and deletes that at its end", error, other.name)
-            return Path(other.name)
+            other = mkdtemp(prefix="resequencer-groups-")
+            finalize(self, rmtree, other, ignore_errors=True)
+            _log.warning("%s. This console reads the groups into %s, and deletes that at its end", error, other)
+            return Path(other)
         self._held = lock
         return directory

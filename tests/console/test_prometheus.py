@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from harness.group_stage import GroupStage
+from harness.counted_groups import GroupStage
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 

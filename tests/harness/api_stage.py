@@ -11,8 +11,8 @@ from typing import Any
 
 import uvicorn
 from harness.console_stage import URL, Workers, http_settings, make_sources
+from harness.counted_groups import GroupStage
 from harness.driving import PARTITION, Driven, Envelopes
-from harness.group_stage import GroupStage
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
 from harness.service_under_test import BEGINNING

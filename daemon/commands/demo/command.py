@@ -141,7 +141,9 @@ class _Run:
         show_verdict(self._console, verdict)
         does_agree = show_story(self._console, self._configuration, self._expected)
         show_report(self._console, self._configuration)
-        return ExitCode.DONE if verdict.is_good and does_agree else ExitCode.NOT_SO
+        # No deadline of a group can have passed.
+        is_good = verdict.is_good and does_agree and not check.counts().incomplete
+        return ExitCode.DONE if is_good else ExitCode.NOT_SO
 
     def _feed(self, progress: Progress, task: TaskID) -> None:
         """Write the simulated envelopes; late ones follow when the deadlines of the others have passed."""

@@ -94,7 +94,8 @@ def judge(group: Group | None, reports: Sequence[SeenReport], read_to: Mapping[i
         return Judged(found)
     if group.completed.place >= read_to.get(group.partitions[0], 0):
         return Judged(found, is_open=True)
-    what = f"all {group.members:,} payments are final, and no report says so; the last of them at {_named(group.completed.place)}"
+    place = _named(group.completed.place)
+    what = f"with {place} the last payment of the group ({group.completed.members:,}) became final, and no report says so"
     return Judged([*found, (Deviation.GROUP_REPORT_MISSING, what)])
 
 

@@ -84,7 +84,7 @@ class GroupsCheck:
     def outstanding(self) -> int:
         """Return how many facts and reports are still to come. Takes time in proportion to the groups."""
         facts = sum(map(len, self._wanted.values()))
-        return facts + sum(group.first_through is not None and name not in self._reports for name, group in self._groups.items())
+        return facts + sum(self._awaits_report(name, group) for name, group in self._groups.items())
 
     def expect(self, unit: ExpectedUnit) -> None:
         if unit.unit in self._units:
@@ -153,13 +153,9 @@ class GroupsCheck:
     def _find_why(
         self, message: ExpectedMessage, units: Sequence[str], group: ReplayedGroup | None, name: str | None
     ) -> Why | None:
-        total = whole_number(message.total)
-        if (
-            group is not None
-            and group.first_through is not None
-            and any(_is_complete(each) for each in self._reports.get(name or "", ()))
-        ):
-            return None
+        total, reports = whole_number(message.total), self._reports.get(name or "", ())
+        if group is not None and group.first_through is not None and any(map(_is_complete, reports)):
+            return None if len(units) == total else Why.EARLY
         if total is None:
             return Why.NO_TOTAL
         if len(units) != total:
@@ -258,8 +254,13 @@ class GroupsCheck:
                 if group.first_through is None and each.missing is None and not each.is_closed:
                     deviation = Deviation.GROUP_REPORT_UNEXPECTED
                 yield Finding(deviation, name, f"report {each.number}: {'; '.join(flaws)}")
-        if group.first_through is not None and not any(map(_is_complete, reports)):
+        if self._awaits_report(name, group):
             yield Finding(Deviation.GROUP_REPORT_MISSING, name, "its payments were all final, but no report says so")
+
+    def _awaits_report(self, name: str, group: ReplayedGroup) -> bool:
+        """Whether a report on a complete group is due. Once an operator has closed it, only changes are reported, and later."""
+        reports = self._reports.get(name, ())
+        return group.first_through is not None and not any(_is_complete(each) or each.is_closed for each in reports)
 
     def _flaws_of(self, report: ObservedGroupReport, group: ReplayedGroup) -> Iterator[str]:
         if whole_number(report.total) != group.total or whole_number(report.said_total) != group.total:

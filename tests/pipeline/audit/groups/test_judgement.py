@@ -40,7 +40,8 @@ def test_a_group_without_a_report_is_open_until_its_last_fact_is_counted() -> No
     missing = judged(read_to=31)
     assert deviations(missing) == [Deviation.GROUP_REPORT_MISSING]
     assert (
-        missing.deviations[0][1] == "all 3 payments are final, and no report says so; the last of them at offset 30 of the facts"
+        missing.deviations[0][1]
+        == "with offset 30 of the facts the last payment of the group (3) became final, and no report says so"
     )
 
 

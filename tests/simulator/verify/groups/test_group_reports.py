@@ -45,6 +45,16 @@ def test_a_message_whose_payments_did_not_all_end_says_why_it_has_no_report(coun
     assert Why.WRONG not in {each.why for each in outcomes}
 
 
+def test_a_message_that_was_sent_twice_is_reported_early_and_is_not_complete(counted: Callable[..., Checked]):
+    once = counted(**CALM)
+    again = [msgspec.structs.replace(each, unit=f"{each.unit}-again", envelopes=()) for each in once.run.units]
+    check = once.check()
+    for unit in again:
+        check.expect(unit)
+    assert {each.why for each in check.outcomes()} == {Why.EARLY}
+    assert check.counts().complete == 0
+
+
 def test_a_report_that_is_missing_is_noticed(counted: Callable[..., Checked]):
     wrong = counted(**ROUGH)
     del wrong.reports[5]
@@ -128,6 +138,19 @@ def test_a_report_whose_last_final_status_never_came_out_is_noticed(counted: Cal
     without_it = [each for number, each in enumerate(wrong.facts) if number != early]
     told = wrong._replace(facts=without_it).found()
     assert told.keys() >= {Deviation.FACT_LOST, Deviation.FACT_WRONG, Deviation.GROUP_REPORT_UNEXPECTED}
+
+
+def test_a_closed_group_that_is_through_afterwards_owes_no_other_report_at_once(counted: Callable[..., Checked]):
+    run = counted(**CALM).run
+    counting, facts = Counting(), facts_of(run)
+    group = next(each for each in (msgspec.json.decode(fact)["headers"].get("group-id") for fact in facts) if each)
+    at = next(number for number, each in enumerate(facts, start=1) if group.encode() in each)
+    counting.count(facts[:at])
+    counting.give(group.encode(), encode_close("anna", "a test"))
+    counting.count(facts[at:])
+    right = Checked(run, facts, counting.reports)
+    assert right.found() == {}
+    assert right.check().outstanding() == 0
 
 
 def test_a_lost_a_doubled_and_a_wrong_fact_are_noticed(counted: Callable[..., Checked]):
