@@ -234,7 +234,7 @@ SEEDS: dict[Fault, int] = {
     due_by_the_time_after_the_poll: 52,
     copy_shared_by_two_workers: 237,
     restored_before_the_position_is_read: 90,
-    copy_of_any_age_is_brought_up_to_date: 414,
+    copy_of_any_age_is_brought_up_to_date: 521,
     noted_end_is_read_past: 0,
     goes_on_after_an_unknown_outcome: 1,
     a_refused_commit_is_taken_for_done: 0,

@@ -38,6 +38,7 @@ class StoreBroker(FakeBroker):
         self.has_late_markers = False
         self.late_markers: list[Marker] = []
         self.written_at: dict[int, int] = {}
+        self._seen_at: dict[tuple[TopicPartition, int], int] = {}
         self.on_commit: Callable[[Transaction], None] = lambda _: None
         self._random, self._now = random, now
 
@@ -74,8 +75,11 @@ class StoreBroker(FakeBroker):
         while self.late_markers:
             self._arrive(self.late_markers[0])
 
-    def compact(self, partition: TopicPartition, tombstones_before: int) -> None:
-        """Forget what later records of the decided part have replaced, and what was deleted before that instant."""
+    def compact(self, partition: TopicPartition, retention_ms: int) -> None:
+        """Forget what later records of the decided part have replaced, and deletions that a call has seen so long ago.
+
+        So a reader that has read a value has as much time to read that it was deleted.
+        """
         log, last = self.logs[partition], dict[bytes | None, int]()
         end = self.stable_end(partition)
         for at, entry in enumerate(log[:end]):
@@ -84,8 +88,9 @@ class StoreBroker(FakeBroker):
         for at, entry in enumerate(log[:end]):
             if entry.record is None:
                 continue
-            is_deleted = not entry.record.value and self.written_at[id(entry)] < tombstones_before
-            if entry.is_aborted or last[entry.record.key] != at or is_deleted:
+            is_deletion = not entry.record.value and entry.is_aborted is False
+            is_over = is_deletion and self._seen_at.setdefault((partition, at), self._now()) < self._now() - retention_ms
+            if entry.is_aborted or last[entry.record.key] != at or is_over:
                 log[at] = Entry(None)
 
     def _end(self, transaction: Transaction, *, is_commit: bool) -> None:

@@ -177,8 +177,7 @@ class World:
         if drawn() < 0.05:
             self._decide(self.random.randrange(PARTITIONS))
         if drawn() < 0.05:
-            day_ago = self.clock.now() - 24 * _HOUR_MS
-            self.broker.compact(TopicPartition(VALUES, self.random.randrange(PARTITIONS)), day_ago)
+            self.broker.compact(TopicPartition(VALUES, self.random.randrange(PARTITIONS)), 24 * _HOUR_MS)
 
     def _hand_over(self) -> None:
         """Now and then a worker is away for a while, others have its partitions meanwhile, and it gets them back from those."""
