@@ -130,7 +130,9 @@ class GroupIndex:
                 return Found()
             until = monotonic() + _SEARCH_SECONDS
             connection.set_progress_handler(lambda: int(monotonic() > until), _STEPS)
-            listed = f"SELECT key FROM known WHERE {sql} ORDER BY place, at, key LIMIT ?"  # noqa: S608 - The condition is ours.
+            # All rows in the order of the table are read ten times as fast as in the order of an index.
+            order = "+place, +at, +key" if wanted.text else "place, at, key"
+            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
             keys = tuple(_until_interrupted(connection, listed, (*values, most)))
             if monotonic() > until:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
