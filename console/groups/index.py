@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,9 @@ from domain.errors import TransientError
 _AT_ONCE = 1_000
 _MOST_COUNTED = 10_000
 _BUSY_SECONDS = 5.0
+_SEARCH_SECONDS = 2.0
+"""How long a text is searched for: among a million groups a search for one that is not there takes longer."""
+_STEPS = 10_000
 _ANEW = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
@@ -58,11 +62,15 @@ class GroupFilter(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The first keys of a filter, and how many it has; if not `is_counted`, there are more."""
+    """The first keys of a filter, and how many it has; if not `is_counted`, there are more.
+
+    If not `is_whole`, the search took too long and was given up: there may be others, and none was counted.
+    """
 
     keys: tuple[str, ...] = ()
     matching: int = 0
     is_counted: bool = True
+    is_whole: bool = True
 
 
 class GroupTotals(msgspec.Struct, frozen=True):
@@ -120,8 +128,15 @@ class GroupIndex:
         with self._translated(), _reading(self._path) as connection:
             if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
                 return Found()
-            listed = f"SELECT key FROM known WHERE {sql} ORDER BY place, at, key LIMIT ?"  # noqa: S608 - The condition is ours.
-            keys = tuple(key for (key,) in connection.execute(listed, (*values, most)))
+            until = monotonic() + _SEARCH_SECONDS
+            connection.set_progress_handler(lambda: int(monotonic() > until), _STEPS)
+            # All rows in the order of the table are read ten times as fast as in the order of an index.
+            order = "+place, +at, +key" if wanted.text else "place, at, key"
+            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
+            keys = tuple(_until_interrupted(connection, listed, (*values, most)))
+            if monotonic() > until:
+                return Found(keys, len(keys), is_counted=False, is_whole=False)
+            connection.set_progress_handler(None, 0)
             bounded = f"SELECT count(*) FROM (SELECT 1 FROM known WHERE {sql} LIMIT ?)"  # noqa: S608 - As above.
             (matching,) = connection.execute(bounded, (*values, _MOST_COUNTED + 1)).fetchone()
         return Found(keys, min(matching, _MOST_COUNTED), matching <= _MOST_COUNTED)
@@ -170,6 +185,15 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def _until_interrupted(connection: sqlite3.Connection, sql: str, values: Sequence[object]) -> Iterator[str]:
+    try:
+        for (key,) in connection.execute(sql, values):
+            yield key
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
 
 
 def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]]) -> None:

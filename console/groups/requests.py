@@ -23,6 +23,7 @@ from domain.printable import printable
 MOST_BECAUSE = 1_000
 _MOST_NAME = 200
 CLOSABLE = (GroupState.OPEN, GroupState.INCOMPLETE)
+_GIVEN_UP = "the search took too long and was given up, so there may be others; choose a state, too"
 _NOT_ENABLED = "the payments of messages are not counted: aggregation.enabled is false"
 
 
@@ -52,7 +53,8 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, most: i
     except ResequencerError as error:
         return ListedGroups((), 0, is_counted=True, problem=printable(str(error)))
     described = [group for key, head in heads if (group := _described(key, head)) is not None]
-    return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, None)
+    problem = None if found.is_whole else _GIVEN_UP
+    return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
 
 
 def get_group(console: Console, request: Request, key: str) -> WholeGroup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from harness.api_stage import serving
 from harness.console_stage import http_settings, make_sources
 from harness.counted_groups import GroupStage
+from harness.waiting import wait_until
 
 from aggregation.completions import Completed, Place
 from connectors.port import TransportUnavailable
@@ -398,3 +400,21 @@ def test_a_listener_that_asks_for_progress_is_told_when_counts_have_changed(
             if ("progress", None) in client.others:
                 return
     raise AssertionError("nothing was told")
+
+
+@pytest.mark.slow
+def test_a_browser_that_reads_nothing_is_cut_off_and_its_place_is_free(
+    url: str, console: Console, groups: GroupStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection takes what the kernel holds for it, and no more; then it has a while."""
+    monkeypatch.setattr("console.groups.stream._SEND_SECONDS", 0.3)
+    complete(groups, "A")
+    file = groups.directory / "out" / "completions.jsonl"
+    line = file.read_bytes()
+    file.write_bytes(line * 60_000)
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as stalled:
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        stalled.sendall(f"GET {URL}?after=0:0 HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        wait_until(lambda: console.listening.count == 1, "it listens")
+        wait_until(lambda: console.listening.count == 0, "it is cut off", 60)

@@ -289,3 +289,12 @@ def test_a_party_of_another_kind_is_escaped(stage: Stage) -> None:
     stage.look()
     assert PARTY in unescape(stage.client.get("/groups").text)
     assert PARTY not in stage.client.get("/groups").text
+
+
+def test_a_search_that_takes_too_long_is_given_up_and_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
+    stage.look()
+    monkeypatch.setattr("console.groups.index._SEARCH_SECONDS", -1.0)
+    monkeypatch.setattr("console.groups.index._STEPS", 1)
+    assert "the search took too long and was given up, so there may be others" in stage.text("/groups?text=nowhere")
