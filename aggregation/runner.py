@@ -21,7 +21,7 @@ _PAUSE_MS = 1_000
 class StoreReport(NamedTuple):
     """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
 
-    `problem` says why the store stands still, None while all is well. `caught_up_at` is since when everything was read.
+    `problem` says why the store stands still, None while a partition goes on; `notes` say which partitions wait, and for what.
     """
 
     name: str
@@ -55,6 +55,9 @@ class StoreRunner:
         self._read_to: dict[Partition, int] = {}
         self._ends: Mapping[Partition, int] = {}
         self._failures: dict[Partition, int] = {}
+        self._waiting: dict[Partition, str] = {}
+        self._is_refused = False
+        self._at_once = _AT_ONCE
         self._problem: str | None = None
         self._applied = self._completed = self._dead_letters = 0
 
@@ -70,10 +73,14 @@ class StoreRunner:
         """Poll once, and commit what comes of it. What does not answer is asked again after a pause."""
         try:
             store = self._opened()
+            if self._is_refused:
+                store.poll(0, _WAIT_MS)  # It tells which partitions are left; the others need not be taken over.
+                self._is_refused = False
             self._follow(store)
             self._take(store)
         except PublishRefused as error:
-            _LOG.info("store %s: %s", self.name, error)  # The next poll tells which partitions are left.
+            _LOG.info("store %s: %s", self.name, error)
+            self._is_refused = True
             self._let_go_all()
         except (TransportUnavailable, TransportRefused) as error:
             self._stand_still(error)
@@ -86,12 +93,16 @@ class StoreRunner:
         """Return how it is doing. May be called from any thread."""
         ends, read_to = dict(self._ends), dict(self._read_to)
         behind = {each: max(0, ends.get(each, offset) - offset) for each, offset in read_to.items()}
+        waiting = tuple(f"{each} is not taken over yet: {why}" for each, why in sorted(dict(self._waiting).items()))
+        problem = self._problem if self._problem is not None or read_to or not waiting else waiting[0]
         notes = () if self._store is None else tuple(self._store.notes)
-        return StoreReport(self.name, self._problem, notes, behind, self._applied, self._completed, self._dead_letters)
+        counts = self._applied, self._completed, self._dead_letters
+        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts)
 
     def close(self) -> None:
         store, self._store = self._store, None
         self._read_to.clear()
+        self._waiting.clear()
         if store is not None:
             store.close()
 
@@ -105,17 +116,20 @@ class StoreRunner:
         for gone in self._read_to.keys() - assigned:
             self._let_go(store, gone)
         self._failures = {each: count for each, count in self._failures.items() if each in assigned}
+        self._waiting = {each: why for each, why in self._waiting.items() if each in assigned}
         for new in sorted(assigned - self._read_to.keys(), key=lambda each: (self._failures.get(each, 0), each)):
             try:
                 self._read_to[new] = store.take_over(new)
+                self._waiting.pop(new, None)
             except TransportUnavailable as error:
                 _LOG.info("store %s cannot take over %s yet: %s", self.name, new, error)
                 self._failures[new] = self._failures.get(new, 0) + 1
+                self._waiting[new] = str(error)
                 return  # The others go on; the next turn begins with one that has failed less often.
 
     def _take(self, store: Store) -> None:
         begun = self._clock.now()
-        polled = store.poll(_AT_ONCE, _WAIT_MS)
+        polled = store.poll(self._at_once, _WAIT_MS)
         self._ends = polled.log_ends
         now = self._clock.now()
         self._commit(store, self._applied_turns(store, polled, now))
@@ -126,7 +140,7 @@ class StoreRunner:
 
     def _applied_turns(self, store: Store, polled: Polled, now: Instant) -> dict[Partition, Step]:
         steps: dict[Partition, Step] = {}
-        for partition, next_offset in polled.next_offsets.items():
+        for partition, next_offset in sorted(polled.next_offsets.items()):
             if partition not in self._read_to:
                 continue
             records = [each for each in polled.records if each.origin.partition == partition]
@@ -146,7 +160,13 @@ class StoreRunner:
         moved = {each: step for each, step in steps.items() if step.next_offset > self._read_to[each] or not step.turn.is_empty}
         if not moved:
             return
-        store.commit(moved)
+        try:
+            store.commit(moved)
+        except TransportUnavailable:
+            # Values are larger than commands: what is too much for one transaction comes in smaller portions.
+            self._at_once = max(1, self._at_once // 2)
+            raise
+        self._at_once = min(_AT_ONCE, 2 * self._at_once)
         for partition, step in moved.items():
             self._read_to[partition] = step.next_offset
             self._count(step.turn)

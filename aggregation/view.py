@@ -1,7 +1,6 @@
 """Reads the values of a store from outside of its workers."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from aggregation.core.processor import Slot, Stored
@@ -35,9 +34,9 @@ class StoreView(Protocol):
 class FileView:
     """The view of a store in files, and of one on topics whose values were read into a file. Another process may write it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = ValuesFile(path, is_copy=True)
+    def __init__(self, file: ValuesFile) -> None:
+        self._path = file.path
+        self._file = file
 
     def refresh(self, key: str | None = None) -> None:
         """Do nothing: the file is always read as it is."""

@@ -92,7 +92,7 @@ AMOUNT: Final = "amount"
 """The amount of a payment and its currency: `12.50 EUR`."""
 MEMBER: Final = "member"
 """The member of a group that a command is for. For a payment it is the unit of work."""
-DUE: Final = "due"
+DUE: Final = "value-due"
 """Of a value in a store's topic: when its key is due, in ms since 1970."""
 
 SCHEDULE: Final = "schedule"

@@ -45,7 +45,11 @@ class Aggregate(Protocol):
         ...
 
     def on_due(self, key: str, head: bytes, now: Instant) -> Change:
-        """Return the head at an instant that was due. All commands that were there by then have been applied."""
+        """Return the head at an instant that was due. All commands that were there by then have been applied.
+
+        Raises:
+            PermanentError: It can never be done. That is logged; the head stays as it is, and is not due any more.
+        """
         ...
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: Instant) -> Sequence[Completion]:

@@ -3,13 +3,9 @@
 import msgspec
 
 from domain.dead_letter import DeadLetterReason
-from domain.headers import MEMBER, texts_of
+from domain.headers import MEMBER
+from domain.identifiers import find_id_flaw
 from domain.record import Origin, Record
-
-MOST_CHARACTERS = 256
-"""The longest key, and the longest member."""
-
-_SEPARATOR = "/"
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
@@ -29,29 +25,18 @@ class CommandRefused(msgspec.Struct, frozen=True):
 
 
 def read_command(record: Record) -> Command | CommandRefused:
-    """Return the command of a record: its key is the record's, its member the header `member`."""
+    """Return the command of a record: its key is the record's, its member the header `member`. Both are valid ids."""
     if record.defect is not None:
         return CommandRefused(DeadLetterReason.UNDECODABLE, record.defect)
     if record.cut is not None:
         return CommandRefused(DeadLetterReason.TOO_LARGE, f"a command of {record.cut.length} bytes is too large")
-    member = texts_of(record.headers).get(MEMBER)
+    said = next((value for name, value in reversed(record.headers) if name == MEMBER), None)
     try:
-        key = (record.key or b"").decode()
+        key, member = (record.key or b"").decode(), None if said is None else said.decode()
     except UnicodeDecodeError:
-        return CommandRefused(DeadLetterReason.INVALID_ID, "the key is not UTF-8")
-    flaw = _find_flaw("key", key) or (None if member is None else _find_flaw("member", member))
-    if flaw is None and _SEPARATOR in key:
-        flaw = f"the key {key!r:.80} contains {_SEPARATOR!r}, which separates a key from a member"
-    if flaw is not None:
-        return CommandRefused(DeadLetterReason.INVALID_ID, flaw)
+        return CommandRefused(DeadLetterReason.INVALID_ID, "the key or the member is not UTF-8")
+    if (flaw := find_id_flaw(key)) is not None:
+        return CommandRefused(DeadLetterReason.INVALID_ID, f"the key {flaw}")
+    if member is not None and (flaw := find_id_flaw(member)) is not None:
+        return CommandRefused(DeadLetterReason.INVALID_ID, f"the member {flaw}")
     return Command(key, member, record.value, record.origin)
-
-
-def _find_flaw(what: str, text: str) -> str | None:
-    if not text:
-        return f"the {what} is empty"
-    if len(text) > MOST_CHARACTERS:
-        return f"the {what} has {len(text)} characters, {MOST_CHARACTERS} are allowed"
-    if not text.isprintable():
-        return f"the {what} {text!r:.80} contains a control character"
-    return None

@@ -1,6 +1,7 @@
 """Applies commands to values: what one turn of a store changes, and what leaves with it."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -18,6 +19,8 @@ MOST_VALUE_BYTES = 512 * 1024
 _FORGOTTEN_AT_ONCE = 2_000
 """How many members one turn deletes. A key with more is deleted in several turns, one transaction each."""
 _DUE_AT_ONCE = 500
+
+_LOG = logging.getLogger(__name__)
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +40,9 @@ class Slot(NamedTuple):
 class Values(Protocol):
     """The values of a partition as the last transaction left them."""
 
-    def find(self, slot: Slot) -> Stored | None: ...
+    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
+        """Return the values of those slots that have one."""
+        ...
 
     def due(self, until: Instant, most: int) -> Sequence[str]:
         """Return the keys that are due at `until`, those that are due longest first."""
@@ -69,9 +74,9 @@ class Processor:
 
     def apply(self, values: Values, records: Sequence[Record], now: Instant) -> Turn:
         """Return what the records change, in their order. What is no command becomes a dead letter."""
-        draft = _Draft(values)
-        for record in records:
-            command = read_command(record)
+        commands = [read_command(each) for each in records]
+        draft = _Draft(values.find_all(_slots_of(commands)))
+        for record, command in zip(records, commands, strict=True):
             if isinstance(command, CommandRefused):
                 draft.output.append(DeadLetter(record, command.reason, command.problem, now))
             else:
@@ -80,18 +85,21 @@ class Processor:
 
     def wake(self, values: Values, until: Instant, now: Instant) -> Turn:
         """Return what follows from instants up to `until`. Only for values to which all commands of that time were applied."""
-        draft = _Draft(values)
-        for key in values.due(until, _DUE_AT_ONCE):
+        due = values.due(until, _DUE_AT_ONCE)
+        draft = _Draft(values.find_all([Slot(key) for key in due]))
+        for key in due:
             head = draft.find(Slot(key))
             if head is not None:
-                self._wake(draft, key, head.body, now)
+                self._wake(draft, values, key, head.body, now)
             if len(draft.changes) >= _FORGOTTEN_AT_ONCE:
                 break
         return draft.turn()
 
     def _apply(self, draft: "_Draft", command: Command, record: Record, now: Instant) -> None:
-        head = draft.find(Slot(command.key))
-        member = None if command.member is None else draft.find(Slot(command.key, command.member))
+        slot = Slot(command.key)
+        head = draft.find(slot)
+        member_slot = None if command.member is None else Slot(command.key, command.member)
+        member = None if member_slot is None else draft.find(member_slot)
         try:
             change = self._aggregate.apply(_body(head), _body(member), command, now)
             _check_sizes(change)
@@ -100,54 +108,64 @@ class Processor:
             draft.output.append(DeadLetter(record, error.reason, str(error), now))
             return
         draft.applied += 1
-        draft.put(Slot(command.key), _stored(change.head, change.due))
-        if command.member is not None:
-            draft.put(Slot(command.key, command.member), _stored(change.member))
+        draft.put(slot, _stored(change.head, change.due))
+        if member_slot is not None:
+            draft.put(member_slot, _stored(change.member))
         draft.output += output
 
-    def _wake(self, draft: "_Draft", key: str, head: bytes, now: Instant) -> None:
-        change = self._aggregate.on_due(key, head, now)
+    def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant) -> None:
+        try:
+            change = self._aggregate.on_due(key, head, now)
+            _check_sizes(change)
+            output = self._follow(key, head, change, now)
+        except PermanentError as error:
+            # It would be the same at each turn, and no command is to blame that could be set aside.
+            _LOG.error("what was due for %r cannot be done, and is given up: %s", key, error)
+            draft.put(Slot(key), _stored(head))
+            return
         if change.forgets_members:
-            members = draft.values.members(key, _FORGOTTEN_AT_ONCE)
-            for member in members:
-                draft.put(Slot(key, member), None)
+            members = values.members(key, _FORGOTTEN_AT_ONCE)
+            draft.changes.update((Slot(key, member), None) for member in members)
             if len(members) == _FORGOTTEN_AT_ONCE:
                 return  # The head stays due, so the next turn goes on.
         draft.put(Slot(key), _stored(change.head, change.due))
-        draft.output += self._follow(key, head, change, now)
+        draft.output += output
 
     def _follow(self, key: str, head: bytes | None, change: Change, now: Instant) -> Sequence[Completion]:
         return () if change.head == head else self._aggregate.on_value(key, head, change.head, now)
 
 
 class _Draft:
-    """The values as a turn leaves them so far."""
+    """The values as a turn leaves them so far. `before` has those that the turn may change, but for members to be deleted."""
 
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, before: Mapping[Slot, Stored]) -> None:
         self.changes: dict[Slot, Stored | None] = {}
         self.output: list[Completion | DeadLetter] = []
         self.applied = 0
-        self._before: dict[Slot, Stored | None] = {}
+        self._before = before
 
     def find(self, slot: Slot) -> Stored | None:
-        if slot in self.changes:
-            return self.changes[slot]
-        if slot not in self._before:
-            self._before[slot] = self.values.find(slot)
-        return self._before[slot]
+        return self.changes[slot] if slot in self.changes else self._before.get(slot)
 
     def put(self, slot: Slot, stored: Stored | None) -> None:
         """Note a value. What is as it was before the turn is no change, and is not written."""
-        if slot not in self._before:
-            self._before[slot] = self.values.find(slot)
-        if self._before[slot] == stored:
+        if self._before.get(slot) == stored:
             self.changes.pop(slot, None)
         else:
             self.changes[slot] = stored
 
     def turn(self) -> Turn:
         return Turn(self.changes, self.output, self.applied)
+
+
+def _slots_of(commands: Sequence[Command | CommandRefused]) -> Collection[Slot]:
+    found: set[Slot] = set()
+    for each in commands:
+        if isinstance(each, Command):
+            found.add(Slot(each.key))
+            if each.member is not None:
+                found.add(Slot(each.key, each.member))
+    return found
 
 
 def _body(stored: Stored | None) -> bytes | None:

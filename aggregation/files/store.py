@@ -52,9 +52,10 @@ class FileStore:
         if progress is None:
             highest = max([written, *(position.beyond if position is not None else ())])
             progress = Progress(self._transport.start_offset(partition), highest)
-            self._repeats_to[partition] = 0 if position is None else position.offset
             with self._file.writing() as writing:
                 writing.progress(partition.number, progress)
+                writing.note(_repeats_name(partition), str(0 if position is None else position.offset))
+        self._repeats_to[partition] = int(self._file.note(_repeats_name(partition)) or 0)
         self._progress[partition], self._published[partition] = progress, written
         self._publish({partition: self._pending(partition)})
         self._transport.seek(partition, progress.next_offset)
@@ -104,9 +105,19 @@ class FileStore:
 
     def _numbered(self, partition: Partition, step: Step) -> list[OutputRecord]:
         records = numbered(step.turn.output, self._progress[partition].number + 1)
-        if step.next_offset > self._repeats_to.get(partition, 0):
+        if not self._may_repeat(partition, step):
             return records
         return [replace(each, headers=(*each.headers, _MARK)) for each in records]
+
+    def _may_repeat(self, partition: Partition, step: Step) -> bool:
+        """Return whether output of the step may have been written before the values were lost."""
+        repeats_to = self._repeats_to[partition]
+        return self._progress[partition].next_offset < repeats_to or step.next_offset <= repeats_to
+
+
+def _repeats_name(partition: Partition) -> str:
+    """Return the name of the note of how far commands are read once more. A worker that dies meanwhile has a successor."""
+    return f"repeats-to-{partition.number}"
 
 
 def _to_row(pending: Pending) -> tuple[int, bytes]:

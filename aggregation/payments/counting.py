@@ -47,8 +47,9 @@ def _moved(statuses: Mapping[str, Tally], before: Member | None, after: Member) 
     moved = dict(statuses)
     if before is not None:
         _add(moved, before, -1)
+    is_known = after.status in moved
     _add(moved, after, 1)
-    return moved if after.status in statuses else dict(sorted(moved.items()))
+    return moved if is_known else dict(sorted(moved.items()))
 
 
 def _add(statuses: dict[str, Tally], member: Member, times: int) -> None:
@@ -75,7 +76,7 @@ def _moved_instructions(
     if after.instruction is not None:
         known = moved.get(after.instruction) or Instruction({})
         number, control_sum = known.OrgnlNbOfTxs, known.OrgnlCtrlSum
-        if number is None or control_sum is None:
+        if stated is not None and _says_more(stated, known):
             said_number, said_sum = valid_numbers(stated)
             number, control_sum = number or said_number, control_sum or said_sum
         moved[after.instruction] = Instruction(_counts(known.counts, after.status, 1), number, control_sum)
@@ -84,6 +85,12 @@ def _moved_instructions(
     if before is not None and before.instruction is not None and not moved[before.instruction].counts:
         del moved[before.instruction]
     return moved
+
+
+def _says_more(stated: StatedInstruction, known: Instruction) -> bool:
+    """Whether it has a number that is not known yet. To read the numbers takes longer than to count the member."""
+    is_number_new = known.OrgnlNbOfTxs is None and stated.OrgnlNbOfTxs is not None
+    return is_number_new or (known.OrgnlCtrlSum is None and stated.OrgnlCtrlSum is not None)
 
 
 def _counts(counts: Mapping[str, int], status: str, times: int) -> dict[str, int]:

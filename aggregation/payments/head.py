@@ -94,5 +94,17 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
         return max(self.total or 0, self.members) - self.final
 
 
+class _Reported(msgspec.Struct, frozen=True, gc=False):
+    """A head as far as it says how many reports there were."""
+
+    reports: int = 0
+
+
 encode_head = msgspec.json.Encoder().encode
 decode_head = msgspec.json.Decoder(Head).decode
+_decode_reported = msgspec.json.Decoder(_Reported).decode
+
+
+def reports_of(head: bytes | None) -> int:
+    """Return the number of the last report, without reading the rest of the head."""
+    return 0 if head is None else _decode_reported(head).reports

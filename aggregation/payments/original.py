@@ -43,10 +43,8 @@ def with_original(head: Head, fact: StatusFact, stated: StatedMessage) -> Head:
     return _with_sum(_with_total(head, valid.get("OrgnlNbOfTxs")), valid.get("OrgnlCtrlSum"))
 
 
-def valid_numbers(stated: StatedInstruction | None) -> tuple[str | None, str | None]:
+def valid_numbers(stated: StatedInstruction) -> tuple[str | None, str | None]:
     """Return OrgnlNbOfTxs and OrgnlCtrlSum of a payment information, None where they are missing or invalid."""
-    if stated is None or (stated.OrgnlNbOfTxs is None and stated.OrgnlCtrlSum is None):
-        return None, None
     valid: dict[str, Any] = ORIGINAL_PAYMENT_INSTRUCTION.conform(_short(stated)) or {}
     return valid.get("OrgnlNbOfTxs"), valid.get("OrgnlCtrlSum")
 

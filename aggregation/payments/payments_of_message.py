@@ -8,7 +8,7 @@ from aggregation.core.aggregate import Change, Completion
 from aggregation.core.command import Command
 from aggregation.payments.commands import CloseGroup, decode_command
 from aggregation.payments.counting import with_member
-from aggregation.payments.head import NO_PARTY, GroupState, Head, decode_head, encode_head
+from aggregation.payments.head import NO_PARTY, GroupState, Head, decode_head, encode_head, reports_of
 from aggregation.payments.member import decode_member, encode_member, is_repeat, next_member
 from aggregation.payments.original import first_head, with_original
 from aggregation.payments.problems import find_problems, is_through
@@ -76,11 +76,9 @@ class PaymentsOfMessage:
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: Instant) -> Sequence[Completion]:
         """Return the report if the head has another number of reports than before."""
-        if new is None:
+        if new is None or reports_of(new) <= reports_of(old):
             return ()
-        head = decode_head(new)
-        before = 0 if old is None else decode_head(old).reports
-        return (make_report(key, head, now, self._encode_report),) if head.reports > before else ()
+        return (make_report(key, decode_head(new), now, self._encode_report),)
 
     def _close(self, head: bytes | None, close: CloseGroup, command: Command, now: Instant) -> Change:
         if head is None:

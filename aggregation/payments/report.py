@@ -46,7 +46,10 @@ def report_hash(head: Head) -> str:
 
 
 def make_report(key: str, head: Head, now: Instant, encode: Callable[[Mapping[str, Any]], bytes]) -> Completion:
-    """Return the report with the head's number. Its key is the initiating party; of the rest docs/contract.md has the names."""
+    """Return the report with the head's number. Its key is the initiating party.
+
+    It is made of the key, the head and the instant alone, so that it is the same again after a transaction that was aborted.
+    """
     message_id = group_report_id(key, head.reports)
     report = REPORT.conform(
         {

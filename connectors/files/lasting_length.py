@@ -7,6 +7,9 @@ import msgspec
 from connectors.files.errors import translated
 from connectors.port import Channel
 
+FACTS_FILE = "partition-0.jsonl"
+"""The file to which the service writes its facts. Others beside it are written by whoever gives commands, and stay."""
+
 
 class _Lengths(msgspec.Struct, gc=False):
     lengths: dict[str, int] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from connectors.files.errors import translated
-from connectors.files.lasting_length import facts_name, find_lasting_length
+from connectors.files.lasting_length import FACTS_FILE, facts_name, find_lasting_length
 from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
 from connectors.files.operations import FileOperations
 from connectors.files.settings import FileSettings
@@ -144,7 +144,7 @@ class PartitionFile:
 
     def _find_readable(self) -> int:
         """Return the end of the complete lines that may be read: all of them, or those that their writer has published."""
-        if self._settings.written_by is None:
+        if self._settings.written_by is None or self.path.name != FACTS_FILE:
             self._readable = self._end
         elif self._readable < self._end:
             lasting = find_lasting_length(self._settings.written_by, facts_name(self.path.name))

@@ -14,7 +14,7 @@ class FileSettings(msgspec.Struct, frozen=True):
     dead letters are all kept, for an operator decides on them. With `has_orders` there is an output for their outcomes.
     The file of the notifications is `notifications_name` with `.jsonl`.
     Facts are written to `partition-0.jsonl` of `facts_directory`, in the form of an input; with None there are no facts.
-    `written_by` is the `positions.json` of the service whose facts are the input; None for any other input.
+    `written_by` is the `positions.json` of the service whose facts are the input, in `partition-0.jsonl`; None for any other.
     """
 
     topic: str

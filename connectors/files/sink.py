@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from connectors.files.errors import translated
-from connectors.files.lasting_length import facts_name
+from connectors.files.lasting_length import FACTS_FILE, facts_name
 from connectors.files.operations import FileOperations, make_directory, sync_directory
 from connectors.files.output import OutputFile
 from connectors.files.positions import Positions, PositionsFile
@@ -14,8 +14,6 @@ from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import OutputNumber, Partition
-
-FACTS_FILE = "partition-0.jsonl"
 
 _NONE: frozenset[int] = frozenset()
 

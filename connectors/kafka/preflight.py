@@ -72,7 +72,7 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
 
 
 def _find_withheld(topics: Topics, log: LogReader, settings: KafkaSettings) -> list[TransportWithheld]:
-    return [*_topics_withheld(topics), *_group_withheld(log, settings), *_transactions_withheld(topics)]
+    return [*_topics_withheld(topics), *group_withheld(log, settings), *transactions_withheld(topics)]
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
@@ -82,7 +82,8 @@ def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
     return found
 
 
-def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:
+def group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:
+    """Yield an error if the right on the group is missing."""
     try:
         log.position(Partition(settings.topics.input, 0), None)
     except TransportWithheld as error:
@@ -92,7 +93,8 @@ def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[Transpo
         pass  # The position is undecided, or the topic is missing; neither shows a missing right on the group.
 
 
-def _transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
+def transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
+    """Yield an error if the right on the transactional id is missing."""
     try:
         topics.check_transactions()
     except TransportWithheld as error:

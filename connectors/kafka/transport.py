@@ -11,7 +11,7 @@ from connectors.kafka.core.fencing import Committed, Fencing
 from connectors.kafka.core.open_transactions import OpenTransactions
 from connectors.kafka.core.paused_partitions import PausedPartitions
 from connectors.kafka.core.records import ProducerRecord, to_records
-from connectors.kafka.core.size_limits import SizeLimits, fact_refused
+from connectors.kafka.core.size_limits import SizeLimits, refused_for_size
 from connectors.kafka.errors import to_transport_error
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
@@ -275,8 +275,9 @@ class KafkaTransport:
         else:
             letter = self._size_limits.fit(output, self._clock.now())
         size = len(record.value or b"")
-        if output.channel is Channel.FACTS and record == letter:
-            raise fact_refused(record.topic, f"it does not accept a fact of {size} bytes ({error})")
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == letter:
+            what = "fact" if output.channel is Channel.FACTS else "value"
+            raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
         if record.topic == letter.topic and size <= len(letter.value or b""):
             problem = f"it does not accept a dead letter of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")

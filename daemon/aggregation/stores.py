@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
 from aggregation.commands import CommandWriter, FileCommands
+from aggregation.completions import CompletionsLog, FileCompletions
 from aggregation.core.aggregate import Aggregate
 from aggregation.files.store import FileStore
 from aggregation.payments.payments_of_message import PaymentsOfMessage
 from aggregation.payments.settings import PaymentsSettings
 from aggregation.port import Store
 from aggregation.settings import AggregationSettings, StoreSettings
-from aggregation.users_aggregate import UsersAggregate
+from aggregation.users_aggregate import Apply, OnValue, UsersAggregate
+from aggregation.values.file import ValuesFile
 from aggregation.view import FileView, StoreView
+from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from daemon.configuration.configuration import Configuration
@@ -26,10 +29,15 @@ from daemon.configuration.store_constraints import PAYMENTS
 from daemon.supervision.run_lock import RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
+from daemon.working_directory import see_working_directory
+from domain.errors import ConfigurationError
 from resequencer.handlers.custom_target import import_callable
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
+
+_STORES = path_of(AggregationSettings, "stores")
+VALUES, COMPLETIONS = "values.db", "completions"
 
 VALUES_CONFIGURATION = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
 
@@ -44,6 +52,11 @@ class StoreNames(NamedTuple):
     dead_letters: str
     in_directory: Path
     directory: Path
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The topics that a worker makes if they are missing."""
+        return (self.values,) if self.name == PAYMENTS else (self.values, self.completions, self.dead_letters)
 
 
 def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
@@ -85,6 +98,18 @@ def make_aggregate(configuration: Configuration, name: str) -> Aggregate:
     return _users_aggregate(name, dict(settings.stores)[name])
 
 
+def find_unusable(configuration: Configuration, name: str) -> list[ConfigurationError]:
+    """Import the callables of a user's own store; return what is wrong with each of them."""
+    see_working_directory()
+    problems = []
+    for load in (_apply_of, _on_value_of):
+        try:
+            load(name, dict(configuration.aggregation.stores)[name])
+        except ConfigurationError as error:
+            problems.append(error)
+    return problems
+
+
 def open_store(configuration: Configuration, names: StoreNames, slot: int, stop: StopSignal) -> Store:
     """Open a store for the worker in this slot. On topics nothing is connected yet, but for the topics that are made.
 
@@ -92,7 +117,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
         TransportUnavailable, TransportRefused: The brokers do not answer, or a topic is missing and cannot be made.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / "values.db")
+        return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / VALUES)
     from aggregation.kafka.store import KafkaStore
     from connectors.kafka.made_topics import make_topics
 
@@ -125,7 +150,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
         TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
     """
     if configuration.ingress.transport is TransportType.FILE:
-        return FileView(names.directory / "values.db")
+        return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
 
     from aggregation.kafka.view import TopicView
     from connectors.kafka.topics import Right, Topics
@@ -135,6 +160,24 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     with closing(Topics(looked, Right.READ)) as topics:
         partitions = topics.look().partitions
     return TopicView(looked, directory, partitions)
+
+
+def open_copies(configuration: Configuration, names: StoreNames, directory: Path) -> StoreView:
+    """Open a second view of what the view of `open_view` with this directory has read. Nothing is connected."""
+    if configuration.ingress.transport is TransportType.FILE:
+        return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
+    from aggregation.kafka.view import CopiedView
+
+    return CopiedView(directory)
+
+
+def open_completions(configuration: Configuration, names: StoreNames) -> CompletionsLog:
+    """Open the completions of a store. Nothing is connected before the first call."""
+    if configuration.ingress.transport is TransportType.FILE:
+        return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles())
+    from aggregation.kafka.completions import TopicCompletions
+
+    return TopicCompletions(store_settings(configuration, names, 0))
 
 
 def open_commands(configuration: Configuration, names: StoreNames) -> CommandWriter:
@@ -169,16 +212,22 @@ def _file_settings(configuration: Configuration, names: StoreNames) -> FileSetti
         names.in_directory,
         names.directory,
         configuration.ingress.max_record_bytes,
-        notifications_name="completions",
+        notifications_name=COMPLETIONS,
         written_by=configuration.notification.output_directory / "positions.json" if names.name == PAYMENTS else None,
     )
 
 
 def _users_aggregate(name: str, settings: StoreSettings) -> UsersAggregate:
-    path = f"{path_of(AggregationSettings, 'stores')}.{name}"
+    see_working_directory()
+    return UsersAggregate(_apply_of(name, settings), _on_value_of(name, settings))
+
+
+def _apply_of(name: str, settings: StoreSettings) -> Apply:
     assert settings.apply is not None, "the configuration was checked"
-    apply = import_callable(settings.apply, f"{path}.apply", "a callable of head, member and command")
-    on_value = None
-    if settings.on_value is not None:
-        on_value = import_callable(settings.on_value, f"{path}.on-value", "a callable of key, old and new")
-    return UsersAggregate(apply, on_value)
+    return cast(Apply, import_callable(settings.apply, f"{_STORES}.{name}.apply", "a callable of head, member and command"))
+
+
+def _on_value_of(name: str, settings: StoreSettings) -> OnValue | None:
+    if settings.on_value is None:
+        return None
+    return cast(OnValue, import_callable(settings.on_value, f"{_STORES}.{name}.on-value", "a callable of key, old and new"))

@@ -49,17 +49,16 @@ class SizeLimits:
         """Return the record to send under this number.
 
         Raises:
-            TransportRefused: It is a fact, and its topic does not accept so many bytes.
+            TransportRefused: It is a fact or a value, and its topic does not accept so many bytes.
         """
         record = self._producer_record(each)
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
             return record
         if each.channel is Channel.VALUES:
-            problem = f"a value takes {size} bytes, but {limit} are accepted: raise its max.message.bytes"
-            raise TransportRefused(f"topic {record.topic}", problem)
+            raise refused_for_size(record.topic, f"a value takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.FACTS:
-            raise fact_refused(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
+            raise refused_for_size(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.NOTIFICATIONS:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
@@ -104,8 +103,8 @@ class SizeLimits:
         yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
 
 
-def fact_refused(topic: str, problem: str) -> TransportRefused:
-    """Return the error for a topic that does not take a fact."""
+def refused_for_size(topic: str, problem: str) -> TransportRefused:
+    """Return the error for a topic that does not take a fact, or a value of a store."""
     return TransportRefused(f"topic {topic}", f"{problem}. Raise its max.message.bytes and the producer's max.request.size")
 
 

@@ -4,11 +4,20 @@ import msgspec
 
 from connectors.port import Channel
 
+_FIELDS = {
+    Channel.NOTIFICATIONS: "notifications",
+    Channel.DEAD_LETTERS: "dead_letters",
+    Channel.ORDER_OUTCOMES: "order_outcomes",
+    Channel.FACTS: "facts",
+    Channel.VALUES: "values",
+}
+
 
 class KafkaTopics(msgspec.Struct, frozen=True):
     """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
 
-    All but the first three are empty where there is no such topic.
+    All but the first three are empty where there is no such topic. `reports` are those on groups, for programs that copy or judge
+    what all of a service has written.
     """
 
     input: str
@@ -18,22 +27,17 @@ class KafkaTopics(msgspec.Struct, frozen=True):
     order_outcomes: str = ""
     facts: str = ""
     values: str = ""
+    reports: str = ""
 
     @property
     def all(self) -> tuple[str, ...]:
-        optional = (self.orders, self.order_outcomes, self.facts, self.values)
+        optional = (self.orders, self.order_outcomes, self.facts, self.values, self.reports)
         return tuple(dict.fromkeys(name for name in (self.input, self.notifications, self.dead_letters, *optional) if name))
 
     def output(self, channel: Channel) -> str:
         """Return the topic of a channel; empty if there is none for it."""
-        topics = {
-            Channel.NOTIFICATIONS: self.notifications,
-            Channel.DEAD_LETTERS: self.dead_letters,
-            Channel.ORDER_OUTCOMES: self.order_outcomes,
-            Channel.FACTS: self.facts,
-            Channel.VALUES: self.values,
-        }
-        return topics[channel]
+        topic: str = getattr(self, _FIELDS[channel])
+        return topic
 
     def without_facts(self) -> "KafkaTopics":
         """Return the other topics."""

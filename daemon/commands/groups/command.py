@@ -41,6 +41,14 @@ class GroupRefused(ResequencerError):
     """There is no such group, or it cannot be closed."""
 
 
+class ShownMember(msgspec.Struct, frozen=True):
+    """A payment of a group: its latest status, and its amount with the currency."""
+
+    unit: str
+    status: str
+    amount: str | None
+
+
 def groups(arguments: Namespace) -> ExitCode:
     """Run the subcommand."""
     configuration = load_for(arguments)
@@ -104,12 +112,9 @@ def _list(arguments: Namespace, view: StoreView) -> ExitCode:
 def _show(arguments: Namespace, view: StoreView) -> ExitCode:
     _write(arguments, _find(view, arguments.key))
     members = list(islice(_members(view, arguments.key), _SHOWN_MEMBERS + 1))
-    for unit, status, amount in members[:_SHOWN_MEMBERS]:
-        if arguments.json:
-            told = {"unit": unit, "status": status, "amount": amount}
-            sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-        else:
-            sys.stdout.write(printable(f"{unit}  {status}{f'  {amount}' if amount else ''}") + "\n")
+    for each in members[:_SHOWN_MEMBERS]:
+        line = f"{each.unit}  {each.status}{f'  {each.amount}' if each.amount else ''}"
+        sys.stdout.write((msgspec.json.encode(each).decode() if arguments.json else printable(line)) + "\n")
     if len(members) > _SHOWN_MEMBERS:
         _say(f"these are the first {_SHOWN_MEMBERS} payments")
     return ExitCode.DONE
@@ -148,10 +153,10 @@ def _find(view: StoreView, key: str) -> GroupView:
     return describe(key, found.body)
 
 
-def _members(view: StoreView, key: str) -> Iterator[tuple[str, str, str | None]]:
+def _members(view: StoreView, key: str) -> Iterator[ShownMember]:
     for unit, body in view.members(key, "", _SHOWN_MEMBERS + 1):
         member = decode_member(body)
-        yield unit, member.status, None if member.amount is None else f"{member.amount} {member.currency}"
+        yield ShownMember(unit, member.status, None if member.amount is None else f"{member.amount} {member.currency}")
 
 
 def _write(arguments: Namespace, group: GroupView) -> None:

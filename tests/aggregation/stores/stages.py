@@ -25,6 +25,7 @@ from tests.aggregation.stores.sums import Sums
 
 if TYPE_CHECKING:  # Kafka's client takes long to import, which the tests of files need not wait for.
     from aggregation.kafka.store import KafkaStore
+    from connectors.kafka.settings import KafkaSettings
     from tests.connectors.kafka.stage import KafkaStage
 
 
@@ -128,22 +129,27 @@ class FileStage:
 
 
 class TopicStage:
-    def __init__(self, topics: KafkaStage, directory: Path) -> None:
+    def __init__(
+        self, topics: KafkaStage, directory: Path, values_partitions: int | None = None, policy: str = "compact"
+    ) -> None:
         self.clock = Clock()
         self.topics = topics
         self.directory = directory
         self.values_topic = topics.topics.notifications.replace("out-", "values-")
-        topics.kafka.create_topics(self.values_topic, partitions=len(topics.partitions), config={"cleanup.policy": "compact"})
+        count = values_partitions or len(topics.partitions)
+        topics.kafka.create_topics(self.values_topic, partitions=count, config={"cleanup.policy": policy})
         self._sent: dict[int, int] = {}
 
-    def open_store(self, slot: int = 0) -> KafkaStore:
+    def settings(self, slot: int = 0, consumer: Mapping[str, Any] = {}) -> KafkaSettings:
         from msgspec.structs import replace
 
+        settings = self.topics.settings(slot, consumer)
+        return replace(settings, topics=replace(settings.topics, values=self.values_topic))
+
+    def open_store(self, slot: int = 0, consumer: Mapping[str, Any] = {}) -> KafkaStore:
         from aggregation.kafka.store import KafkaStore
 
-        settings = self.topics.settings(slot)
-        settings = replace(settings, topics=replace(settings.topics, values=self.values_topic))
-        return KafkaStore(settings, self.directory / f"worker-{slot}", self.clock)
+        return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", self.clock)
 
     def send(self, key: str, member: str | None = None, **said: object) -> None:
         self.send_all([(key, member, said)])

@@ -58,11 +58,11 @@ def test_values_are_there_after_a_new_start(stage: StoreStage, runner: Any) -> N
 def test_what_is_no_command_becomes_a_dead_letter_and_the_others_go_on(stage: StoreStage, runner: Any) -> None:
     one = runner()
     stage.send("a", "m1", wrong=True)
-    stage.send("a/b", "m1", number=1, of=1)
+    stage.send("a\nb", "m1", number=1, of=1)
     stage.send("a", "m2", number=1, of=1)
     run_until_read(stage, one)
     told = {each.key: each.headers["dead-letter-reason"] for each in stage.dead_letters()}
-    assert told == {"a": b"handler-failed", "a/b": b"invalid-id"}
+    assert told == {"a": b"handler-failed", "a\nb": b"invalid-id"}
     assert [each.key for each in stage.completions()] == ["a"]
 
 

@@ -74,6 +74,13 @@ def test_lines_that_the_positions_do_not_know_yet_are_not_read(write, reader, po
     assert read(reader) == [b'{"n":2}']
 
 
+def test_commands_of_others_beside_the_facts_are_read_though_the_positions_do_not_know_them(write, reader, settings):
+    (settings.facts_directory / "partition-1.jsonl").write_bytes(b'{"key":"group","value":{"type":"close"}}\n')
+    reader.assignment()
+    reader.seek(Partition("F", 1), 0)
+    assert sorted([*read(reader, at=0), *read(reader)]) == [b'{"n":1}', b'{"type":"close"}']
+
+
 def test_lines_that_are_cut_off_again_after_a_failed_write_disturb_no_reader(write, reader, settings, no_space, file):
     """A disk that is full takes some whole lines of a write; they are there until they are cut off."""
     seen: list[list[bytes]] = []

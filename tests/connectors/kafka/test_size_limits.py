@@ -123,7 +123,7 @@ def test_the_outcome_of_an_order_that_is_too_large_stays_readable(limit: int) ->
 
 def test_a_value_that_is_too_large_is_refused_and_not_cut_for_its_key_would_have_another_value():
     limits = SizeLimits(msgspec.structs.replace(TOPICS, values="values"), {"values": 1_000})
-    with pytest.raises(TransportRefused, match=r"topic values: a value takes .* bytes, but 1000 are accepted"):
+    with pytest.raises(TransportRefused, match=r"topic values: a value takes .* bytes, but it accepts 1000. Raise"):
         limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x" * 1_000, 3), NOW)
     kept = limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x", 3), NOW)
     deleted = limits.fit(OutputRecord(8, Channel.VALUES, b"k", (), b"", 3), NOW)
