@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.headers import GROUP_ID, GROUP_TOTAL, MEMBER, PROCESSING_ENTITY, SOURCE_POSITION, TRANSACTION_STATUS
+from domain.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, MEMBER, PROCESSING_ENTITY, SOURCE_POSITION, TRANSACTION_STATUS
 from domain.record import Headers
 
 SEED = 7
@@ -76,7 +76,7 @@ def _command(key: str, member: str, total: int, chance: Random) -> Sent:
         "type": "status",
         "unit": member,
         "status": status,
-        "amount": f"{chance.randrange(1, 1_000_000)}.{chance.randrange(1, 100):02}",
+        AMOUNT: f"{chance.randrange(1, 1_000_000)}.{chance.randrange(1, 100):02}",
         "currency": "EUR",
         "entity": "001",
         "original": {

@@ -21,6 +21,7 @@ from connectors.kafka.core.client_options import read_options
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
 from daemon.system_clock import SystemClock
+from domain.headers import GROUP_ID, INCOMPLETE
 from servers.kafka.server import KafkaServer
 from servers.kafka.server import KafkaSettings as ServerSettings
 from servers.lease import leased
@@ -169,9 +170,9 @@ def check(job: Job) -> None:
     total = job.load.shape.total(members)
     for record in records_of(job.broker, job.completions):
         headers, report = dict(record.headers), msgspec.json.decode(record.value)["CstmrPmtStsRpt"]
-        group = headers["group-id"].decode()
+        group = headers[GROUP_ID].decode()
         counts = [int(each["DtldNbOfTxs"]) for each in report["OrgnlGrpInfAndSts"]["NbOfTxsPerSts"]]
-        if group in reported or sum(counts) != total or "incomplete" in headers:
+        if group in reported or sum(counts) != total or INCOMPLETE in headers:
             raise WrongResult(f"{group} has {counts} of {total} payments, after {reported.get(group)}")
         reported[group] = sum(counts)
     if len(reported) != members // total:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from domain.headers import MEMBER
 from enrichment.directory import LookupsDirectory
 from pipeline.audit.finding import Deviation
 from pipeline.audit.groups.rows import STATUS
@@ -14,7 +15,7 @@ from pipeline.audit.rules import AuditSettings
 from pipeline.audit.tables import TOLD
 
 _KINDS = {"int32": "int", "int64": "long", "bool": "boolean"}
-_SOURCE = ("member", "source_partition", "source_offset")
+_SOURCE = (MEMBER, "source_partition", "source_offset")
 _PLACED = dict(zip(("unit", "partition", "offset"), _SOURCE, strict=True))
 
 _MISSING = "the notification %s has no fact of its group %s"
@@ -26,7 +27,7 @@ def pair_findings(facts: DataFrame, notified: DataFrame, told: DataFrame, settin
     """Return the findings: facts that are missing, doubled, or without a notification that is not lost by the result so far."""
     found = _found(_by_id(facts, notified, settings))
     lost = told.where((F.col("kind") == FINDING) & (F.col("deviation") == Deviation.LOST.value)).select(
-        F.col("unit").alias("member"),
+        F.col("unit").alias(MEMBER),
         F.col("partition").cast("long").alias("source_partition"),
         F.col("offset").alias("source_offset"),
         F.lit(Deviation.FACT_WITHOUT_NOTIFICATION.value).alias("deviation"),

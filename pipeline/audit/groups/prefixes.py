@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from domain.headers import MEMBER
 from pipeline.audit.groups.rows import STATUS
 from pipeline.audit.groups.shares import HEX_DIGITS, NO_SUM, SEPARATOR
 
@@ -35,7 +36,7 @@ def prefixes_of(facts: DataFrame, final_statuses: Iterable[str]) -> DataFrame:
 
 def _counted(facts: DataFrame) -> DataFrame:
     """Leave out what is late, unless it is the first of its payment; add what the payment was before, and its amount so far."""
-    payment = Window.partitionBy("group", "member").orderBy("place")
+    payment = Window.partitionBy("group", MEMBER).orderBy("place")
     so_far = payment.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     first = F.row_number().over(payment) == 1
     counted = facts.withColumn("is_first", first).where(F.col("is_first") | ~F.col("is_late"))
