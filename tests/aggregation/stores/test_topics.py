@@ -289,6 +289,7 @@ def note(file: ValuesFile, name: str, text: str) -> None:
         ("next-offset", "-1"),
         ("topic-id", "another"),
     ],
+    ids=["two-days-old", "of-tomorrow", "of-no-time", "beyond-the-end", "before-the-beginning", "of-another-topic"],
 )
 def test_a_copy_that_is_in_doubt_is_read_anew(
     stage: TopicStage, restoring: Restoring, file: ValuesFile, name: str, text: str
