@@ -72,7 +72,7 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
 
 
 def _find_withheld(topics: Topics, log: LogReader, settings: KafkaSettings) -> list[TransportWithheld]:
-    return [*_topics_withheld(topics), *group_withheld(log, settings), *transactions_withheld(topics)]
+    return [*_topics_withheld(topics), *_group_withheld(log, settings), *_transactions_withheld(topics)]
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
@@ -82,8 +82,7 @@ def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
     return found
 
 
-def group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:
-    """Yield an error if the right on the group is missing."""
+def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:
     try:
         log.position(Partition(settings.topics.input, 0), None)
     except TransportWithheld as error:
@@ -93,8 +92,7 @@ def group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[Transpor
         pass  # The position is undecided, or the topic is missing; neither shows a missing right on the group.
 
 
-def transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
-    """Yield an error if the right on the transactional id is missing."""
+def _transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
     try:
         topics.check_transactions()
     except TransportWithheld as error:

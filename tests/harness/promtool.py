@@ -6,7 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 
-from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
 from console.prometheus import (
     ARCHIVE_METRICS,
     DELIVERY_WORKERS,
@@ -37,9 +36,7 @@ def known_metrics() -> set[str]:
     }
     plain = {each.full_name for each in METRICS if each.kind != "histogram"}
     delivery = (DELIVERY_WORKERS[0], *GATE_METRICS, RETRIES[0], *TOPIC_METRICS, *SCHEDULE_METRICS)
-    counters = (f"{name}_total" for name in STORE_COUNTERS)
-    aggregation = (AGGREGATION_WORKERS[0], *STORE_GAUGES, *counters, GROUPS[0], *GROUP_GAUGES)
-    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery, *aggregation)
+    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery)
     service = {f"resequencer_{name}" for name in names}
     return plain | histograms | service | _OF_OTHERS
 

@@ -10,7 +10,6 @@ NAMES = (
     "a target type",
     "a handler",
     "a lookup",
-    "a store of your own",
     "a storage",
     "a transport",
     "a command",
@@ -35,7 +34,7 @@ def test_each_file_that_a_recipe_names_exists(name):
     assert recipe.paths
 
 
-@pytest.mark.parametrize("name", ["a strategy", "a target type", "a handler", "a lookup", "a store of your own"])
+@pytest.mark.parametrize("name", ["a strategy", "a target type", "a handler", "a lookup"])
 def test_what_a_user_adds_lies_outside_of_the_project_and_needs_no_edit_of_it(name):
     recipe = Recipe(name)
     assert "```diff" not in recipe.text
