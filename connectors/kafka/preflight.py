@@ -28,8 +28,7 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As the service itself would raise them.
     """
-    # The first answer of a new client takes longer than those that a worker waits for, and nothing else waits here.
-    topics, log = Topics(settings), LogReader(replace(settings, undecided_wait_ms=settings.call_timeout_ms))
+    topics, log = Topics(settings), LogReader(settings)
     try:
         return _preflight(topics, log, settings)
     except NotLetIn as error:
@@ -56,7 +55,7 @@ def preflight_topics(settings: KafkaSettings, used: Iterable[tuple[str, str]]) -
 
 
 def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
-    withheld = _find_withheld(topics, log, settings)
+    withheld = _find_withheld(topics, settings)
     if withheld:
         raise ExceptionGroup("withheld", withheld)
     topic = Input(settings, topics)
@@ -71,8 +70,8 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
     return topic.notes
 
 
-def _find_withheld(topics: Topics, log: LogReader, settings: KafkaSettings) -> list[TransportWithheld]:
-    return [*_topics_withheld(topics), *_group_withheld(log, settings), *_transactions_withheld(topics)]
+def _find_withheld(topics: Topics, settings: KafkaSettings) -> list[TransportWithheld]:
+    return [*_topics_withheld(topics), *_group_withheld(settings), *_transactions_withheld(topics)]
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
@@ -82,9 +81,12 @@ def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
     return found
 
 
-def _group_withheld(log: LogReader, settings: KafkaSettings) -> Iterator[TransportWithheld]:
+def _group_withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
+    # The first answer of a client takes longer than those that a worker waits for. It is asked for one partition, not for all.
+    patient = replace(settings, undecided_wait_ms=settings.call_timeout_ms)
     try:
-        log.position(Partition(settings.topics.input, 0), None)
+        with closing(LogReader(patient)) as log:
+            log.position(Partition(settings.topics.input, 0), None)
     except TransportWithheld as error:
         if isinstance(error.__cause__, errors.GroupAuthorizationFailedError):
             yield error
