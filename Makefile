@@ -98,10 +98,10 @@ fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
-soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated runs, and as long of delivery (SIMULATION_SEED=N: others)
+soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated runs, and as long of delivery and of stores (SIMULATION_SEED=N: others)
 	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
 	  $(PYTEST) -s tests/process -k "kills_ or any_garbage or steady_load"
-	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(PYTEST) -s tests/simulation tests/delivery/simulation -k as_long_as_one_likes
+	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(PYTEST) -s tests/simulation tests/delivery/simulation tests/aggregation/simulation -k as_long_as_one_likes
 
 faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for half an hour; prints a table; FAULT_SEED=N: other moments
 	@FAULTS=all $(PYTEST) -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)

@@ -55,13 +55,16 @@ class Channel(StrEnum):
     NOTIFICATIONS = "notifications"
     DEAD_LETTERS = "dead-letters"
     ORDER_OUTCOMES = "orders"
+    FACTS = "facts"
+    VALUES = "values"
+    """The values of a store, which only a transport with a compacted topic has. An empty value deletes its key."""
 
 
 class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     """One record to publish.
 
     `number` counts from 1 within its partition, over all channels, and is never used for another record. So a transport may
-    treat a number that it has seen as published.
+    treat a number that it has seen as published. It goes to the partition of this number, with None to that of its key.
     """
 
     number: int
@@ -69,6 +72,7 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None
     headers: Headers
     value: bytes
+    partition: int | None = None
 
 
 class Position(msgspec.Struct, frozen=True):

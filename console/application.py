@@ -15,6 +15,7 @@ from console.events import event_routes
 from console.pages.dead_letters import dead_letter_routes
 from console.pages.delivery import delivery_routes
 from console.pages.errors import error_handlers
+from console.pages.groups import group_routes
 from console.pages.orders import order_routes
 from console.pages.overview import overview_routes
 from console.pages.partitions import partition_routes
@@ -35,6 +36,7 @@ def routes_of(console: Console) -> list[Route]:
         *order_routes(console),
         *partition_routes(console),
         *delivery_routes(console),
+        *group_routes(console),
         *worker_routes(console),
         *event_routes(console),
         *api_routes(console),

@@ -11,7 +11,9 @@ from starlette.templating import Jinja2Templates
 from console.access.audit_log import AuditLog
 from console.access.form_tokens import FormTokens
 from console.access.identity import Identity
+from console.groups.book import Groups
 from console.history import History
+from console.listeners import Listening
 from console.peers import Peers
 from console.sampler import Sampler
 from console.settings import HttpSettings
@@ -36,6 +38,8 @@ class Console:
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self.ledger = None if sources.open_ledger is None else sources.open_ledger()
+        self.groups = None if sources.groups is None else Groups(sources.groups, sources.clock)
+        self.listening = Listening()
         self._views = None if sources.open_view is None else SharedViews(sources.open_view)
 
     def page(self, request: Request, template: str, status: int = 200, **shown: Any) -> Response:
@@ -57,9 +61,18 @@ class Console:
         """Begin to look at the service in the background."""
         self.sampler.start()
         self.waiting.start()
+        if self.groups is not None:
+            self.groups.start()
+
+    def end_streams(self) -> None:
+        """Let those go that listen to completions, so that the server need not wait for them. May be called more than once."""
+        if self.groups is not None:
+            self.groups.feed.end()
 
     def close(self) -> None:
         self.sampler.stop()
+        if self.groups is not None:
+            self.groups.close()
         self.waiting.close()
         if self.ledger is not None:
             self.ledger.close()

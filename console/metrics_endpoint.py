@@ -8,9 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from console.groups.book import Groups
+from console.groups.index import GroupTotals
 from console.prometheus import ServiceCollector
 from console.sources import ArchiveDistance
 from domain.record import Partition
+from status.aggregation import AggregationStatus
 from status.delivery import DeliveryStatus
 from status.service_report import ServiceReport
 
@@ -20,10 +23,16 @@ def make_metrics_application(
     find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None,
     find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
+    groups: Groups | None = None,
 ) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ServiceCollector(find_report, find_new_dead_letters, find_archive_distances, find_delivery))
+
+    def find_aggregation() -> tuple[AggregationStatus, GroupTotals | None]:
+        return (AggregationStatus(), None) if groups is None else (groups.source.find_status(), groups.watch.glance())
+
+    collector = ServiceCollector(find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation)
+    registry.register(collector)
 
     def metrics(request: Request) -> Response:
         del request

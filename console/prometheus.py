@@ -8,10 +8,13 @@ from typing import NamedTuple, TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from console.aggregation_metrics import aggregation_metrics
+from console.groups.index import GroupTotals
 from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
+from status.aggregation import AggregationStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from status.report import PartitionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -63,6 +66,7 @@ COUNTERS = {
     "overruns": ("attempts_overrun", "Attempts that took longer than processing-timeout."),
     "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
     "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
+    "facts": ("facts", "Facts that were let out: statuses of payments, notified or not."),
     "released_units": ("units_released", "Stashes that were released at a deadline or a bound."),
     "publications_refused": ("publications_refused", "Publications that were refused because the group had rebalanced."),
     "heals": ("heals", "Partitions for which the storage did not know the commit that the position refers to."),
@@ -329,7 +333,7 @@ class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
-    `find_delivery` returns what the delivery workers report.
+    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups.
     """
 
     def __init__(
@@ -338,11 +342,13 @@ class ServiceCollector(Collector):
         find_new_dead_letters: Callable[[], Mapping[str, int] | None],
         find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
         find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
+        find_aggregation: Callable[[], tuple[AggregationStatus, GroupTotals | None]] = lambda: (AggregationStatus(), None),
     ) -> None:
         self._find_report = find_report
         self._find_new_dead_letters = find_new_dead_letters
         self._find_archive_distances = find_archive_distances
         self._find_delivery = find_delivery
+        self._find_aggregation = find_aggregation
 
     def collect(self) -> Iterator[Metric]:
         found = self._find_report()
@@ -365,6 +371,7 @@ class ServiceCollector(Collector):
         delivery = self._find_delivery()
         yield from _of_delivery(delivery)
         yield from _of_schedules(delivery)
+        yield from aggregation_metrics(*self._find_aggregation())
         for each in METRICS:
             yield _family(each, workers)
 

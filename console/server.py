@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -28,12 +28,15 @@ class Endpoint(NamedTuple):
     tls: HttpTls | None = None
 
 
-def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, or until the other end of the pipe `lifeline` is closed."""
-    asyncio.run(_serve(endpoints, lifeline))
+def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None, on_stop: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT, or until the other end of the pipe `lifeline` is closed.
+
+    `on_stop` is called then, and lets answers end that would go on for ever; others have two seconds.
+    """
+    asyncio.run(_serve(endpoints, lifeline, on_stop))
 
 
-async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None) -> None:
+async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None, on_stop: Callable[[], None]) -> None:
     servers = [_Server(_config(each)) for each in endpoints]
 
     loop = asyncio.get_running_loop()
@@ -41,6 +44,7 @@ async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None) -> None:
     def stop() -> None:
         if lifeline is not None:
             loop.remove_reader(lifeline)  # Its end would be reported again and again.
+        on_stop()
         for each in servers:
             each.should_exit = True
 

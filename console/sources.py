@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.orders.port import OrderBook
+from console.groups.port import GroupSource
 from console.units.sent_notifications import left_unknown
 from console.units.story import Left
 from delivery.direct.core.orders import DirectOrder, DirectOutcome
@@ -60,6 +61,7 @@ class Sources(NamedTuple):
     `find_delivery` returns what the delivery workers of the service on this machine report. `direct_receivers` are the receivers
     that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
     outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
+    `groups` are the payments of messages, None where they are not counted.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -83,3 +85,4 @@ class Sources(NamedTuple):
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
     direct_receivers: tuple[str, ...] = ()
     order_delivery: OrderDelivery | None = None
+    groups: GroupSource | None = None

@@ -50,6 +50,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.demo.command:demo",
         "daemon.commands.demo.command:add_arguments",
     ),
+    "groups": Command(
+        "list, show or close the payments of a message",
+        "daemon.commands.groups.command:groups",
+        "daemon.commands.groups.command:add_arguments",
+    ),
     "run": Command(
         "run the service in the foreground until SIGTERM", "daemon.commands.run:run", "daemon.commands.run:add_arguments"
     ),

@@ -1,8 +1,6 @@
 """Makes a worker's parts from a configuration; the only module that knows all the rooms."""
 
-import os
 import secrets
-import sys
 from collections.abc import Callable
 from functools import partial
 from io import StringIO
@@ -15,6 +13,7 @@ from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from connectors.orders.port import NoOrders, OrderBook, OrderSource
 from connectors.port import Transport
+from daemon.aggregation.stores import find_unusable
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.configuration.kafka_settings import kafka_settings
@@ -26,6 +25,7 @@ from daemon.configuration.sections import Acknowledge, Notifications, Orders, St
 from daemon.system_clock import SystemClock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
+from daemon.working_directory import see_working_directory
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
 from domain.order import OrderKind
@@ -141,6 +141,8 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
             problems.append(error)
         else:
             remarks += made.remarks if isinstance(made, ForeignStrategy) else ()
+    for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
+        problems += find_unusable(configuration, name)
     if problems:
         raise ConfigurationRefused(problems)
     return tuple(remarks)
@@ -148,7 +150,7 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
 
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
     """Return the configured strategy; a user's own class is also looked for in the working directory."""
-    _see_working_directory()
+    see_working_directory()
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
 
@@ -198,7 +200,7 @@ def make_handler_of(configuration: Configuration) -> Handler:
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
-    _see_working_directory()
+    see_working_directory()
     return make_handler(handler_settings(configuration), known)
 
 
@@ -210,6 +212,7 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
         target_type=configuration.notification.target_type,
         handler=configuration.notification.handler,
         most_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        makes_facts=configuration.aggregation.is_enabled,
     )
 
 
@@ -273,7 +276,7 @@ def name_storage(configuration: Configuration) -> str:
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
-    ingress, notification = configuration.ingress, configuration.notification
+    ingress, notification, aggregation = configuration.ingress, configuration.notification, configuration.aggregation
     if ingress.transport is TransportType.KAFKA:
         from connectors.kafka.transport import KafkaTransport  # Imported here, which takes a third of a second.
 
@@ -286,6 +289,7 @@ def _make_transport(configuration: Configuration, wait: Callable[[int], None], s
         rotate_bytes=notification.rotate_bytes,
         notifications_kept=notification.notifications_kept,
         has_orders=configuration.orders.is_enabled,
+        facts_directory=aggregation.facts_directory if aggregation.is_enabled else None,
     )
     return FileTransport(settings, wait)
 
@@ -322,9 +326,3 @@ def _order_files(configuration: Configuration) -> OrderFiles:
 
 def _random_token() -> str:
     return secrets.token_hex(8)
-
-
-def _see_working_directory() -> None:
-    """Let `package.module:Class` names resolve from the working directory, as `python -m` does."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())

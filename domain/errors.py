@@ -39,6 +39,12 @@ class PermanentError(ResequencerError):
     reason: ClassVar[DeadLetterReason] = DeadLetterReason.HANDLER_FAILED
 
 
+class Undecodable(PermanentError):
+    """The bytes of a record are not what they should be; the text says why."""
+
+    reason: ClassVar[DeadLetterReason] = DeadLetterReason.UNDECODABLE
+
+
 class TooManyObjects(PermanentError):
     """There are more objects of one kind than a unit may have."""
 

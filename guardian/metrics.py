@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from domain.clock import Instant
+from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import OrderOutcome
 from domain.record import Partition
@@ -99,6 +100,8 @@ class Metrics:
         for each in left:
             if isinstance(each, Notification):
                 self.notifications[each.status] += 1
+            elif isinstance(each, Fact):
+                self.counts["facts"] += 1
             elif isinstance(each, OrderOutcome):
                 kind = "unreadable" if each.order is None else each.order.kind.value
                 self.orders[f"{kind} {each.result.value}"] += 1

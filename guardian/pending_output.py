@@ -4,6 +4,7 @@ import msgspec
 
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetter
+from domain.fact import Fact
 from domain.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
@@ -20,7 +21,11 @@ from resequencer.unit import Output
 from storage.port import Pending, StorageRefused
 
 _MARK = (POSSIBLE_DUPLICATE, MARKED)
-_POSITION = {Channel.NOTIFICATIONS: SOURCE_POSITION, Channel.DEAD_LETTERS: DEAD_LETTER_SOURCE_POSITION}
+_POSITION = {
+    Channel.NOTIFICATIONS: SOURCE_POSITION,
+    Channel.DEAD_LETTERS: DEAD_LETTER_SOURCE_POSITION,
+    Channel.FACTS: SOURCE_POSITION,
+}
 _RECORD_BYTES = 1_000
 
 
@@ -39,7 +44,7 @@ def find_origin(what: Output) -> Origin | None:
     """The origin of the record that caused it, None if an order did."""
     if isinstance(what, OrderOutcome):
         return None
-    return what.origin if isinstance(what, Notification) else what.record.origin
+    return what.record.origin if isinstance(what, DeadLetter) else what.origin
 
 
 def offset_of(number: int, what: Output) -> int:
@@ -68,12 +73,14 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
     return OutputRecord(number, Channel.ORDER_OUTCOMES, key, headers + mark, encode_outcome(what))
 
 
-def output_record(number: int, what: Notification | DeadLetter, heal_offset: int) -> OutputRecord:
-    """The output record of a notification or a dead letter, marked `possible-duplicate` if its origin is below `heal_offset`."""
-    origin = what.origin if isinstance(what, Notification) else what.record.origin
+def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offset: int) -> OutputRecord:
+    """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`."""
+    origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
     mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Notification):
         return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
+    if isinstance(what, Fact):
+        return OutputRecord(number, Channel.FACTS, what.key.encode(), what.headers + mark, what.value)
     return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import Order, OrderOutcome
 from domain.record import Record
@@ -19,7 +20,7 @@ REMEMBERED_ENVELOPES = 1_024
 """How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""
 
 
-Output: TypeAlias = Notification | DeadLetter | OrderOutcome
+Output: TypeAlias = Notification | DeadLetter | OrderOutcome | Fact
 """What a turn lets out, in the order of publication."""
 
 

@@ -42,12 +42,26 @@ class ExpectedEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.arrived is None
 
 
+class ExpectedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pain.001 message of a payment, in the words of the message. Messages that differ in any field are different ones.
+
+    `party` is a digest of the initiating party, `created_at` the CreDtTm, `total` the NbOfTxs and `control_sum` the CtrlSum.
+    """
+
+    message_id: str
+    party: str = ""
+    created_at: str = ""
+    total: str | None = None
+    control_sum: str | None = None
+
+
 class ExpectedUnit(msgspec.Struct, frozen=True, omit_defaults=True, tag="unit"):
     """One unit of work, with its envelopes in their true order.
 
     The three references are those of the original message, one of each part of the pain.001. A reference is None if it does not
     fit the schema of a pain.002 (1 … 35 characters); then it is not checked. `lasts_ms` is the planned time between the unit's
-    first and last record without late ones; 0 if no time was planned.
+    first and last record without late ones; 0 if no time was planned. `message` is None if the payment's message has no id of its
+    own; `amount` is the instructed or equivalent amount without its currency.
     """
 
     unit: str
@@ -58,6 +72,8 @@ class ExpectedUnit(msgspec.Struct, frozen=True, omit_defaults=True, tag="unit"):
     payment_information_id: str | None = None
     end_to_end_id: str | None = None
     lasts_ms: int = 0
+    message: ExpectedMessage | None = None
+    amount: str | None = None
 
     @property
     def flows(self) -> tuple[str, ...]:

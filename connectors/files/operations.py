@@ -79,6 +79,14 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_directory(files: FileOperations, directory: Path) -> None:
+    """Make a directory and those above it, with names that a power cut does not take."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_directory(files, each.parent)
+
+
 @cache
 def _fallocate() -> Callable[[int, int, int, int], int]:
     """Return the C library's `fallocate`. Python offers only `posix_fallocate`, which cannot punch holes."""

@@ -25,11 +25,12 @@ class OutputFile:
     A file that was moved away (by the service or by another program) or emptied is started anew. Complete lines behind the
     known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
     off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
-    resets it.
+    resets it. `name` is the name under which its length is stored, by default that of the file.
     """
 
-    def __init__(self, path: Path, files: FileOperations) -> None:
+    def __init__(self, path: Path, files: FileOperations, name: str | None = None) -> None:
         self.path = path
+        self.name = name or path.name
         self.length = 0
         self.is_begun_anew = False
         self._files = files

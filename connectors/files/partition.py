@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from connectors.files.errors import translated
+from connectors.files.lasting_length import FACTS_FILE, facts_name, find_lasting_length
 from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
 from connectors.files.operations import FileOperations
 from connectors.files.settings import FileSettings
@@ -22,7 +23,8 @@ _SEARCH_BYTES = 64 * 1024
 class PartitionFile:
     """Reads one partition's records up to its last complete line. Bytes behind that are searched for a newline only.
 
-    The producer may append, and may cut off a torn line that its crash left; any other change is refused.
+    The producer may append, and may cut off a torn line that its crash left; any other change is refused. Facts are read only as
+    far as their writer has published them for good: of what is behind that, it may cut off whole lines.
     """
 
     def __init__(self, partition: Partition, path: Path, settings: FileSettings, files: FileOperations) -> None:
@@ -35,6 +37,7 @@ class PartitionFile:
         self.is_sought = False
         self._reader = LineReader(self._read, 0, settings.max_line_bytes)
         self._end = 0
+        self._readable = 0
         self._searched = 0
         self._stamp: tuple[int, int] | None = None
 
@@ -68,7 +71,7 @@ class PartitionFile:
             status = self._look()
             size, stamp = status.st_size, (status.st_size, status.st_mtime_ns)
             if stamp == self._stamp:
-                return self._end
+                return self._find_readable()
             if size < self.next_offset:
                 raise self._refused(f"has {size} bytes but was read up to position {self.next_offset}: it was cut")
             if size < self._end:
@@ -79,7 +82,7 @@ class PartitionFile:
                 self._searched = self._end
             self._search_end(size)
             self._stamp = stamp
-            return self._end
+            return self._find_readable()
 
     def take(self, records: list[Record], max_records: int, max_bytes: int) -> int:
         """Append up to `max_records` records, or about `max_bytes`, to `records`; return the number of bytes consumed.
@@ -92,7 +95,7 @@ class PartitionFile:
             line = reader.next_line()
             if line is None:
                 with translated(self.path):
-                    if not reader.fill(self._end):
+                    if not reader.fill(self._readable):
                         break
             elif line.content not in _BLANK:
                 records.append(self._record(line))
@@ -136,8 +139,17 @@ class PartitionFile:
     def _begin_at(self, offset: int) -> None:
         """Start at `offset` and forget all that was known behind `offset`; bytes read ahead are read again."""
         self._reader = LineReader(self._read, offset, self._settings.max_line_bytes)
-        self._end = self._searched = offset
+        self._end = self._readable = self._searched = offset
         self._stamp = None
+
+    def _find_readable(self) -> int:
+        """Return the end of the complete lines that may be read: all of them, or those that their writer has published."""
+        if self._settings.written_by is None or self.path.name != FACTS_FILE:
+            self._readable = self._end
+        elif self._readable < self._end:
+            lasting = find_lasting_length(self._settings.written_by, facts_name(self.path.name))
+            self._readable = min(self._end, max(self._readable, lasting))
+        return self._readable
 
     def _search_end(self, size: int) -> None:
         """Search the last newline backwards, so that a large backlog costs one block. No byte is searched twice."""

@@ -10,7 +10,6 @@ from connectors.files.output import Numbers, OutputFile
 from connectors.files.rotated_names import find_rotated, rotated_path
 from connectors.files.scan import scan
 from connectors.files.settings import FileSettings
-from connectors.port import Channel
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class Rotation:
         kept = self._settings.notifications_kept
         if kept is None:
             return
-        path = self._settings.out_directory / f"{Channel.NOTIFICATIONS}.jsonl"
+        path = self._settings.out_directory / f"{self._settings.notifications_name}.jsonl"
         try:
             for each in find_rotated(path)[:-kept]:
                 self._files.unlink(each.path)

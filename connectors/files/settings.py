@@ -12,6 +12,9 @@ class FileSettings(msgspec.Struct, frozen=True):
     `poll_interval_ms` is the pause of a poll that found nothing before it looks again. An output that reaches `rotate_bytes`
     is rotated; with None never. The last `notifications_kept` rotated notification files are kept, with None all. Rotated
     dead letters are all kept, for an operator decides on them. With `has_orders` there is an output for their outcomes.
+    The file of the notifications is `notifications_name` with `.jsonl`.
+    Facts are written to `partition-0.jsonl` of `facts_directory`, in the form of an input; with None there are no facts.
+    `written_by` is the `positions.json` of the service whose facts are the input, in `partition-0.jsonl`; None for any other.
     """
 
     topic: str
@@ -22,6 +25,9 @@ class FileSettings(msgspec.Struct, frozen=True):
     rotate_bytes: int | None = None
     notifications_kept: int | None = None
     has_orders: bool = False
+    facts_directory: Path | None = None
+    notifications_name: str = "notifications"
+    written_by: Path | None = None
 
     def __post_init__(self) -> None:
         assert self.topic

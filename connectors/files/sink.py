@@ -1,11 +1,12 @@
-"""Writes `notifications.jsonl`, `dead-letters.jsonl` and the positions, so that no output record is written twice."""
+"""Writes `notifications.jsonl`, `dead-letters.jsonl`, the facts and the positions, so that no output record is written twice."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from connectors.files.errors import translated
-from connectors.files.operations import FileOperations, sync_directory
+from connectors.files.lasting_length import FACTS_FILE, facts_name
+from connectors.files.operations import FileOperations, make_directory, sync_directory
 from connectors.files.output import OutputFile
 from connectors.files.positions import Positions, PositionsFile
 from connectors.files.rotation import Rotation
@@ -20,21 +21,29 @@ _NONE: frozenset[int] = frozenset()
 class FileSink:
     """The writing half of the file transport.
 
-    Three files cannot be written in one transaction. So they are written in order (notifications, dead letters, positions),
-    and each line has a number. Lines beyond the lengths in the positions are published too: their numbers are the position's
-    `beyond`, and they are never written again, after a crash or a failure. Without `positions.json` all lines are beyond an
-    empty position, which matches no commit of the storage; the takeover then repairs the positions and knows these numbers.
+    Several files cannot be written in one transaction. So they are written in order (notifications, dead letters, outcomes of
+    orders, facts, positions), and each line has a number. Lines beyond the lengths in the positions are published too: their
+    numbers are the position's `beyond`, and they are never written again, after a crash or a failure. Without `positions.json`
+    all lines are beyond an empty position, which matches no commit of the storage; the takeover then repairs the positions and
+    knows these numbers.
 
     A full output is rotated before the next append, in three steps. The published numbers are stored durably. The file is
-    renamed. Lines are written to the new file only after the positions durably note that it was started.
+    renamed. Lines are written to the new file only after the positions durably note that it was started. The facts are never
+    rotated, for their reader knows places in the file.
     """
 
     def __init__(self, settings: FileSettings, files: FileOperations) -> None:
         self._directory = settings.out_directory
         self._files = files
         self._stored = PositionsFile(self._directory / "positions.json", files)
-        channels = [each for each in Channel if each is not Channel.ORDER_OUTCOMES or settings.has_orders]
-        self._outputs = {channel: OutputFile(self._directory / f"{channel}.jsonl", files) for channel in channels}
+        channels = [Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, *([Channel.ORDER_OUTCOMES] if settings.has_orders else [])]
+        names = dict(zip(channels, channels, strict=True)) | {Channel.NOTIFICATIONS: settings.notifications_name}
+        self._outputs = {channel: OutputFile(self._directory / f"{name}.jsonl", files) for channel, name in names.items()}
+        self._rotated = tuple(self._outputs.values())
+        self._facts_directory = settings.facts_directory
+        if self._facts_directory is not None:
+            facts = OutputFile(self._facts_directory / FACTS_FILE, files, facts_name(FACTS_FILE))
+            self._outputs[Channel.FACTS] = facts
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}
         # The number up to which this sink has published everything: a call whose answer was lost is repeated.
@@ -73,7 +82,7 @@ class FileSink:
         self._note_anew()
 
     def _rotate(self) -> None:
-        full = [output for output in self._outputs.values() if self._rotation.is_full(output)]
+        full = [output for output in self._rotated if self._rotation.is_full(output)]
         if full:
             # The numbers published beyond the positions must be stored first: after a rotation the file is not searched.
             self._write_durably()
@@ -99,12 +108,15 @@ class FileSink:
     def _open(self) -> None:
         with translated(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
+        if self._facts_directory is not None:
+            with translated(self._facts_directory):
+                make_directory(self._files, self._facts_directory)
         found = self._stored.read()
         stored = found or Positions({}, {})
         self._positions = dict(stored.partitions)
         for output in self._outputs.values():
-            self._note(output.open(stored.lengths.get(output.path.name, 0)))
-            if found is None:
+            self._note(output.open(stored.lengths.get(output.name, 0)))
+            if found is None and output in self._rotated:
                 self._note(self._rotation.last_numbers(output))
         self._rotation.go_on(stored.rotated)
         self._is_open = True
@@ -144,7 +156,7 @@ class FileSink:
         return Position(output.position.offset, output.position.metadata, beyond)
 
     def _write(self, positions: dict[Partition, Position]) -> None:
-        lengths = {output.path.name: output.length for output in self._outputs.values()}
+        lengths = {output.name: output.length for output in self._outputs.values()}
         self._stored.write(Positions(lengths, positions, self._rotation.last))
         self._positions = positions
 

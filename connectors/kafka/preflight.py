@@ -71,7 +71,7 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
 
 
 def _find_withheld(topics: Topics, settings: KafkaSettings) -> list[TransportWithheld]:
-    return [*_topics_withheld(topics), *_group_withheld(settings), *_transactions_withheld(topics)]
+    return [*_topics_withheld(topics), *group_withheld(settings), *transactions_withheld(topics)]
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
@@ -81,7 +81,8 @@ def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
     return found
 
 
-def _group_withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
+def group_withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
+    """Yield an error if the right on the group is missing."""
     # The first answer of a client takes longer than those that a worker waits for. It is asked for one partition, not for all.
     patient = replace(settings, undecided_wait_ms=settings.call_timeout_ms)
     try:
@@ -94,7 +95,8 @@ def _group_withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
         pass  # The position is undecided, or the topic is missing; neither shows a missing right on the group.
 
 
-def _transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
+def transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
+    """Yield an error if the right on the transactional id is missing."""
     try:
         topics.check_transactions()
     except TransportWithheld as error:

@@ -19,7 +19,7 @@ _MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
 
 
 class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships no types.
-    """Sends the only form that occurs here: bytes in a transaction, mostly with a key, to a known topic.
+    """Sends the only form that occurs here: bytes in a transaction, mostly with a key, to a known topic. A deleted value is None.
 
     For each record the client (3.0.12) looks up the topics, sorts their partitions, and computes the key's hash byte by byte.
     It checks each header's type and the transaction's state, and wakes its sender when a batch is full. That took longer than
@@ -43,15 +43,15 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         super().commit_transaction()
 
     def send(
-        self, topic: str, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]], number: int | None = None
+        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], number: int | None = None
     ) -> Any:
         if self._offsets is not None and self._offsets.failed:
             raise self._offsets.exception
         partitions = self._metadata.partitions_for_topic(topic)
-        if number is not None or key is None or not partitions:
+        if key is None or not partitions or (number is not None and number not in partitions):
             return super().send(topic, value, key, headers, number)
-        partition = TopicPartition(topic, partition_of(key, len(partitions)))
-        if len(value) > _PLAIN_BYTES or len(key) > _KEY_BYTES:
+        partition = TopicPartition(topic, partition_of(key, len(partitions)) if number is None else number)
+        if len(value or b"") > _PLAIN_BYTES or len(key) > _KEY_BYTES:
             return super().send(topic, value, key, headers, partition.partition)
         if partition not in self._joined:
             self._transaction_manager.maybe_add_partition_to_transaction(partition)

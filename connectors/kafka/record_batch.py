@@ -4,6 +4,7 @@ Brokers accept records for which kafka-python (3.0.12) gives up the whole batch:
 128 and more. Brokers also accept two records of one batch with the same offset; the client then returns both with it.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kafka.errors import CorruptRecordError
@@ -34,6 +35,15 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
         self._next_place = self.base_offset
         # Offsets are unique, so this is the number of offsets that compaction has removed from the batch.
         self._most_ahead = self.last_offset_delta + 1 - self.records_count
+
+    @cached_property
+    def timestamp_type(self) -> int:
+        """The client works this and the next one out for each record, which takes an eighth of the time of reading."""
+        return int(super().timestamp_type)
+
+    @cached_property
+    def is_control_batch(self) -> bool:
+        return bool(super().is_control_batch)
 
     def __next__(self) -> Any:
         at, start = self._next_record_index, self._pos

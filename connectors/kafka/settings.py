@@ -90,6 +90,10 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         """Return settings for a consumer that also reads undecided records."""
         return msgspec.structs.replace(self, consumer={**self.consumer, "isolation_level": "read_uncommitted"})
 
+    def without_facts(self) -> "KafkaSettings":
+        """Return settings for a program that does not use facts, and needs no rights on their topic."""
+        return msgspec.structs.replace(self, topics=self.topics.without_facts())
+
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":
         """Combine defaults, given options and fixed options; given options override defaults, fixed ones override both."""

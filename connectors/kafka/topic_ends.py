@@ -19,13 +19,15 @@ _TRIES_SECONDS = 5
 class TopicEnds(msgspec.Struct, frozen=True):
     """`starts` and `ends` are those of the logs' decided parts. `positions` are the group's in the input, where there are any.
 
-    `written` are the ends of the logs; all output caused by records before the positions lies before them.
+    `written` are the ends of the logs; all output caused by records before the positions lies before them. `counted` are the
+    positions in the facts up to which they are counted for groups. No report before the ends stands on a fact behind them.
     """
 
     starts: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     written: Mapping[Partition, int]
     positions: Mapping[Partition, int]
+    counted: Mapping[Partition, int] = {}
 
     @property
     def is_decided(self) -> bool:
@@ -34,29 +36,33 @@ class TopicEnds(msgspec.Struct, frozen=True):
 
 
 class TopicEndsReader:
-    """Needs only Read on the topics and Describe on the group.
+    """Needs only Read on the topics and Describe on the groups. `facts_group` reads the facts, if there are any.
 
     Any call but `close` may raise TransportUnavailable or TransportRefused.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, facts_group: str = "") -> None:
         self._settings = settings
         self._topics = Topics(settings, Right.READ)
         self._committed = LogReader(settings)
+        ours = msgspec.structs.replace(settings, consumer={**settings.consumer, "group_id": facts_group})
+        self._counting = LogReader(ours) if facts_group and settings.topics.facts else None
         self._written = LogReader(settings.uncommitted())
 
     def look(self) -> TopicEnds:
         """Read positions and ends. Positions come first, so that the output they rest on lies before `written`."""
         topics = self._settings.topics
         self._topics.look()
-        positions = self._positions(self._committed.partitions(topics.input))
+        positions = self._positions(self._committed, topics.input)
+        counted = {} if self._counting is None else self._positions(self._counting, topics.facts)
         partitions = [each for topic in topics.all for each in self._committed.partitions(topic)]
-        written = self._written.ends(partitions)
-        return TopicEnds(self._committed.starts(partitions), self._committed.ends(partitions), written, positions)
+        written = self._ends(self._written, partitions)
+        ends = self._ends(self._committed, partitions)
+        return TopicEnds(self._committed.starts(partitions), ends, written, positions, counted)
 
     def again(self, topic_ends: TopicEnds) -> TopicEnds:
         """Return the same with the current decided ends; call it until all that was written is decided."""
-        return msgspec.structs.replace(topic_ends, ends=self._committed.ends(topic_ends.written))
+        return msgspec.structs.replace(topic_ends, ends=self._ends(self._committed, topic_ends.written))
 
     def find_since(self, topic_ends: TopicEnds, instant: Instant) -> Mapping[Partition, int]:
         """Return the first offset with a timestamp of `instant` or later, for the partitions that have one."""
@@ -66,17 +72,26 @@ class TopicEndsReader:
         for each in (self._topics, self._committed, self._written):
             with suppress(TransportUnavailable):
                 each.close()
+        if self._counting is not None:
+            with suppress(TransportUnavailable):
+                self._counting.close()
 
-    def _positions(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        found = {each: self._position(each) for each in partitions}
+    def _ends(self, log: LogReader, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the ends of reports first, then of all else: so the facts that reports stand on are before their ends."""
+        reports = [each for each in partitions if each.topic == self._settings.topics.reports]
+        first = log.ends(reports)
+        return {**log.ends([each for each in partitions if each not in first]), **first}
+
+    def _positions(self, log: LogReader, topic: str) -> dict[Partition, int]:
+        found = {each: self._position(log, each) for each in log.partitions(topic)}
         return {each: offset for each, offset in found.items() if offset is not None}
 
-    def _position(self, partition: Partition) -> int | None:
+    def _position(self, log: LogReader, partition: Partition) -> int | None:
         """Return the position. It is undecided for moments only: a running worker ends its transactions within milliseconds."""
         until = monotonic() + _TRIES_SECONDS
         while True:
             try:
-                found = self._committed.position(partition, asked_under=object())
+                found = log.position(partition, asked_under=object())
             except TransportUnavailable:
                 if monotonic() > until:
                     raise

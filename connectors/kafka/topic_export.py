@@ -1,6 +1,6 @@
 """Copies the output topics to files in the form of the file transport, for comparing them as files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,19 @@ from connectors.kafka.topic_reader import CommittedReader
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel
 
+_COPIED = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.ORDER_OUTCOMES)
+
 
 class TopicExport:
     """Reads the topics from their beginnings, and appends to `<channel>.jsonl`.
 
-    The records of a partition keep their order. Operators' notes among the dead letters are left out.
+    The records of a partition keep their order. Operators' notes among the dead letters are left out. `more` are further topics,
+    each with the name of its file.
     """
 
-    def __init__(self, settings: KafkaSettings, directory: Path) -> None:
-        names = {channel: settings.topics.output(channel) for channel in Channel}
-        self._files = {name: (directory / f"{channel}.jsonl").open("ab") for channel, name in names.items() if name}
+    def __init__(self, settings: KafkaSettings, directory: Path, more: Mapping[str, str] | None = None) -> None:
+        names = {settings.topics.output(channel): f"{channel}.jsonl" for channel in _COPIED} | dict(more or {})
+        self._files = {topic: (directory / name).open("ab") for topic, name in names.items() if topic}
         self._reader = CommittedReader(settings, list(self._files))
 
     def catch_up(self) -> None:

@@ -1,7 +1,6 @@
 """Reads topics without a group: committed records, from any offset, up to the current ends."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
 from time import monotonic
 from typing import Any
 
@@ -31,17 +30,15 @@ class CommittedReader:
     def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
         self._settings = settings
         self._topics = topics
-        looked = Topics(settings)
+        looked = Topics(settings if settings.topics.facts in topics else settings.without_facts())
         try:
             looked.look()
         finally:
             looked.close()
+        self._uncommitted: KafkaConsumer | None = None
+        self._names: list[TopicPartition] = []
         self._reader = self._made("read_committed")
-        with translated(self._what):
-            found = [TopicPartition(topic, number) for topic in topics for number in self._partitions(topic)]
-            self._names = [each for each in found if numbers is None or each.partition in numbers]
-            self._reader.assign(self._names)
-            self._reader.seek_to_beginning()
+        self.choose(numbers)
 
     @property
     def _what(self) -> str:
@@ -51,21 +48,31 @@ class CommittedReader:
         """Return the current ends of the decided parts."""
         return self._ends(self._reader)
 
-    def decided_ends(self) -> dict[TopicPartition, int]:
+    def choose(self, numbers: Collection[int] | None = None) -> None:
+        """Read only the partitions with these numbers from now on, from their beginnings; None: all."""
+        with translated(self._what):
+            found = [TopicPartition(topic, number) for topic in self._topics for number in self._partitions(topic)]
+            self._names = [each for each in found if numbers is None or each.partition in numbers]
+            self._reader.assign(self._names)
+            if self._names:
+                self._reader.seek_to_beginning()
+
+    def decided_ends(self, wait_seconds: float = _DECIDED_SECONDS) -> dict[TopicPartition, int]:
         """Return the ends once all records written before the call are decided.
 
         Raises:
-            TransportUnavailable: A transaction stays open.
+            TransportUnavailable: A transaction stays open for longer than `wait_seconds`.
         """
-        until = monotonic() + _DECIDED_SECONDS
-        with closing(self._made("read_uncommitted")) as uncommitted:
-            written = self._ends(uncommitted)
+        until = monotonic() + wait_seconds
+        if self._uncommitted is None:
+            self._uncommitted = self._made("read_uncommitted")
+        written = self._ends(self._uncommitted)
         while True:
             ends = self.ends()
             if all(end >= written[name] for name, end in ends.items()):
                 return ends
             if monotonic() > until:
-                raise TransportUnavailable(f"{self._what}: a transaction is still open after {_DECIDED_SECONDS} s; try again")
+                raise TransportUnavailable(f"{self._what}: a transaction is still open after {wait_seconds} s; try again")
             with translated(self._what):
                 self._reader.poll(timeout_ms=_POLL_MS, max_records=1)  # Only to wait; `read` begins with a seek.
 
@@ -122,6 +129,13 @@ class CommittedReader:
             found = find_since(self._reader, self._names, instant, self._settings.call_timeout_ms)
         return {**self.ends(), **found}
 
+    def read_only(self, names: Collection[TopicPartition]) -> None:
+        """Let `poll` return records of these partitions alone, until the next call."""
+        others = [each for each in self._names if each not in names]
+        self._reader.resume(*names)
+        if others:
+            self._reader.pause(*others)
+
     def seek(self, name: TopicPartition, offset: int) -> None:
         self._reader.seek(name, offset)
 
@@ -138,6 +152,8 @@ class CommittedReader:
         return found
 
     def close(self) -> None:
+        if self._uncommitted is not None:
+            self._uncommitted.close()
         self._reader.close()
 
     def _made(self, isolation_level: str) -> KafkaConsumer:

@@ -108,10 +108,18 @@ class Topics:
 
     def ask_whether_compacted(self) -> bool:
         """Return whether the input topic is compacted, which loses envelopes: those of one key do not replace each other."""
+        return "compact" in (self.find_setting(self._settings.topics.input, "cleanup.policy") or "")
+
+    def find_setting(self, name: str, key: str) -> str | None:
+        """Return a setting of a topic by Kafka's name; None where reading it is not allowed."""
         with suppress(errors.KafkaError):
-            policies = self._configurations(self._settings.topics.input, key="cleanup.policy").values()
-            return any("compact" in str(each["value"]) for each in policies)
-        return False
+            for values in self._configurations(name, key=key).values():
+                return str(values["value"])
+        return None
+
+    def is_there(self, name: str) -> bool:
+        """Return whether the brokers know one of the topics, and the user may describe it."""
+        return bool(self._describe()[name]["error_code"] != _UNKNOWN.errno)
 
     def close(self) -> None:
         if self._admin is not None:

@@ -11,7 +11,7 @@ from connectors.kafka.core.fencing import Committed, Fencing
 from connectors.kafka.core.open_transactions import OpenTransactions
 from connectors.kafka.core.paused_partitions import PausedPartitions
 from connectors.kafka.core.records import ProducerRecord, to_records
-from connectors.kafka.core.size_limits import SizeLimits
+from connectors.kafka.core.size_limits import SizeLimits, refused_for_size
 from connectors.kafka.errors import to_transport_error
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
@@ -158,7 +158,7 @@ class KafkaTransport:
         positions = {each.partition: positions[each.partition] for each in rest}
         if self._publisher.take_failed(positions):
             raise NothingLeft("the last transaction was not committed; its output is sent again")
-        self._commit([each for output in rest for each in output.records], positions)
+        self._commit([each for output in rest for each in output.records if self._has_topic(each)], positions)
 
     def close(self) -> None:
         """Leave the group and close all clients. A client that fails to close ends with the process."""
@@ -183,6 +183,10 @@ class KafkaTransport:
         topics, most = self._settings.topics, self._settings.max_request_bytes
         limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
         return SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
+
+    def _has_topic(self, output: OutputRecord) -> bool:
+        """Whether the record has a topic. A fact that was pending when aggregation was switched off has none, and is dropped."""
+        return output.channel is not Channel.FACTS or bool(self._settings.topics.facts)
 
     def _ends(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Return the end of each log's decided part, and the end of each log.
@@ -270,8 +274,12 @@ class KafkaTransport:
             letter = self._size_limits.letter(output, str(error), self._clock.now())
         else:
             letter = self._size_limits.fit(output, self._clock.now())
-        if record.topic == letter.topic and len(record.value) <= len(letter.value):
-            problem = f"it does not accept a dead letter of {len(record.value)} bytes ({error})"
+        size = len(record.value or b"")
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == letter:
+            what = "fact" if output.channel is Channel.FACTS else "value"
+            raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
+        if record.topic == letter.topic and size <= len(letter.value or b""):
+            problem = f"it does not accept a dead letter of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
         return letter
 

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from console.api.dead_letters import dead_letter_operations
 from console.api.delivery import delivery_operations
+from console.api.groups import group_operations
 from console.api.operation import JSON, Operation, route_of
 from console.api.orders import order_operations
 from console.api.partitions import partition_operations
@@ -33,6 +34,7 @@ def operations_of(console: Console) -> list[Operation]:
         *order_operations(console),
         *delivery_operations(console),
         *topic_delivery_operations(console),
+        *group_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
 

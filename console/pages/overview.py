@@ -41,6 +41,9 @@ def overview_routes(console: Console) -> list[Route]:
             new_dead_letters=console.sampler.new_dead_letters,
             open_proposals=console.sampler.open_proposals,
             proposed_edits=console.sampler.proposed_edits,
+            groups=None if console.groups is None else console.groups.watch.glance(),
+            stores=() if console.groups is None else console.groups.source.find_status().stores,
+            has_groups=console.groups is not None,
         )
 
     return [route("/", overview, name="overview")]

@@ -41,6 +41,15 @@
     document.querySelector("[data-as-of]").textContent = fresh.querySelector("[data-as-of]").textContent;
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
+  // A group that is through is shown so at once: the rest of its row follows with the page.
+  const complete = ({ group, total, missing }) => {
+    const row = document.querySelector(`[data-group="${CSS.escape(group)}"]`);
+    if (!row || missing) return;
+    row.querySelector(".badge").className = "badge ok";
+    row.querySelector(".badge").textContent = "complete";
+    const final = row.querySelector(".final strong");
+    if (total !== null) final.textContent = total;
+  };
   // Browsers allow few connections to one host: a hidden page gives its own up.
   let events = null;
   const follow = () => {
@@ -48,8 +57,12 @@
       events?.close();
       events = null;
     } else if (!events) {
-      events = new EventSource("/events");
-      events.addEventListener("changed", refresh);
+      events = new EventSource(document.querySelector("[data-events]")?.dataset.events ?? "/events");
+      for (const name of ["changed", "progress", "problem"]) events.addEventListener(name, refresh);
+      events.addEventListener("completed", (event) => {
+        complete(JSON.parse(event.data));
+        refresh();
+      });
     }
   };
   document.addEventListener("visibilitychange", follow);

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import copied_settings, facts_group
 from daemon.configuration.lookup_sources import Job, load_spark_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
@@ -105,7 +105,7 @@ def _spark(configuration: Configuration, master: str | None) -> Any:
 def _archiver(spark: Any, configuration: Configuration, location: str, stop: StopSignal) -> "Archiver":
     from pipeline.archive.streaming import Archiver
 
-    kafka = kafka_settings(configuration)
+    kafka = copied_settings(configuration)
     return Archiver(spark, _settings(configuration, location), kafka, SystemClock(), stop.wait)
 
 
@@ -113,9 +113,12 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
     from pipeline.archive.settings import ArchiveSettings
     from pipeline.spark.java_client import java_options
 
-    kafka = kafka_settings(configuration)
+    kafka = copied_settings(configuration)
     client = java_options(kafka.consumer)
-    return settings_from(ArchiveSettings, configuration.archive, location=location, topics=kafka.topics.all, client=client)
+    of_groups = {"facts_group": facts_group(configuration)}
+    return settings_from(
+        ArchiveSettings, configuration.archive, location=location, topics=kafka.topics.all, client=client, **of_groups
+    )
 
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:

@@ -16,11 +16,12 @@ from daemon.commands.spark_jobs.kafka_jars import with_kafka
 from daemon.commands.spark_jobs.working_directory import let_tasks_see_working_directory
 from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import copied_settings, facts_group, kafka_settings
 from daemon.configuration.lookup_sources import Job, load_spark_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
+from daemon.configuration.store_constraints import PAYMENTS
 from daemon.exit_code import ExitCode, NotJudged
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
@@ -31,6 +32,7 @@ from domain.printable import counted, printable, without_password
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
+    from pipeline.audit.groups.sources import GroupDirectories
     from pipeline.audit.rules import AuditSettings
     from pipeline.audit.scope import Scope
     from pipeline.audit.subject import AuditSubject
@@ -141,13 +143,22 @@ def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Sc
 
         settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory)
         orders = configuration.orders.directory if configuration.orders.is_enabled else None
-        return files_scope(spark, settings, ingress.archive_directory, orders)
+        return files_scope(spark, settings, ingress.archive_directory, orders, _group_directories(configuration))
     from pipeline.audit.kafka_scope import archive_scope, topics_scope
 
-    kafka = kafka_settings(configuration)
+    kafka = copied_settings(configuration)
     if is_archive:
         return archive_scope(spark, configuration.archive.location, kafka.topics)
-    return topics_scope(spark, kafka, StopSignal().wait)
+    return topics_scope(spark, kafka, StopSignal().wait, facts_group(configuration))
+
+
+def _group_directories(configuration: Configuration) -> "GroupDirectories | None":
+    from pipeline.audit.groups.sources import GroupDirectories
+
+    aggregation = configuration.aggregation
+    if not aggregation.is_enabled:
+        return None
+    return GroupDirectories(aggregation.facts_directory, aggregation.directory / PAYMENTS)
 
 
 def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "AuditSettings":
@@ -170,6 +181,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
         configuration.ingress.topic,
         configuration.ingress.max_record_bytes,
         settled,
+        final_statuses=configuration.aggregation.final_statuses,
     )
 
 
@@ -185,6 +197,9 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         kafka = kafka_settings(configuration)
         source, group = f"topic {kafka.topics.input}", kafka.group_id
         notifications, dead_letters = f"topic {kafka.topics.notifications}", f"topic {kafka.topics.dead_letters}"
+    aggregation = configuration.aggregation
+    is_on_files = ingress.transport is TransportType.FILE
+    reports = str(aggregation.directory / PAYMENTS / "completions.jsonl") if is_on_files else f"topic {aggregation.reports_topic}"
     return AuditSubject(
         str(notification.run_directory),
         source,
@@ -197,6 +212,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         waits.longest_deadline_ms,
         began_at,
         took_ms,
+        reports if aggregation.is_enabled else None,
     )
 
 
@@ -213,6 +229,14 @@ def _print(summary: "AuditSummary", target: Path) -> None:
         console.print(
             f"{counted(orders.given, 'order')}: {orders.done:,} done, {orders.refused:,} refused, "
             f"{orders.lost_by_heal:,} lost by a heal, {orders.without_outcome:,} without an outcome",
+            soft_wrap=True,
+        )
+    if summary.groups.groups:
+        groups = summary.groups
+        console.print(
+            f"{counted(groups.groups, 'group')} of {counted(groups.payments, 'payment')} with "
+            f"{counted(groups.reports, 'report')}: {groups.complete:,} complete, {groups.incomplete:,} incomplete, "
+            f"{groups.closed:,} closed, {groups.open:,} open",
             soft_wrap=True,
         )
     if summary.not_compared:

@@ -26,6 +26,7 @@ from daemon.supervision.watchdog import Watchdog
 from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
 from daemon.worker.scheduled_archive import add_archive_flag
+from status.aggregation import AggregationFile
 from status.delivery import DeliveryFile
 from status.file import StatusFile
 from status.report import Identity
@@ -54,7 +55,7 @@ def supervise(arguments: Namespace) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(None if arguments.log_to_stderr else configuration.notification.run_directory, configuration.logging)
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
-    beside = _delivery_workers(arguments, configuration, log)
+    beside = _beside(arguments, configuration, log)
     # Before the probes answer, the reports of an earlier service are replaced: in a container its process had the same id.
     supervisor = Supervisor(_slots(arguments, configuration, locks, log), beside=beside, console=console)
     with _probed(configuration):
@@ -68,7 +69,7 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_to
     """
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
-    slots, beside = _slots(arguments, configuration, locks, log), _delivery_workers(arguments, configuration, log)
+    slots, beside = _slots(arguments, configuration, locks, log), _beside(arguments, configuration, log)
     supervisor = Supervisor(slots, starts_again=configuration.worker_count > 1, beside=beside)
     with _probed(configuration):
         return supervisor.run(is_told=is_told)
@@ -90,12 +91,22 @@ def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog
     return SideProcess("the console", command, log, console_file(configuration.notification.run_directory))
 
 
-def _delivery_workers(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> list[SideProcess]:
-    command = [sys.executable, "-m", "daemon", "delivery", "run", *told_again(arguments)]
+def _beside(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> list[SideProcess]:
+    """Return the delivery workers and the aggregation workers."""
     run_directory = configuration.notification.run_directory
+    kinds = (
+        ("delivery", "delivery", configuration.delivery.worker_count, DeliveryFile),
+        ("aggregation", "groups", configuration.aggregation.worker_count, AggregationFile),
+    )
     return [
-        SideProcess(f"delivery worker {slot}", [*command, "--slot", str(slot)], log, DeliveryFile(run_directory, slot))
-        for slot in range(configuration.delivery.worker_count)
+        SideProcess(
+            f"{kind} worker {slot}",
+            [sys.executable, "-m", "daemon", verb, "run", *told_again(arguments), "--slot", str(slot)],
+            log,
+            file(run_directory, slot),
+        )
+        for kind, verb, count, file in kinds
+        for slot in range(count)
     ]
 
 

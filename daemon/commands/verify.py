@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from connectors.port import Channel
+from daemon.aggregation.stores import stores_of
 from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
 from daemon.composition import make_order_book, make_order_source, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
@@ -25,13 +26,17 @@ from domain.printable import counted
 from simulator.argument_types import seconds, some_seconds
 from simulator.arguments import Judge, add_expected
 from simulator.verify.following import Compared, FollowedOrders, Following, Look
+from simulator.verify.groups.check import GroupRules, GroupsCheck
 from simulator.verify.operator_orders import OrdersLog
 from simulator.verify.order_rules import Rules
 from simulator.verify.verdict import Verdict, render_json, render_text
-from simulator.verify.verification import verify_files
+from simulator.verify.verification import GroupFiles, verify_files
 from simulator.verify.watch import Watch, keep_watch
 
 _MINUTE_MS = 60_000
+_OF_GROUPS = ("completions", "dead-letters")
+"""The output of the groups, by the names of its files."""
+
 _Answer = TypeVar("_Answer")
 
 
@@ -78,13 +83,24 @@ def verify(arguments: Namespace) -> ExitCode:
     return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
 
 
-def verify_output(configuration: Configuration, expected: Path, strategy: str | None = None) -> Verdict:
-    """Return the comparison of the output with these expectations."""
+def verify_output(
+    configuration: Configuration, expected: Path, strategy: str | None = None, check: GroupsCheck | None = None
+) -> Verdict:
+    """Return the comparison of the output with these expectations. `check` is what compares the groups, if there are any."""
     with _output(configuration) as output:
         output.catch_up()
         files = _compared(output, expected)
-        orders = _orders(configuration, output)
-        return verify_files(_rules(configuration, strategy), *files, *(() if orders is None else orders))
+        outcomes, read_log = _orders(configuration, output) or (None, None)
+        groups = _groups(output, check or make_groups_check(configuration, strategy))
+        return verify_files(_rules(configuration, strategy), *files, outcomes, read_log, groups)
+
+
+def make_groups_check(configuration: Configuration, strategy: str | None = None) -> GroupsCheck | None:
+    """Return what compares the group reports; None without aggregation. `strategy` is the configured one by default."""
+    aggregation = configuration.aggregation
+    if not aggregation.is_enabled:
+        return None
+    return GroupsCheck(GroupRules(frozenset(aggregation.final_statuses), strategy or configuration.resequencer.strategy))
 
 
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
@@ -106,6 +122,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
                 _compared(output, expected),
                 output.catch_up,
                 _orders(configuration, output, waiting.until_answered),
+                _groups(output, make_groups_check(configuration, arguments.strategy)),
             )
         ) as following,
     ):
@@ -135,26 +152,37 @@ class _Waiting:
 
 
 class _Output(NamedTuple):
-    """The directory of the output; on Kafka a copy of it, which `catch_up` brings up to date."""
+    """The directory of the output; on Kafka a copy of it, which `catch_up` brings up to date.
+
+    `groups` are the files of the facts, of the group reports and of the groups' dead letters.
+    """
 
     directory: Path
+    groups: tuple[Path, Path, Path]
     catch_up: Callable[[], None]
 
 
 @contextmanager
 def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
     """Open the output. `answered` repeats each call that asks the brokers."""
-    notification = configuration.notification
+    notification, payments = configuration.notification, next(stores_of(configuration))
     if notification.transport is TransportType.FILE:
-        yield _Output(notification.output_directory, lambda: None)
+        reports, letters = (payments.directory / f"{name}.jsonl" for name in _OF_GROUPS)
+        groups = payments.in_directory / "partition-0.jsonl", reports, letters
+        yield _Output(notification.output_directory, groups, lambda: None)
         return
     from connectors.kafka.topic_export import TopicExport  # Imported here: the client takes a third of a second.
 
+    topics = (payments.commands, payments.completions, payments.dead_letters)
+    names = ("facts.jsonl", *(f"group-{name}.jsonl" for name in _OF_GROUPS))
+    more = dict(zip(topics, names, strict=True)) if configuration.aggregation.is_enabled else {}
     with (
-        TemporaryDirectory(prefix="resequencer-verify-") as directory,
-        closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(directory)))) as export,
+        TemporaryDirectory(prefix="resequencer-verify-") as told,
+        closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(told), more))) as export,
     ):
-        yield _Output(Path(directory), lambda: answered(export.catch_up))
+        directory = Path(told)
+        facts, reports, letters = (directory / name for name in names)
+        yield _Output(directory, (facts, reports, letters), lambda: answered(export.catch_up))
 
 
 def _compared(output: _Output, expected: Path) -> Compared:
@@ -167,6 +195,10 @@ def _orders(configuration: Configuration, output: _Output, answered: _Asking = _
     return FollowedOrders(
         output.directory / f"{Channel.ORDER_OUTCOMES}.jsonl", lambda: answered(lambda: _read_log(configuration))
     )
+
+
+def _groups(output: _Output, check: GroupsCheck | None) -> GroupFiles | None:
+    return None if check is None else GroupFiles(output.groups, check)
 
 
 def _read_log(configuration: Configuration) -> OrdersLog:
@@ -213,5 +245,6 @@ def _told(look: Look, *, as_json: bool) -> str:
         f"{look.notifications} notifications compared, {look.units} units complete, {at_least}{look.outstanding} outstanding; "
         f"{look.dead_letters} dead letters, {look.outstanding_dead_letters} outstanding; {look.deviations} deviations"
         + (f"; {counted(look.outstanding_orders, 'order')} without an outcome" if look.outstanding_orders else "")
+        + (f"; {look.outstanding_groups} facts and group reports outstanding" if look.outstanding_groups else "")
         + "\n"
     )

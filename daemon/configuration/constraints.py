@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from aggregation.settings import AggregationSettings, AggregationWorkerSettings
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.schema import path_of
@@ -48,6 +49,21 @@ _TLS_KEY = path_of(HttpTls, "key_file")
 _HAS_ORDERS = path_of(Orders, "is_enabled")
 _ORDERS = path_of(Orders, "topic")
 _ORDER_OUTCOMES = path_of(Orders, "outcomes_topic")
+_HAS_FACTS = path_of(AggregationSettings, "is_enabled")
+_FACTS = path_of(AggregationSettings, "facts_topic")
+_FACTS_DIRECTORY = path_of(AggregationSettings, "facts_directory")
+_GROUP_TOPICS = {
+    path_of(AggregationSettings, "values_topic"): "the counts of groups",
+    path_of(AggregationSettings, "reports_topic"): "the reports on groups",
+    path_of(AggregationSettings, "dead_letters_topic"): "commands of groups that cannot be applied",
+}
+_AGGREGATION_WORKERS = path_of(AggregationWorkerSettings, "count")
+_DIRECTORIES = (
+    path_of(Ingress, "file_directory"),
+    path_of(Ingress, "archive_directory"),
+    path_of(Notifications, "output_directory"),
+    path_of(Orders, "directory"),
+)
 _EVENTS = path_of(DeliverySettings, "events_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
@@ -188,6 +204,27 @@ CONSTRAINTS = (
     ),
     _is_a_topic_of_its_own(_ORDERS, "orders", *_TOPICS, _ORDER_OUTCOMES, switch=_HAS_ORDERS),
     _is_a_topic_of_its_own(_ORDER_OUTCOMES, "the outcomes of orders", *_TOPICS, switch=_HAS_ORDERS),
+    _is_a_topic_of_its_own(_FACTS, "facts", *_TOPICS, _ORDERS, _ORDER_OUTCOMES, _EVENTS, switch=_HAS_FACTS),
+    Constraint(
+        (_FACTS_DIRECTORY, _HAS_FACTS, *_DIRECTORIES),
+        lambda values: (
+            not values[_HAS_FACTS]
+            or values[_FACTS_DIRECTORY] is None
+            or values[_FACTS_DIRECTORY] not in {values[each] for each in _DIRECTORIES}
+        ),
+        "is the directory of another key: facts need a directory of their own; name another one",
+    ),
+    *(
+        _is_a_topic_of_its_own(
+            each, what, *_TOPICS, _FACTS, *(other for other in _GROUP_TOPICS if other != each), switch=_HAS_FACTS
+        )
+        for each, what in _GROUP_TOPICS.items()
+    ),
+    Constraint(
+        (_AGGREGATION_WORKERS, _HAS_FACTS, _TRANSPORT),
+        lambda values: not values[_HAS_FACTS] or values[_TRANSPORT] != "file" or values[_AGGREGATION_WORKERS] <= 1,
+        f"is more than 1, but {_TRANSPORT} is file: one worker reads the files. Set it to 1, or use Kafka",
+    ),
     _is_a_topic_of_its_own(_EVENTS, "the events of delivery", *_TOPICS, _ORDERS, _ORDER_OUTCOMES),
     Constraint(
         (_APPROVAL, _AUTH),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from connectors.kafka.core.client_options import read_options
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.store_constraints import PAYMENTS
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.settings import KafkaSettings
@@ -28,8 +29,23 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
     orders = configuration.orders
     if orders.is_enabled:
         topics = replace(topics, orders=orders.topic, order_outcomes=orders.outcomes_topic)
+    if configuration.aggregation.is_enabled:
+        topics = replace(topics, facts=configuration.aggregation.facts_topic)
     transactional_id = f"{consumer['group_id']}.{_service_id(configuration)}.{slot}"
     return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
+
+
+def copied_settings(configuration: Configuration) -> "KafkaSettings":
+    """Return the settings of a program that copies or judges all that the service writes: with the topic of the group reports."""
+    settings, aggregation = kafka_settings(configuration), configuration.aggregation
+    if not aggregation.is_enabled:
+        return settings
+    return replace(settings, topics=replace(settings.topics, reports=aggregation.reports_topic))
+
+
+def facts_group(configuration: Configuration) -> str:
+    """Return the consumer group that counts the facts; empty without aggregation."""
+    return f"{configuration.storage.namespace}-{PAYMENTS}" if configuration.aggregation.is_enabled else ""
 
 
 def _service_id(configuration: Configuration) -> str:

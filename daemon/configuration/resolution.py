@@ -1,4 +1,5 @@
-"""Makes one typed value per key from layers of HOCON, or a list of all problems."""
+"""Makes one typed value per key from aggregation.settings import AggregationSettings
+from layers of HOCON, or a list of all problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -7,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from aggregation.settings import AggregationSettings
 from console.settings import HttpSettings
 from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
@@ -15,9 +17,18 @@ from daemon.configuration.receiver_constraints import broken_receivers
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schedule_constraints import broken_schedules
 from daemon.configuration.schema import SCHEMA, Schema, find_nearest, path_of
-from daemon.configuration.sections import Ingress, Lookup, Notifications, Orders, RecordsArchive, Resequencers, Storages
+from daemon.configuration.sections import (
+    Ingress,
+    Lookup,
+    Notifications,
+    Orders,
+    RecordsArchive,
+    Resequencers,
+    Storages,
+)
 from daemon.configuration.shipped import find_shipped, read_keys_of_reference
 from daemon.configuration.shown_value import shown_value
+from daemon.configuration.store_constraints import broken_stores
 from daemon.configuration.unknown_keys import unknown_keys
 from delivery.settings import LedgerSettings
 from domain.errors import ConfigurationError
@@ -67,6 +78,7 @@ def resolve_values(
     problems.extend(refused_options(known))
     problems.extend(broken_receivers({**values, **known}, schema))
     problems.extend(broken_schedules(values, schema))
+    problems.extend(broken_stores(values, schema))
     problems.extend(broken_constraints(values | {POLL_INTERVAL: poll_interval_ms(known)}))
     if not problems:
         # A key can be missing only if another value replaces it or its section, which is reported above.
@@ -132,6 +144,8 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
         path_of(Ingress, "archive_directory"): run_directory / "archive",
         path_of(Orders, "directory"): run_directory / "orders",
         path_of(Notifications, "output_directory"): run_directory / "out",
+        path_of(AggregationSettings, "facts_directory"): run_directory / "facts",
+        path_of(AggregationSettings, "directory"): run_directory / "groups",
         path_of(Lookup, "directory"): run_directory / "lookups",
         path_of(RecordsArchive, "location"): str(run_directory / "records"),
         path_of(Storages, "embedded_file"): run_directory / "state.db",

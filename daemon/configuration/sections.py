@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from aggregation.settings import AggregationSettings
 from console.settings import HttpSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
@@ -150,6 +151,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
     orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
+    aggregation: Annotated[AggregationSettings, Section(f"{_NOTIFICATION}.aggregation")]
     lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]
     archive: Annotated[RecordsArchive, Section(f"{_NOTIFICATION}.archive")]
     resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.sources import ArchiveDistance
 from daemon.configuration.configuration import Configuration
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import copied_settings
 from daemon.configuration.sections import TransportType
 from daemon.console.archived_output import find_path
 from domain.record import Partition
@@ -27,7 +27,7 @@ def find_archive_distances(configuration: Configuration) -> Mapping[Partition, A
     transports = configuration.ingress.transport, configuration.notification.transport
     path = find_path(configuration.archive.location)
     newest = find_newest(path) if path is not None and set(transports) == {TransportType.KAFKA} else None
-    return {} if newest is None else _distances(newest.ends, kafka_settings(configuration))
+    return {} if newest is None else _distances(newest.ends, copied_settings(configuration))
 
 
 def _distances(ends: Ends, settings: "KafkaSettings") -> Mapping[Partition, ArchiveDistance]:

@@ -14,6 +14,7 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import TransportType
 from daemon.console.archive_distances import find_archive_distances
 from daemon.console.archived_output import find_left_in
+from daemon.console.groups import LocalGroups
 from daemon.console.partitions import InputPartitions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
@@ -58,6 +59,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
+        groups=LocalGroups(configuration) if configuration.aggregation.is_enabled else None,
     )
 
 

@@ -73,7 +73,7 @@ def source_of_topic(
     from connectors.kafka.topics import Topics
     from delivery.feeds.topics import TopicSpan
 
-    topic, settings = configuration.notification.topic, kafka_settings(configuration)
+    topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
     with closing(Topics(settings)) as topics:
         found = topics.find(topic)
     with closing(CommittedReader(settings, [topic])) as reader:
@@ -155,7 +155,7 @@ def _topic_feed(configuration: Configuration, receiver: Receiver, told: str | No
     from connectors.kafka.topics import Topic, Topics
     from delivery.feeds.topics import TopicFeed, TopicSpan
 
-    topic, settings = configuration.notification.topic, kafka_settings(configuration)
+    topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
     span = None if told is None else msgspec.json.decode(told, type=TopicSpan)
 
     def look() -> Topic:

@@ -1,4 +1,4 @@
-"""The locks of a service: on its run directory, its output directory, its database, and its input directory."""
+"""The locks of a service: on its run directory, its output directory, its facts, its database, and its input directory."""
 
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import StorageType, TransportType
@@ -9,7 +9,7 @@ from daemon.supervision.run_lock import RunLock
 def acquire_locks(configuration: Configuration) -> list[int]:
     """Acquire all locks and return their descriptors; they are held while any process has one of each open.
 
-    The output and input directories and the database may be named by another service's configuration too.
+    The directories of output, facts and input and the database may be named by another service's configuration too.
 
     Raises:
         AlreadyRunning: Another service holds one of them; none is held then.
@@ -25,6 +25,10 @@ def acquire_locks(configuration: Configuration) -> list[int]:
         locks.append(RunLock(database.parent, database.name))
     if configuration.ingress.transport is TransportType.FILE:
         locks.append(InputLock(configuration.ingress.file_directory.resolve()))
+        if configuration.aggregation.is_enabled:
+            # Beside the directory, for what is in it is input of another program.
+            facts = configuration.aggregation.facts_directory.resolve()
+            locks.append(RunLock(facts.parent, facts.name))
     try:
         return [descriptor for each in locks if (descriptor := each.acquire()) is not None]
     except BaseException:

@@ -15,14 +15,14 @@ class ServiceDied(ResequencerError):
 
 
 class ServiceProcess:
-    """The child process `resequencer run --alone` with these arguments; its log goes to `log`."""
+    """The child process `resequencer run --alone`, or another verb, with these arguments; its log goes to `log`."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, verb: Sequence[str] = ("run", "--alone")) -> None:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
-                [sys.executable, "-m", "daemon", "run", "--alone", *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                [sys.executable, "-m", "daemon", *verb, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
 
     def check(self) -> None:

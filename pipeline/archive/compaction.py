@@ -110,9 +110,11 @@ class Compactor:
         if topics:
             self._write(manifests, place.at(name), sum(topics.values()))
         found = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in topics.items()}
-        positions = next((each.positions for each in reversed(manifests) if each.positions is not None), None)
+        settled = next((each for each in reversed(manifests) if each.positions is not None), None)
+        positions, groups = (None, None) if settled is None else (settled.positions, settled.groups)
         newest = manifests[-1]
-        manifest = DirectoryManifest(span.first, span.last, self._clock.now(), found, newest.starts, newest.ends, positions)
+        at, starts, ends = self._clock.now(), newest.starts, newest.ends
+        manifest = DirectoryManifest(span.first, span.last, at, found, starts, ends, positions, groups=groups)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
         place.publish(name, path_of(span))  # False if another process has made the same directory already.

@@ -21,11 +21,21 @@ class ArchivedTopic(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class GroupEnds(msgspec.Struct, frozen=True):
+    """With aggregation: the offsets up to which the facts of each partition were counted, and those of the group reports.
+
+    All reports because of facts before `counted` are archived, and all facts that reports before `reports` stand on.
+    """
+
+    counted: dict[int, int]
+    reports: dict[int, int]
+
+
 class DirectoryManifest(msgspec.Struct, frozen=True):
     """`starts` and `ends` are the offsets from which and up to which the topics were archived when this batch was written.
 
     `positions`, if known, are positions of the service's group. All output caused by records before them is in this batch or an
-    earlier one.
+    earlier one. `groups` has as much for group reports; it is there only with `positions`.
     """
 
     first: int
@@ -36,6 +46,7 @@ class DirectoryManifest(msgspec.Struct, frozen=True):
     ends: dict[str, dict[int, int]]
     positions: dict[int, int] | None = None
     format: int = FORMAT
+    groups: GroupEnds | None = None
 
     @property
     def bytes(self) -> int:

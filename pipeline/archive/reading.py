@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.layout import Archive, path_of
-from pipeline.archive.manifest import DirectoryManifest
+from pipeline.archive.manifest import DirectoryManifest, GroupEnds
 from pipeline.archive.span import Span
 from pipeline.spark.topics import SCHEMA
 
@@ -38,17 +38,24 @@ class ArchiveSnapshot:
         """The offset before which each topic is archived, by partition. Empty for an empty archive."""
         return {} if self._newest is None else self._newest.ends
 
-    @cached_property
+    @property
     def positions(self) -> dict[int, int] | None:
         """The newest known positions of the service's group, by input partition; None if none are known.
 
         All output caused by records before them is archived.
         """
-        for span in reversed(self._spans):
-            positions = self._manifest(span).positions
-            if positions is not None:
-                return positions
-        return None
+        return None if self._settled is None else self._settled.positions
+
+    @property
+    def groups(self) -> GroupEnds | None:
+        """How far facts and group reports are archived, as of the same moment; None for an archive without them."""
+        return None if self._settled is None else self._settled.groups
+
+    @cached_property
+    def _settled(self) -> DirectoryManifest | None:
+        """The manifest of the newest directory with positions."""
+        found = (self._manifest(span) for span in reversed(self._spans))
+        return next((each for each in found if each.positions is not None), None)
 
     def read(self, topic: str) -> DataFrame:
         """Return the topic's records in the columns of `topics.SCHEMA`, each once, in no order.

@@ -11,6 +11,7 @@ Tell = Callable[[str], None]
 class ArchiveSettings(msgspec.Struct, frozen=True):
     """`location` is a path or a URL of Hadoop's; `client` holds options of the Java client.
 
+    `facts_group` is the consumer group that counts the facts, empty without aggregation.
     A batch takes at most about `batch_records`. A continuous archiver begins a batch every `every_ms`.
     """
 
@@ -19,3 +20,4 @@ class ArchiveSettings(msgspec.Struct, frozen=True):
     client: Mapping[str, str]
     batch_records: int = 1_000_000
     every_ms: int = 60_000
+    facts_group: str = ""

@@ -1,7 +1,7 @@
 """Streams the topics into the archive."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from uuid import uuid4
 
@@ -12,9 +12,11 @@ from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Clock
+from domain.record import Partition
 from pipeline.archive.beginning import beginning
 from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.layout import WORK, Archive
+from pipeline.archive.manifest import GroupEnds
 from pipeline.archive.settings import ArchiveSettings, Tell
 from pipeline.archive.writer import BatchWriter, Known, another_archives
 from pipeline.errors import NotShared
@@ -42,7 +44,8 @@ class Archiver:
         self._spark = spark
         self._settings = settings
         self._archive = Archive(spark, settings.location)
-        self._reader = TopicEndsReader(kafka)
+        self._reader = TopicEndsReader(kafka, settings.facts_group)
+        self._reports = kafka.topics.reports
         self._clock = clock
         self._pause = pause
         self.records = 0
@@ -63,7 +66,7 @@ class Archiver:
         topic_ends = self._reader.look() if is_continuous else self._topic_ends(tell)
         self._clear()
         work = f"{ARCHIVING}/{uuid4().hex}"
-        known = iter([_known(topic_ends)])
+        known = iter([_known(topic_ends, self._reports)])
         writer = BatchWriter(
             self._archive, work, self._settings.topics, self._clock, lambda: next(known, None) or self._look(), tell
         )
@@ -108,7 +111,7 @@ class Archiver:
 
     def _look(self) -> Known | None:
         try:
-            return _known(self._reader.look())
+            return _known(self._reader.look(), self._reports)
         except TransportUnavailable:
             return None
 
@@ -142,8 +145,13 @@ def _follow(query: StreamingQuery, writer: BatchWriter, is_stopping: Callable[[]
             return
 
 
-def _known(topic_ends: TopicEnds) -> Known:
+def _known(topic_ends: TopicEnds, reports: str) -> Known:
     ends: dict[str, dict[int, int]] = {}
     for partition, end in topic_ends.written.items():
         ends.setdefault(partition.topic, {})[partition.number] = end
-    return Known({each.number: offset for each, offset in topic_ends.positions.items()}, ends)
+    positions, counted = _by_number(topic_ends.positions), _by_number(topic_ends.counted)
+    return Known(positions, ends, GroupEnds(counted, ends.get(reports, {})) if reports else None)
+
+
+def _by_number(offsets: Mapping[Partition, int]) -> dict[int, int]:
+    return {each.number: offset for each, offset in offsets.items()}

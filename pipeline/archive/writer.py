@@ -10,7 +10,17 @@ from pyspark.sql import functions as F
 from domain.clock import Clock
 from pipeline.archive.errors import ArchiveRefused
 from pipeline.archive.layout import RECORDS, Archive, path_of
-from pipeline.archive.manifest import NAME, ArchivedTopic, DirectoryManifest, Ends, covers, encode, from_their_beginning, joined
+from pipeline.archive.manifest import (
+    NAME,
+    ArchivedTopic,
+    DirectoryManifest,
+    Ends,
+    GroupEnds,
+    covers,
+    encode,
+    from_their_beginning,
+    joined,
+)
 from pipeline.archive.settings import Tell
 from pipeline.archive.span import Span
 from pipeline.spark.counted_write import write_rows
@@ -23,10 +33,11 @@ WRITING = {"compression": "zstd", "partitionOverwriteMode": "static", "mapreduce
 
 
 class Known(NamedTuple):
-    """Positions of the service's group, and the topics' ends, read after the positions."""
+    """Positions of the service's group, and the topics' ends, read after the positions. `groups` only with aggregation."""
 
     positions: dict[int, int]
     ends: Ends
+    groups: GroupEnds | None = None
 
 
 class BatchWriter:
@@ -87,9 +98,9 @@ class BatchWriter:
         place, span = self._archive.place, self._next()
         name = f"{self._work}/{span.name}"
         topics = {topic: ArchivedTopic(count, place.size(f"{name}/topic={topic}")) for topic, count in counts.items()}
-        positions = self._positions() if self._is_known(ends) else None
+        positions, groups = self._settled() if self._is_known(ends) else (None, None)
         starts = joined([from_their_beginning(ends), self._starts])
-        manifest = DirectoryManifest(span.first, span.last, self._clock.now(), topics, starts, ends, positions)
+        manifest = DirectoryManifest(span.first, span.last, self._clock.now(), topics, starts, ends, positions, groups=groups)
         place.make(name)
         place.write(f"{name}/{NAME}", encode(manifest))
         place.make(RECORDS)
@@ -105,11 +116,12 @@ class BatchWriter:
         number = 1 if self._newest is None else self._newest.last + 1
         return Span(number, number)
 
-    def _positions(self) -> dict[int, int] | None:
-        return None if self._known is None else self._known.positions
+    def _settled(self) -> tuple[dict[int, int] | None, GroupEnds | None]:
+        return (None, None) if self._known is None else (self._known.positions, self._known.groups)
 
     def _has_moved(self, ends: Ends) -> bool:
-        return self._is_known(ends) and self._newest is not None and self._positions() != self._newest.positions
+        newest = self._newest
+        return self._is_known(ends) and newest is not None and self._settled() != (newest.positions, newest.groups)
 
     def _is_known(self, ends: Ends) -> bool:
         """Return whether these ends include all output that the newest known positions rest on."""

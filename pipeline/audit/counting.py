@@ -10,8 +10,8 @@ from pipeline.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.intervals import interval_of
 from pipeline.audit.order_audit import is_done
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
-from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
+from pipeline.audit.row_audit import ARRIVAL, FINDING, GROUP, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
+from pipeline.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
 
 EXAMPLES = 20
 """The number of findings of each deviation that reach the driver."""
@@ -27,13 +27,17 @@ def summarize(result: DataFrame) -> AuditSummary:
         F.count_if(kind == UNIT).alias("units"),
         F.count_if(kind == ARRIVAL).alias("arrivals"),
         F.count_if(kind == LET_OUT).alias("notifications"),
+        F.count_if(kind == GROUP).alias("groups"),
         F.count_if(F.col("is_incomplete")).alias("incomplete"),
         F.count_if(F.col("is_late")).alias("late"),
-        F.coalesce(F.sum("open"), F.lit(0)).alias("open"),
-        F.count_if(~F.col("is_compared")).alias("not_compared"),
+        F.coalesce(F.sum(F.when(kind == UNIT, F.col("open"))), F.lit(0)).alias("open"),
+        F.count_if((kind == LET_OUT) & ~F.col("is_compared")).alias("not_compared"),
         F.min(made).alias("first"),
         F.max(made).alias("last"),
-        *(F.percentile_approx(name, [0.5, 0.99]).alias(name) for name in ("waited_ms", "waited_records", "depth")),
+        *(
+            F.percentile_approx(F.when(kind != GROUP, F.col(name)), [0.5, 0.99]).alias(name)
+            for name in ("waited_ms", "waited_records", "depth")
+        ),
     ).first()
     assert totals is not None
     found = {row.deviation: row["count"] for row in result.where(kind == FINDING).groupBy("deviation").count().collect()}
@@ -62,6 +66,7 @@ def summarize(result: DataFrame) -> AuditSummary:
         last_made_at,
         tuple(_lookups(let_out)),
         _orders(result.where(kind == ORDERED), found.get(Deviation.ORDER_WITH_TWO_OUTCOMES, 0)),
+        _groups(result.where(kind == GROUP)) if totals.groups else GroupCounts(),
     )
 
 
@@ -99,6 +104,19 @@ def _orders(told: DataFrame, with_two: int) -> OrderCounts:
         without_outcome=counted.get(WITHOUT_OUTCOME, 0),
         with_two=with_two,
     )
+
+
+def _groups(told: DataFrame) -> GroupCounts:
+    status = F.col("status")
+    counted = told.agg(
+        F.count("*").alias("groups"),
+        *(F.count_if(status == name).alias(name) for name in ("open", "complete", "incomplete", "closed")),
+        F.coalesce(F.sum("depth"), F.lit(0)).alias("payments"),
+        F.coalesce(F.sum("waited_records"), F.lit(0)).alias("reports"),
+        F.coalesce(F.sum("open"), F.lit(0)).alias("awaited"),
+        F.count_if(~F.col("is_compared")).alias("not_judged"),
+    ).first()
+    return GroupCounts() if counted is None else GroupCounts(**counted.asDict())
 
 
 def _flows(arrivals: DataFrame) -> list[FlowArrivals]:

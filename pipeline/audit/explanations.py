@@ -104,4 +104,39 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
         "An outcome names an order that is not in the log of its partition.",
         "Find out whether orders were deleted or their log was made anew, or another program writes outcomes.",
     ),
+    Deviation.FACT_MISSING: Explanation(
+        "A notification belongs to a group, and there is no fact of its status: the group is counted without it.",
+        f"Find out whether facts were deleted by retention or by hand. {_REPORT}",
+    ),
+    Deviation.FACT_WITHOUT_NOTIFICATION: Explanation(
+        "A fact has no notification, though nothing suppresses it.",
+        f"Find out whether another program writes facts, or the settings file was changed since. {_REPORT}",
+    ),
+    Deviation.FACT_DOUBLED: Explanation(
+        "A fact is there twice, and the second is not marked `possible-duplicate`.",
+        f"Find out whether a second service writes to the same facts. {_REPORT}",
+    ),
+    Deviation.GROUP_REPORT_MISSING: Explanation(
+        "All payments of a message are there and final, and no report says so; or a report with a lower number is not there.",
+        "Look at the group (`resequencer groups show`). If it had ended before its last payment was final, none is due. "
+        f"Otherwise find out whether reports were deleted. {_REPORT}",
+    ),
+    Deviation.GROUP_REPORT_DOUBLED: Explanation(
+        "A report on a group was published twice with one number, and the second is not marked `possible-duplicate`.",
+        f"Find out whether a second service writes to the same output. {_REPORT}",
+    ),
+    Deviation.GROUP_REPORT_EARLY: Explanation(
+        "A report is not marked incomplete although not all payments of its message were there and final, or it says that an "
+        "operator closed the group, and nobody did.",
+        f"Find out whether `aggregation.final-statuses` was changed since. If not, tell the readers of the report. {_REPORT}",
+    ),
+    Deviation.GROUP_REPORT_DIFFERS: Explanation(
+        "A report says other counts, sums or statuses than the facts lead to. The first one that says that a group is complete "
+        "is compared with the facts up to the one that completed it; any other with those up to each fact since.",
+        f"Find out whether `aggregation.final-statuses` was changed since, or facts were deleted. {_REPORT}",
+    ),
+    Deviation.GROUP_REPORT_WITHOUT_FACTS: Explanation(
+        "A report is on a group of which there are no facts.",
+        "Find out whether facts were deleted or their topic was made anew, or another program writes reports.",
+    ),
 }

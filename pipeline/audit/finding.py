@@ -33,10 +33,21 @@ class Deviation(StrEnum):
     ORDER_WITH_TWO_OUTCOMES = "order with two outcomes"
     ORDER_EXECUTED_TWICE = "order executed twice"
     OUTCOME_WITHOUT_ORDER = "outcome without an order"
+    FACT_MISSING = "fact missing"
+    FACT_WITHOUT_NOTIFICATION = "fact without a notification"
+    FACT_DOUBLED = "fact doubled"
+    GROUP_REPORT_MISSING = "group report missing"
+    GROUP_REPORT_DOUBLED = "group report doubled"
+    GROUP_REPORT_EARLY = "group reported though not complete"
+    GROUP_REPORT_DIFFERS = "group report differs from the facts"
+    GROUP_REPORT_WITHOUT_FACTS = "group report without facts"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One deviation: its unit, the source position (None if the output names none), and a sentence in `what`."""
+    """One deviation: its unit, the source position (None if the output names none), and a sentence in `what`.
+
+    That of a group has the group's id in place of the unit, and no position: the sentence names places in the facts.
+    """
 
     deviation: Deviation
     unit: str | None

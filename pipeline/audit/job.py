@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from guardian.gc_tuning import calm_collector
 from pipeline.audit.errors import AuditRefused
+from pipeline.audit.groups.job import audit_groups
 from pipeline.audit.overdue import overdue
 from pipeline.audit.row_audit import ARRIVAL, LET_OUT, PAUSED, WAITING, Told, audit_rows
 from pipeline.audit.rules import AuditRules, AuditSettings
@@ -46,7 +47,11 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
         told = _read(spark, result)
         if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
             found = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
-            write_rows(found, result, "append", _LAYOUT, before=written)
+            written += write_rows(found, result, "append", _LAYOUT, before=written)
+        if scope.groups is not None:
+            of_groups = audit_groups(scope.groups, _read(spark, result), settings)
+            write_rows(of_groups, result, "append", _LAYOUT, before=written)
+            spark.catalog.clearCache()
         return _read(spark, result)
     except SPARK_ERRORS as error:
         raise AuditRefused(f"Spark failed: {cause_of(error)}") from error

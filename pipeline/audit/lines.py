@@ -91,26 +91,26 @@ def find_scope(settings: FileSettings, archive: Path, orders: Path | None = None
             f"{out / 'positions.json'} is missing or damaged, so it is unknown what was settled; start the service to rewrite it"
         )
     settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
-    portions = [*_output(NOTIFICATION, out / "notifications.jsonl"), *_output(LETTER, out / "dead-letters.jsonl")]
+    portions = [*output_portions(NOTIFICATION, out / "notifications.jsonl"), *output_portions(LETTER, out / "dead-letters.jsonl")]
     if orders is not None:
-        portions += _output(OUTCOME, out / f"{Channel.ORDER_OUTCOMES}.jsonl")
-        for path, number in _partitions(orders):
-            portions += _cut_up(ORDER, path, number, 0, 0)
-    for path, number in _partitions(settings.in_directory):
+        portions += output_portions(OUTCOME, out / f"{Channel.ORDER_OUTCOMES}.jsonl")
+        for path, number in partition_files(orders):
+            portions += cut_up(ORDER, path, number, 0, 0)
+    for path, number in partition_files(settings.in_directory):
         portions += _input(path, number, archive)
     if not any(each.kind == RECORD for each in portions):
         raise AuditRefused(f"{settings.in_directory} holds no input; is this the service's configuration?")
     return FileScope(portions, settled)
 
 
-def _partitions(directory: Path) -> Iterator[tuple[Path, int]]:
+def partition_files(directory: Path) -> Iterator[tuple[Path, int]]:
     for path in sorted(directory.glob("partition-*.jsonl")):
         number = re.fullmatch(r"partition-([0-9]+)", path.stem)
         if number is not None:
             yield path, int(number[1])
 
 
-def _output(kind: int, path: Path) -> Iterator[Portion]:
+def output_portions(kind: int, path: Path) -> Iterator[Portion]:
     rotated = find_rotated(path)
     if rotated and rotated[0].number != 1:
         raise AuditRefused(
@@ -118,7 +118,7 @@ def _output(kind: int, path: Path) -> Iterator[Portion]:
             "check them; put them back, or keep all of them (payment-status-notification.file.keep-notifications)"
         )
     for place, file in enumerate([*(each.path for each in rotated), path]):
-        yield from _cut_up(kind, file, UNPLACED, 0, place * _LATER_FILE)
+        yield from cut_up(kind, file, UNPLACED, 0, place * _LATER_FILE)
 
 
 def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
@@ -133,10 +133,10 @@ def _input(path: Path, partition: int, archive: Path) -> Iterator[Portion]:
         raise AuditRefused(
             f"{path}: the lines from {reached} to {beginning} are neither in the input nor in {archive}; put them back there"
         )
-    yield from _cut_up(RECORD, path, partition, beginning, 0)
+    yield from cut_up(RECORD, path, partition, beginning, 0)
 
 
-def _cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Iterator[Portion]:
+def cut_up(kind: int, path: Path, partition: int, begin: int, base: int) -> Iterator[Portion]:
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
     """Yield the portion's lines as rows."""
     settings = FileSettings(rules.settings.topic, Path(), Path(), rules.settings.max_value_bytes)
     longest = settings.max_line_bytes if portion.kind == RECORD else _LONGEST_OUTPUT_LINE
-    lines = _packed_lines(portion, longest) if portion.is_packed else _plain_lines(portion, longest)
+    lines = _packed_lines(portion, longest) if portion.is_packed else plain_lines(portion, longest)
     for line in lines:
         place = portion.base + line.start
         if portion.kind == RECORD:
@@ -178,7 +178,7 @@ def _rows(portion: Portion, line: FoundLine, place: int, rules: AuditRules) -> I
         yield letter_row(_letter(read, rules.settings.topic), place, rules)
 
 
-def _plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
+def plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
     descriptor = _open(portion)
     try:
         start = _line_start(descriptor, portion)

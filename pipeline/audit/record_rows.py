@@ -30,7 +30,7 @@ from pipeline.audit.rules import AuditRules, AuditSettings
 from pipeline.audit.tables import ROW, row_batches
 from pipeline.spark.arrow_rows import Batches, Step, spark_schema
 
-_LATER_PARTITION = 1 << 44
+LATER_PARTITION = 1 << 44
 """The distance between the places of successive output partitions. All output of a unit is in one partition."""
 
 _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
@@ -73,9 +73,9 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
     topic = rules.settings.topic
     for batch in batches:
         partitions, offsets, instants, keys, values = (batch.column(at).to_pylist() for at in range(5))
-        headers = _headers(batch.column(5))
+        headers = headers_of(batch.column(5))
         for partition, offset, at, key, value, named in zip(partitions, offsets, instants, keys, values, headers, strict=True):
-            place = partition * _LATER_PARTITION + offset
+            place = partition * LATER_PARTITION + offset
             origin = Origin(Partition(topic, partition), offset)
             rows: Iterable[Row]
             if kind == NOTIFICATION:
@@ -93,7 +93,7 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
                 yield located(row, f"partition {partition}, offset {offset} of the topic") if row.kind == UNREADABLE else row
 
 
-def _headers(column: pa.Array) -> Iterator[Headers]:
+def headers_of(column: pa.Array) -> Iterator[Headers]:
     """Yield the headers of each record. The whole column is converted at once, for there are more headers than records."""
     starts, lengths = column.offsets.to_pylist(), column.is_valid().to_pylist()
     each = column.values

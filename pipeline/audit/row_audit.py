@@ -37,7 +37,7 @@ from pipeline.audit.unit_audit import NOT_KNOWN, UnitAudit
 from pipeline.audit.unit_output import UnitOutput
 
 FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
-ORDERED, PAUSED = "order", "paused"
+ORDERED, PAUSED, GROUP = "order", "paused", "group"
 
 WITHOUT_OUTCOME = "none"
 """The status of an order without an outcome."""
@@ -55,6 +55,9 @@ class Told(NamedTuple):
       meanwhile, whether its content could be compared, and the version of the lookups that it names.
     * An order: its result as status.
     * A partition that was paused: for how many milliseconds (waited_ms), None if it still is.
+    * A group: its id as unit, the partition of its facts, what has become of it as status (open, complete, incomplete, closed),
+      how many payments (depth), facts that count (behind) and reports (waited_records) it has, whether its report may still come
+      (open), and whether it could be judged (is_compared).
     """
 
     kind: str

@@ -19,7 +19,8 @@ class AuditSettings(msgspec.Struct, frozen=True):
     """`table` is the text of the notification settings, `lookups` the directory of the releases.
 
     `settled` holds the offset up to which each partition was settled; output of later records may still come. `grace_ms` is how
-    long after its deadline a release may come, because the service first reads the partition's backlog.
+    long after its deadline a release may come, because the service first reads the partition's backlog. After `final_statuses`
+    nothing more is expected of a payment of a group.
     """
 
     strategy: StrategySettings
@@ -31,6 +32,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
     max_value_bytes: int
     settled: dict[int, int]
     grace_ms: int = 60_000
+    final_statuses: tuple[str, ...] = ()
 
 
 class AuditRules:

@@ -5,15 +5,17 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
+from pipeline.audit.groups.job import GroupRecords
 from pipeline.audit.rules import AuditSettings
 
 
 class Scope(NamedTuple):
     """`settled` holds the offset up to which each input partition was settled, `size` the approximate number of bytes to read.
 
-    `rows` makes the rows of `pipeline.audit.rows`.
+    `rows` makes the rows of `pipeline.audit.rows`. `groups` are the records of groups, None without aggregation.
     """
 
     settled: Mapping[int, int]
     size: int
     rows: Callable[[AuditSettings], DataFrame]
+    groups: GroupRecords | None = None

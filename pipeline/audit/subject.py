@@ -9,7 +9,8 @@ class AuditSubject(msgspec.Struct, frozen=True):
     """`service` is its run directory. `input`, `notifications` and `dead_letters` name topics, or directories and files.
 
     `archive` is the place of archived topics that were read instead of the topics. `group` is None for files. A stashed envelope
-    waits for `shortest_deadline_ms` to `longest_deadline_ms`; they differ only if deadlines are learned.
+    waits for `shortest_deadline_ms` to `longest_deadline_ms`; they differ only if
+    deadlines are learned. `reports` names where the group reports are, None without aggregation.
     """
 
     service: str
@@ -23,3 +24,4 @@ class AuditSubject(msgspec.Struct, frozen=True):
     longest_deadline_ms: int
     began_at: Instant
     took_ms: int
+    reports: str | None = None

@@ -41,6 +41,24 @@ class UsedLookups(msgspec.Struct, frozen=True):
     notifications: int
 
 
+class GroupCounts(msgspec.Struct, frozen=True):
+    """The groups of payments, and what has become of them; of `groups`, each is in one of the four counts that follow.
+
+    `open` ones have no report, and `complete`, `incomplete` and `closed` are by their last one. `payments` belong to them and
+    `reports` were published. `awaited` reports may still come. `not_judged` groups have facts in several partitions.
+    """
+
+    groups: int = 0
+    open: int = 0
+    complete: int = 0
+    incomplete: int = 0
+    closed: int = 0
+    payments: int = 0
+    reports: int = 0
+    awaited: int = 0
+    not_judged: int = 0
+
+
 class AuditSummary(msgspec.Struct, frozen=True):
     """`counts` has an entry for every deviation.
 
@@ -69,6 +87,7 @@ class AuditSummary(msgspec.Struct, frozen=True):
     last_made_at: Instant | None = None
     lookups: tuple[UsedLookups, ...] = ()
     orders: OrderCounts = OrderCounts()
+    groups: GroupCounts = GroupCounts()
 
     @property
     def is_good(self) -> bool:

@@ -28,8 +28,8 @@ class About(NamedTuple):
     entity: str | None
 
 
-def contract_headers(message_id: str, envelope: DataEnvelope, about: About, marks: Marks) -> Headers:
-    """Return the headers of a notification, in the order of docs/contract.md, section 6."""
+def contract_headers(message_id: str, envelope: DataEnvelope, about: About, marks: Marks, group: Headers = ()) -> Headers:
+    """Return the headers of a notification, in the order of docs/contract.md, section 6. `group` are those about its group."""
     entity = () if about.entity is None else ((PROCESSING_ENTITY, about.entity.encode()),)
     return (
         (NOTIFICATION_ID, message_id.encode()),
@@ -39,6 +39,7 @@ def contract_headers(message_id: str, envelope: DataEnvelope, about: About, mark
         (PROCESS_FLOW_NAME, about.process_flow_name.encode()),
         (TRANSACTION_STATUS, about.status.encode()),
         *entity,
+        *group,
         *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
         *trace_headers(envelope.record.headers),
     )

@@ -7,10 +7,14 @@ from typing import Any
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TooLarge, TransientError, words_of
+from domain.fact import Fact
 from domain.notification import Notification, notification_id
 from resequencer.handlers.contract_headers import About, contract_headers, version_headers
 from resequencer.handlers.enrichment import Enrichment
+from resequencer.handlers.facts import EnvelopeFacts
 from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
+from resequencer.handlers.membership import NO_MEMBERSHIP
+from resequencer.handlers.original import Originals
 from resequencer.handlers.port import Handled, Marks, Message, UsersHandler
 from resequencer.payment_data import PaymentData
 
@@ -18,10 +22,13 @@ from resequencer.payment_data import PaymentData
 class ForeignHandler:
     """Makes notifications of the messages of the user's handler. Their ids and headers always follow the contract.
 
-    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`.
+    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`. If it
+    `makes_facts`, there is a fact for each message, with the status of that.
     """
 
-    def __init__(self, handler: UsersHandler, name: str, enrichment: Enrichment, most_bytes: int) -> None:
+    def __init__(
+        self, handler: UsersHandler, name: str, enrichment: Enrichment, most_bytes: int, *, makes_facts: bool = False
+    ) -> None:
         """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first envelope."""
         if not callable(getattr(handler, "handle", None)):
             raise TypeError("it has no method handle")
@@ -29,11 +36,13 @@ class ForeignHandler:
         self._name = name
         self._enrichment = enrichment
         self._most_bytes = most_bytes
+        self._originals = Originals(enrichment, for_facts=True) if makes_facts else None
         self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ForeignHandler:
         """Return an adapter with other lookups around the same user's handler, which gets the lookups with each call."""
-        return ForeignHandler(self._handler, self._name, enrichment, self._most_bytes)
+        makes_facts = self._originals is not None
+        return ForeignHandler(self._handler, self._name, enrichment, self._most_bytes, makes_facts=makes_facts)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Call the user's handler. Process objects without a message count as suppressed.
@@ -41,7 +50,7 @@ class ForeignHandler:
         Raises:
             TransientError: The handler asks to be called again.
             PermanentError: The handler failed, or its answer cannot be used.
-            TooLarge: The messages together are too large.
+            TooLarge: The messages together, or they with the facts, are too large.
         """
         try:
             messages = list(self._handler.handle(envelope, data, marks, now, self._enrichment))
@@ -52,31 +61,48 @@ class ForeignHandler:
                 raise
             raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
         self._check(messages, envelope)
-        made = tuple([self._notification(each, envelope, marks) for each in messages])
-        return Handled(made, suppressed=len(envelope.process_objects) - len(made))
+        of_envelope, told, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
+        for each in messages:
+            identifier = notification_id(envelope.unit, envelope.envelope_id, each.process_object)
+            of = envelope.process_objects[each.process_object]
+            about = About(of.event_name or "", of.process_flow_name or "", each.status, envelope.processing_entity)
+            headers = contract_headers(identifier, envelope, about, marks, of_envelope.group_headers if of_envelope else ())
+            # A subclass of bytes, such as numpy's, could not be stored.
+            value, origin = b"".join((each.value,)), envelope.record.origin
+            told.append(Notification(identifier, envelope.unit, each.status, value, headers + self._version, origin))
+            if of_envelope is not None:
+                facts.append(of_envelope.make(each.status, headers))
+        self._refuse_too_much(messages, facts)
+        return Handled(tuple(told), suppressed=len(envelope.process_objects) - len(told), facts=tuple(facts))
+
+    def _facts(self, envelope: DataEnvelope, data: PaymentData, marks: Marks) -> EnvelopeFacts | None:
+        """Return what makes the facts, if any are made.
+
+        Payment data that cannot be read are no failure, because the user's handler may do without them: the payment then has no
+        group and no amount.
+        """
+        if self._originals is None:
+            return None
+        try:
+            membership = self._originals.get(data).membership
+        except PermanentError:
+            membership = NO_MEMBERSHIP
+        return EnvelopeFacts(envelope, envelope.processing_entity, membership, marks)
 
     def _check(self, messages: list[Message], envelope: DataEnvelope) -> None:
-        told, room = set[int](), self._most_bytes
+        told = set[int]()
         for each in messages:
             flaw = _find_flaw(each, len(envelope.process_objects), told)
             if flaw is not None:
                 raise PermanentError(f"handler {self._name} {flaw}")
             told.add(each.process_object)
-            room -= len(each.value)
-        if room < 0:
+
+    def _refuse_too_much(self, messages: list[Message], facts: list[Fact]) -> None:
+        if sum([len(each.value) for each in messages]) + sum([each.size for each in facts]) > self._most_bytes:
             raise TooLarge(
                 f"handler {self._name} made more than {self._most_bytes} bytes of notifications of one envelope; "
                 "make less of it, or raise max-record-bytes to more than a quarter of what they take"
             )
-
-    def _notification(self, message: Message, envelope: DataEnvelope, marks: Marks) -> Notification:
-        identifier = notification_id(envelope.unit, envelope.envelope_id, message.process_object)
-        of = envelope.process_objects[message.process_object]
-        about = About(of.event_name or "", of.process_flow_name or "", message.status, envelope.processing_entity)
-        headers = contract_headers(identifier, envelope, about, marks) + self._version
-        # A subclass of bytes, such as numpy's, could not be stored.
-        value = b"".join((message.value,))
-        return Notification(identifier, envelope.unit, message.status, value, headers, envelope.record.origin)
 
 
 def _find_flaw(message: Any, process_objects: int, told: set[int]) -> str | None:

@@ -9,6 +9,7 @@ from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
 from resequencer.handlers.iso20022.part_reader import Fields, PartReader
 from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED
+from resequencer.handlers.membership import NO_MEMBERSHIP, Membership, membership_of
 from resequencer.payment_data import Bodies, PaymentData
 
 DEFAULT_MESSAGE_NAME = "pain.001.001.09"
@@ -35,7 +36,7 @@ class Original(msgspec.Struct, frozen=True, gc=False):
     `group` belongs to OrgnlGrpInfAndSts, `instruction` to OrgnlPmtInfAndSts; they are never empty. `initiating_party` is the end
     of GrpHdr, `transaction` the beginning and `reference` the end of TxInfAndSts. Each of these three is empty or includes the
     comma to the other members. `is_single` is true if the original message has one transaction. `customer` comes from the
-    lookups.
+    lookups. `membership` is empty unless facts are made.
     """
 
     initiating_party: bytes
@@ -45,13 +46,18 @@ class Original(msgspec.Struct, frozen=True, gc=False):
     transaction: bytes
     reference: bytes
     customer: CustomerValue | None = None
+    membership: Membership = NO_MEMBERSHIP
 
 
 class Originals:
-    """Makes originals, and caches the latest by the raw bodies of a payment's MDS objects."""
+    """Makes originals, and caches the latest by the raw bodies of a payment's MDS objects.
 
-    def __init__(self, enrichment: Enrichment) -> None:
+    With `for_facts` they have the membership of the payment.
+    """
+
+    def __init__(self, enrichment: Enrichment, *, for_facts: bool = False) -> None:
         self._enrichment = enrichment
+        self._for_facts = for_facts
         self._agents = Agents(enrichment)
         self._kept: dict[Bodies, Original] = {}
         self._kept_bytes = 0
@@ -68,7 +74,7 @@ class Originals:
         kept = self._kept.get(data.mds)
         if kept is not None:
             return kept
-        made = _make(data, self._enrichment, self._agents)
+        made = _make(data, self._enrichment, self._agents, for_facts=self._for_facts)
         self._keep(data.mds, made)
         return made
 
@@ -88,7 +94,7 @@ def _size(bodies: Bodies) -> int:
     return sum([len(name) + len(body) + _OBJECT_BYTES for name, body in bodies])
 
 
-def _make(data: PaymentData, enrichment: Enrichment, agents: Agents) -> Original:
+def _make(data: PaymentData, enrichment: Enrichment, agents: Agents, *, for_facts: bool) -> Original:
     message = _read(MESSAGE, data)
     header = _fields_of(message, "GrpHdr")
     payment = _read(INSTRUCTION, data)
@@ -100,14 +106,16 @@ def _make(data: PaymentData, enrichment: Enrichment, agents: Agents) -> Original
     if is_enriched:
         payment, transfer = _with_agents(payment, transfer, agents)
     reference = _original_reference(payment, transfer)
+    group, instruction = _original_group(message, header), _original_instruction(payment)
     return Original(
         initiating_party=b"," + party if party else b"",
-        group=_original_group(message, header),
+        group=group,
         is_single=number is not None and int(_read_text(number)) == 1,
-        instruction=_original_instruction(payment),
+        instruction=instruction,
         transaction=identification + b"," if identification else b"",
         reference=b',"OrgnlTxRef":{%b}' % reference if reference else b"",
         customer=find_customer(header.get("InitgPty"), payment.get("DbtrAcct"), enrichment) if is_enriched else None,
+        membership=membership_of(header, transfer.get("Amt"), group, instruction) if for_facts else NO_MEMBERSHIP,
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
+from domain.fact import Fact
 from domain.notification import Notification
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.payment_data import PaymentData
@@ -29,12 +30,14 @@ class Handled(msgspec.Struct, frozen=True, gc=False):
     """The result of an envelope: a notification per process object that has a setting, in the order of the process objects.
 
     `unmatched` counts the process objects without a row in the settings. `suppressed` counts those with a row that suppresses
-    the notification, and those whose status the customer does not want.
+    the notification, and those whose status the customer does not want. `facts` has the status of each process object that is
+    not unmatched, in the same order, if the handler is told to make facts.
     """
 
     notifications: tuple[Notification, ...] = ()
     unmatched: int = 0
     suppressed: int = 0
+    facts: tuple[Fact, ...] = ()
 
 
 class Handler(Protocol):

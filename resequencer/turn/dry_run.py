@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
+from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.context import TurnContext
@@ -16,7 +17,7 @@ from resequencer.unit import Ordered, Unit, Wake
 
 
 class DryRunResult(NamedTuple):
-    """The unit after the turn, its output in order, and whether anything was handled or stashed (`counts`)."""
+    """The unit after the turn, its output in order without facts, and whether anything was handled or stashed (`counts`)."""
 
     unit: Unit
     output: Sequence[Notification | DeadLetter]
@@ -61,5 +62,5 @@ def _take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], *, is_relea
 
 
 def _result(copy: WorkingCopy) -> DryRunResult:
-    output = [each for each in copy.effects.output if not isinstance(each, OrderOutcome)]
+    output = [each for each in copy.effects.output if not isinstance(each, OrderOutcome | Fact)]
     return DryRunResult(copy.unit(), output, copy.effects.has_counted)

@@ -54,9 +54,12 @@ class Effects:
             self.added[offset] = entry
 
     def notify(self, entry: Stashed, handled: Handled, marks: Marks) -> None:
-        """Add the notifications of a handled entry, and note that the entry no longer waits."""
+        """Add the notifications of a handled entry, behind all of them its facts, and note that the entry no longer waits."""
         self.output += handled.notifications
         self.let_out += sum([each.size for each in handled.notifications])
+        if handled.facts:
+            self.output += handled.facts
+            self.let_out += sum([each.size for each in handled.facts])
         self._counts["handled"] += 1
         written_at = entry.envelope.record.written_at
         if written_at is not None:

@@ -28,7 +28,7 @@ class KafkaInput:
     def __init__(self, settings: KafkaSettings, retry: RetryWithBackoff) -> None:
         self._topic = settings.topics.input
         self._retry = retry
-        topics = Topics(settings)
+        topics = Topics(settings.without_facts())
         try:
             self._partitions = topics.look().partitions
         finally:

@@ -1,7 +1,12 @@
 """Gives each simulated payment references of its own, so that data of another payment is detected."""
 
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
 import msgspec
 
+from simulator.expectation import ExpectedMessage
 from simulator.generate.pain001 import SinglePayment
 
 _LONGEST = 35
@@ -42,6 +47,32 @@ def references_of(payment: SinglePayment) -> References:
         _reference(instruction, "PmtInfId"),
         _reference(identification, "EndToEndId") if isinstance(identification, dict) else None,
     )
+
+
+def message_of(payment: SinglePayment) -> ExpectedMessage | None:
+    """Return the message that the payment says it is of; None if that has no id of its own, so that it is no group."""
+    header = msgspec.json.decode(payment.initiation)["GrpHdr"]
+    message_id = _reference(header, "MsgId")
+    if message_id is None or message_id == _NOT_PROVIDED:
+        return None
+    party = sha256(msgspec.json.encode(header.get("InitgPty"))).hexdigest()[:12]
+    created_at, total, control_sum = (_text(header, name) for name in ("CreDtTm", "NbOfTxs", "CtrlSum"))
+    return ExpectedMessage(message_id, party, created_at or "", total, control_sum)
+
+
+def amount_of(payment: SinglePayment) -> str | None:
+    """Return the instructed amount, else the equivalent one, as the payment says it; None if it says none."""
+    amount = msgspec.json.decode(payment.transaction).get("Amt")
+    if not isinstance(amount, Mapping):
+        return None
+    equivalent = amount.get("EqvtAmt")
+    money = amount.get("InstdAmt") or (equivalent.get("Amt") if isinstance(equivalent, Mapping) else None)
+    return _text(money, "value") if isinstance(money, Mapping) else None
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) and value else None
 
 
 def _parts(payment: SinglePayment) -> tuple[bytes, bytes, bytes]:

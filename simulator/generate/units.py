@@ -12,7 +12,7 @@ from simulator.expectation import ExpectedEnvelope, ExpectedProcess, ExpectedUni
 from simulator.generate.envelopes import Carried, EnvelopeWriter
 from simulator.generate.flows import STATUSES, Happening, draw_events, lengthened
 from simulator.generate.pain001 import SinglePayment
-from simulator.generate.payment import copy_of, references_of
+from simulator.generate.payment import amount_of, copy_of, message_of, references_of
 from simulator.generate.plan import Flows, Keys, Numbering, Plan, Schema
 from simulator.generate.popularity import envelopes_of
 
@@ -46,7 +46,15 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
     carried = _draw_carried(rng, payment, len(events))
     envelopes = _envelopes(unit, writer, events, _sequences(events, numbering), carried)
     expected = ExpectedUnit(
-        unit, 0, numbering, (), references.message_id, references.payment_information_id, references.end_to_end_id
+        unit,
+        0,
+        numbering,
+        (),
+        references.message_id,
+        references.payment_information_id,
+        references.end_to_end_id,
+        message=message_of(payment),
+        amount=amount_of(payment),
     )
     return SimulatedUnit(expected, envelopes)
 

@@ -16,7 +16,7 @@ from simulator.verify.operator_orders import NOTHING, OrdersCheck, OrdersLog, ch
 from simulator.verify.order_rules import Rules
 from simulator.verify.tailed_file import TailedFile
 from simulator.verify.verdict import Deviation, Finding, Findings, Verdict
-from simulator.verify.verification import read_expected, read_outcomes, unit_findings
+from simulator.verify.verification import GroupFiles, add_lines, read_expected, read_outcomes, unit_findings
 
 _AT_ONCE = 2_000
 """How many lines of a file are read before the units that they concern are compared."""
@@ -60,7 +60,8 @@ class Look(msgspec.Struct, frozen=True):
 
     Unless `has_read_all` of the expectations, more units are outstanding. `has_moved` is set if there was anything new,
     `is_behind` if more output is already there. When it `is_complete`, all expected output has come, each order has its outcome,
-    and no process writes expectations any more. `outstanding_orders` is 0 until all expected output has come.
+    and no process writes expectations any more. `outstanding_orders` is 0 until all expected output has come, and so is
+    `outstanding_groups`, which counts facts and group reports.
     """
 
     notifications: int
@@ -74,6 +75,7 @@ class Look(msgspec.Struct, frozen=True):
     is_behind: bool
     is_complete: bool
     outstanding_orders: int = 0
+    outstanding_groups: int = 0
 
 
 class Following:
@@ -90,8 +92,11 @@ class Following:
         files: Compared,
         catch_up: Callable[[], None] = lambda: None,
         orders: FollowedOrders | None = None,
+        groups: GroupFiles | None = None,
     ) -> None:
-        """`catch_up` updates the files if they are copies of topics. `orders` is None if the service takes no orders."""
+        """`catch_up` updates the files if they are copies of topics. `orders` is None if the service takes no orders, `groups` if
+        it does not count the payments of messages.
+        """
         self._rules = rules
         self._catch_up = catch_up
         self._expected, self._notifications, self._dead_letters = map(TailedFile, files)
@@ -107,6 +112,9 @@ class Following:
         self._outcomes: list[ObservedOutcome] = []
         self._explained = NOTHING
         self._checked: OrdersCheck | None = None
+        self._groups = None if groups is None else groups.check
+        self._group_lines = () if groups is None else tuple(map(TailedFile, groups.files))
+        self._are_groups_ended = False
         self._expectations = self._count = self._incomplete = self._late = 0
 
     def look(self) -> Look:
@@ -119,6 +127,7 @@ class Following:
         self._catch_up()
         is_behind = all(self._read_output() for _ in range(_BLOCKS))
         is_behind = self._read_outcomes() or is_behind
+        is_behind = self._read_groups() or is_behind
         # In this order: output that has come is in the expectations by now, unless they are still being written.
         is_being_written = self._probe_lock()
         is_all_read = self._explain()
@@ -129,6 +138,7 @@ class Following:
         letters += self._letters.differing_orders(self._explained.dead_letters)
         has_all = is_final and bool(self._done) and not outstanding and not letters
         orders = self._check_orders(is_final=False) if has_all else 0
+        groups = self._check_groups(is_complete=not orders) if has_all else 0
         return Look(
             self._count,
             len(self._done),
@@ -139,8 +149,9 @@ class Following:
             is_all_read,
             self._progress != before,
             is_behind,
-            has_all and not orders,
+            has_all and not orders and not groups,
             orders,
+            groups,
         )
 
     def give_up(self) -> None:
@@ -153,6 +164,7 @@ class Following:
         self._letters.end(self._findings)
         self._letters.end_orders(self._explained.dead_letters, self._findings)
         self._check_orders(is_final=True)
+        self._end_groups()
 
     def verdict(self) -> Verdict:
         """Return the verdict so far."""
@@ -166,16 +178,18 @@ class Following:
             self._findings.counts(),
             self._findings.examples(),
             None if self._checked is None else self._checked.counts,
+            None if self._groups is None else self._groups.counts(),
         )
 
     def close(self) -> None:
-        for each in (self._expected, self._notifications, self._dead_letters, self._outcome_lines):
+        for each in (self._expected, self._notifications, self._dead_letters, self._outcome_lines, *self._group_lines):
             if each is not None:
                 each.close()
 
     @property
-    def _progress(self) -> tuple[int, int, int, int]:
-        return self._expectations, self._count, self._letters.count, len(self._outcomes)
+    def _progress(self) -> tuple[int, ...]:
+        groups = () if self._groups is None else self._groups.progress
+        return self._expectations, self._count, self._letters.count, len(self._outcomes), *groups
 
     # Reading
 
@@ -206,6 +220,28 @@ class Following:
         self._explained = explain(self._outcomes)
         self._touched.update(self._open)
         return True
+
+    def _read_groups(self) -> bool:
+        """Read some of the new facts and reports; return whether there were any."""
+        if self._groups is None:
+            return False
+        before = self._groups.progress
+        add_lines(self._groups, *(each.lines(_BLOCKS * _AT_ONCE) for each in self._group_lines))
+        return self._groups.progress != before
+
+    def _check_groups(self, *, is_complete: bool) -> int:
+        """Return how many facts and reports are outstanding. If none is and all else `is_complete`, compare them."""
+        if self._groups is None or self._are_groups_ended:
+            return 0
+        outstanding = self._groups.outstanding()
+        if is_complete and not outstanding:
+            self._end_groups()
+        return outstanding
+
+    def _end_groups(self) -> None:
+        if self._groups is not None and not self._are_groups_ended:
+            self._are_groups_ended = True
+            self._groups.end(self._findings, self._explained.disturbed)
 
     def _check_orders(self, *, is_final: bool) -> int:
         """Compare orders and outcomes, and return how many outcomes are outstanding. A missing one is a finding if `is_final`."""
@@ -251,7 +287,10 @@ class Following:
             expected = read_expected(line, self._expectations)
             if isinstance(expected, ExpectedGarbage):
                 self._letters.expect(expected, self._findings)
-            elif expected.unit not in self._done:
+                continue
+            if self._groups is not None:
+                self._groups.expect(expected)
+            if expected.unit not in self._done:
                 # The undecoded line takes a third of the memory.
                 self._open.setdefault(expected.unit, line)
                 self._unexplained.discard(expected.unit)

@@ -32,6 +32,12 @@ class Deviation(StrEnum):
     ORDER_WITH_TWO_OUTCOMES = "order with two outcomes"
     ORDER_EXECUTED_TWICE = "order executed twice"
     OUTCOME_WITHOUT_ORDER = "outcome without an order"
+    FACT_LOST = "fact lost"
+    FACT_WRONG = "fact wrong"
+    GROUP_REPORT_MISSING = "group report missing"
+    GROUP_REPORT_DOUBLED = "group report doubled"
+    GROUP_REPORT_WRONG = "group report with wrong content"
+    GROUP_REPORT_UNEXPECTED = "group report for a message that is not complete"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -42,10 +48,23 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
 
 
+class GroupCounts(msgspec.Struct, frozen=True):
+    """The messages that were simulated, how many of them are complete and reported, and the reports.
+
+    `incomplete` of the reports are marked so. `without_message` counts payments that belong to no group.
+    """
+
+    messages: int
+    complete: int
+    reports: int
+    incomplete: int
+    without_message: int
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The result. `counts` has an entry for every deviation, `examples` the first few findings of each.
 
-    `orders` is None if the service takes no orders.
+    `orders` is None if the service takes no orders, `groups` if it does not count the payments of messages.
     """
 
     strategy: str
@@ -57,6 +76,7 @@ class Verdict(msgspec.Struct, frozen=True):
     counts: tuple[tuple[Deviation, int], ...]
     examples: tuple[Finding, ...]
     orders: OrderCounts | None = None
+    groups: GroupCounts | None = None
 
     @property
     def is_good(self) -> bool:
@@ -100,6 +120,12 @@ def render_text(verdict: Verdict) -> str:
         lines.append(
             f"{counted(orders.given, 'order')}: {orders.done} done, {orders.refused} refused, "
             f"{orders.lost_by_heal} lost by a heal, {orders.without_outcome} without an outcome, {orders.with_two} with two."
+        )
+    groups = verdict.groups
+    if groups is not None:
+        lines.append(
+            f"{counted(groups.messages, 'message')}: {groups.complete:,} complete; {counted(groups.reports, 'group report')}, "
+            f"{groups.incomplete:,} marked incomplete."
         )
     for deviation, count in verdict.counts:
         if count:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +15,7 @@ from simulator.expectation import Expected, ExpectedGarbage, ExpectedUnit
 from simulator.verify.buckets import Buckets
 from simulator.verify.content_rules import content_findings
 from simulator.verify.dead_letter_rules import DeadLetterCheck
+from simulator.verify.groups.check import GroupsCheck
 from simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
 from simulator.verify.operator_orders import NOTHING, Explained, OrdersLog, check_orders, explain, read_outcome
 from simulator.verify.order_rules import Rules, Seen, order_findings
@@ -24,6 +26,13 @@ _read_expected = msgspec.json.Decoder(Expected).decode
 _read_observed = msgspec.json.Decoder(ObservedNotification).decode
 
 
+class GroupFiles(NamedTuple):
+    """The files of facts, of group reports, and of the groups' dead letters, and what checks them."""
+
+    files: tuple[Path, Path, Path]
+    check: GroupsCheck
+
+
 def verify_files(
     rules: Rules,
     expected: Path,
@@ -31,17 +40,25 @@ def verify_files(
     dead_letters: Path,
     outcomes: Path | None = None,
     read_log: Callable[[], OrdersLog] | None = None,
+    groups: GroupFiles | None = None,
 ) -> Verdict:
     """Compare files. Rotated output files are included; a missing output counts as empty, a last line without its end is ignored.
 
-    If the service takes orders, `outcomes` is the file of their outcomes, and `read_log` reads the orders.
+    If the service takes orders, `outcomes` is the file of their outcomes, and `read_log` reads the orders. `groups` are the files
+    of a service that counts the payments of messages.
 
     Raises:
         TransportRefused, TransportUnavailable: A file cannot be read, or the expectations are damaged.
     """
     outcome_lines = () if outcomes is None else _output_lines(outcomes)
     output = _output_lines(notifications), _output_lines(dead_letters)
-    return verify(rules, _expected_lines(expected), *output, outcome_lines, read_log)
+    expected_lines = _expected_lines(expected)
+    check = None
+    if groups is not None:
+        check = groups.check
+        expected_lines = _noted(expected_lines, check)
+        add_lines(check, *map(_output_lines, groups.files))
+    return verify(rules, expected_lines, *output, outcome_lines, read_log, check)
 
 
 def verify(
@@ -51,11 +68,13 @@ def verify(
     dead_letters: Iterable[bytes],
     outcomes: Iterable[bytes] = (),
     read_log: Callable[[], OrdersLog] | None = None,
+    groups: GroupsCheck | None = None,
 ) -> Verdict:
     """Compare lines (without newlines) of expectations and output, each in order.
 
     `read_log` is called after all outcomes were read, so that no outcome is without its order. Without it the service takes no
-    orders, and nothing is explained by one.
+    orders, and nothing is explained by one. `groups` has its facts and reports already, and its expectations when the first of
+    these lines has been read to the end.
 
     Memory holds one bucket of units, at most a few MB of lines each, and the garbage. The rest is in temporary files, as large as
     the expectations and a third of the output. A unit that was simulated twice counts once.
@@ -87,6 +106,8 @@ def verify(
     checked = None if read_log is None else check_orders(read_log(), observed)
     for found in () if checked is None else checked.findings:
         findings.add(found)
+    if groups is not None:
+        groups.end(findings, explained.disturbed)
     notified, incomplete, late = totals
     return Verdict(
         rules.strategy,
@@ -98,7 +119,15 @@ def verify(
         findings.counts(),
         findings.examples(),
         None if checked is None else checked.counts,
+        None if groups is None else groups.counts(),
     )
+
+
+def add_lines(check: GroupsCheck, facts: Iterable[bytes], reports: Iterable[bytes], dead_letters: Iterable[bytes]) -> None:
+    """Add lines (without newlines) of the facts, of the group reports, and of the groups' dead letters."""
+    for lines, add in ((facts, check.add_fact), (reports, check.add_report), (dead_letters, check.add_dead_letter)):
+        for line in lines:
+            add(line)
 
 
 def read_outcomes(lines: Iterable[bytes], findings: Findings) -> Iterator[ObservedOutcome]:
@@ -212,3 +241,12 @@ def _expected_lines(path: Path) -> Iterator[bytes]:
             yield from (line[:-1] for line in file if line.endswith(b"\n"))
     except OSError as error:
         raise TransportRefused(str(path), f"{error.strerror or error}") from error
+
+
+def _noted(lines: Iterable[bytes], check: GroupsCheck) -> Iterator[bytes]:
+    """Yield the lines of the expectations, each noted for the groups."""
+    for number, line in enumerate(lines, start=1):
+        expected = read_expected(line, number)
+        if isinstance(expected, ExpectedUnit):
+            check.expect(expected)
+        yield line

@@ -22,7 +22,7 @@ class Left(Protocol):
 
 
 class Harness(Protocol):
-    """Makes transports on one source with two partitions and one sink, both empty at first."""
+    """Makes transports on one source with two partitions and one sink, both empty at first. The sink takes facts."""
 
     partitions: Sequence[Partition]
 
@@ -206,6 +206,18 @@ class TransportContract:
         assert tuple(left[0].headers) == headers
         (dead,) = harness.left(Channel.DEAD_LETTERS)
         assert (dead.key, dead.value, tuple(dead.headers)) == (None, b"\xff\x00", (("dead-letter-reason", b"undecodable"),))
+
+    def test_facts_leave_with_it_in_order_and_whole(self, harness: Harness, made) -> None:
+        one, _ = harness.partitions
+        transport = made()
+        transport.position(one)
+        headers = (("member", "ünit".encode()), ("late", b"true"))
+        values = ['{"type":"status","unit":"ünit","amount":"1.50","text":"a\\nb"}'.encode(), b'{"type":"status"}']
+        facts = [OutputRecord(number, Channel.FACTS, b"group", headers, value) for number, value in enumerate(values, 2)]
+        transport.publish([PartitionOutput(one, (notification(1, b'{"a":1}'), *facts), Position(0, '["t",1,3]'))])
+        left = harness.left(Channel.FACTS)
+        assert [(each.key, tuple(each.headers), each.value) for each in left] == [(b"group", headers, each) for each in values]
+        assert [each.value for each in harness.left(Channel.NOTIFICATIONS)] == [b'{"a":1}']
 
     def test_positions_of_all_partitions_leave_with_it_and_are_there_for_the_next(self, harness: Harness, made) -> None:
         one, two = harness.partitions

@@ -7,9 +7,12 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from harness.counted_groups import GroupStage
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
+from console.groups.book import Groups
 from console.metrics_endpoint import make_metrics_application
 from console.prometheus import (
     ARCHIVE_METRICS,
@@ -31,6 +34,7 @@ from guardian.histogram import HistogramReport
 from guardian.metrics import Histograms
 from resequencer.unit import Tally
 from servers.prometheus.program import find_promtool
+from status.aggregation import AggregationStatus, AggregationWorkerStatus, StoreStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, DeliveryWorkerStatus, DirectStatus, GateStatus, ScheduleStatus
 from status.report import (
     Identity,
@@ -192,6 +196,11 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service.append((RETRIES[0], "gauge", "`receiver`, `mode`", RETRIES[1]))
     service += [(name, "gauge", "`receiver`, `topic`", meaning) for name, (meaning, _) in TOPIC_METRICS.items()]
     service += [(name, "gauge", "`schedule`", meaning) for name, (meaning, _) in SCHEDULE_METRICS.items()]
+    service.append((AGGREGATION_WORKERS[0], "gauge", "", AGGREGATION_WORKERS[1]))
+    service += [(name, "gauge", "`store`", meaning) for name, (meaning, _) in STORE_GAUGES.items()]
+    service += [(f"{name}_total", "counter", "`store`", meaning) for name, (meaning, _) in STORE_COUNTERS.items()]
+    service.append((GROUPS[0], "gauge", "`state`", GROUPS[1]))
+    service += [(name, "gauge", "", meaning) for name, (meaning, _) in GROUP_GAUGES.items()]
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -287,3 +296,43 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
         'resequencer_schedule_requests{schedule="end-of-day"} 9.0',
         'resequencer_schedule_requests{schedule="monthly"} 0.0',
     }
+
+
+def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
+    stage = GroupStage(tmp_path)
+    workers = (AggregationWorkerStatus(0, 7, None), AggregationWorkerStatus(1, None, "it is starting"))
+    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
+    stage.status("A", "a1", total=1)
+    stage.status("B", "b1", "ACSP")
+    stage.status("C", "c1", total=None)
+    stage.count()
+    groups = Groups(stage, stage.clock)
+    application = make_metrics_application(lambda: None, groups=groups)
+    told = {
+        "resequencer_aggregation_workers_running 1.0",
+        'resequencer_aggregation_store_stands_still{store="payments"} 1.0',
+        'resequencer_aggregation_commands_behind{store="payments"} 5.0',
+        'resequencer_aggregation_commands_applied_total{store="payments"} 9.0',
+        'resequencer_aggregation_completions_total{store="payments"} 2.0',
+        'resequencer_aggregation_dead_letters_total{store="payments"} 1.0',
+    }
+
+    def shown():
+        lines = TestClient(application).get("/metrics").text.splitlines()
+        return {line for line in lines if line.startswith(("resequencer_aggregation_", "resequencer_groups"))}
+
+    assert shown() == told
+    groups.watch.refresh()
+    read = {
+        'resequencer_groups{state="complete"} 1.0',
+        'resequencer_groups{state="open"} 2.0',
+        "resequencer_groups_with_problems 1.0",
+        "resequencer_groups_oldest_open_timestamp_seconds 1.7747400e+09",
+    }
+    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == told | read
+    groups.watch._let_go()
+    stage.is_away = True
+    groups.watch.refresh()
+    assert shown() == told
+    groups.close()
+    stage.close()

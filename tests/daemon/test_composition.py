@@ -1,19 +1,25 @@
 """From a configuration to a worker's parts."""
 
+import os
 import sys
 
 import pytest
 
 from daemon.composition import (
     compose,
+    handler_settings,
     load_notification_settings,
     make_storage_view,
     make_strategy_of,
     refuse_unusable,
     resequencer_settings,
 )
+from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.refusal import ConfigurationRefused
+from daemon.supervision.locks import acquire_locks
+from daemon.supervision.run_lock import AlreadyRunning
 from domain.errors import ConfigurationError
+from domain.record import Partition
 from storage.embedded.storage import EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.view import InfinispanStorageView
@@ -149,3 +155,27 @@ def test_a_cell_of_the_settings_may_hold_a_line_end(loaded, tmp_path):
     file.write_text(f'{HEADER}F,E,RJCT,MS03,"one\ntwo"\n', encoding="utf-8")
     (row,) = load_notification_settings(loaded(f'{N}.settings = "{file}"'))
     assert row.additional_information == ("one two",)
+
+
+def test_facts_are_made_and_written_only_with_aggregation(loaded, composed, tmp_path):
+    plain = loaded("")
+    assert (kafka_settings(plain).topics.facts, handler_settings(plain).makes_facts) == ("", False)
+    aggregating = loaded(f"{N}.aggregation.enabled = true")
+    assert kafka_settings(aggregating).topics.facts == "PAYMENT_STATUS_FACTS"
+    assert kafka_settings(aggregating).topics.all[-1] == "PAYMENT_STATUS_FACTS"
+    assert handler_settings(aggregating).makes_facts
+    for is_enabled in (False, True):
+        parts = composed(f"{R}.storage-type = none\n{N}.aggregation.enabled = {str(is_enabled).lower()}")
+        parts.servers.transport.position(Partition("IPF_PROCESSING_DATA", 0))
+        assert (tmp_path / "run" / "facts" / "partition-0.jsonl").exists() is is_enabled
+
+
+def test_the_facts_are_locked_beside_their_directory(loaded, tmp_path):
+    shared = f'{N}.aggregation {{ enabled = true, facts.directory = "{tmp_path}/facts" }}'
+    one, two = (loaded(f'{ON_FILES}{N}.run-directory = "{tmp_path}/{name}"\n{shared}') for name in ("one", "two"))
+    held = acquire_locks(one)
+    with pytest.raises(AlreadyRunning, match=f"{tmp_path}/facts: in use by the service"):
+        acquire_locks(two)
+    for each in held:
+        os.close(each)
+    assert not (tmp_path / "facts").exists()

@@ -24,7 +24,12 @@ def test_the_curl_examples_of_the_api_do_what_they_say(tmp_path: Path) -> None:
     stage = ApiStage(tmp_path)
     with serving(make_application(stage.console, NoLogin(), MANY)) as url:
         ran = subprocess.run(
-            ["bash", "-c", script], env={"CONSOLE": url, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+            ["bash", "-c", script],
+            env={"CONSOLE": url, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
     stage.close()
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any, Protocol
 
 import pytest
-from harness.fault_table import DeliveryRow, Row, as_property, render
+from harness.fault_table import AnyRow, as_property, render
 
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver.behaviour import Behaviour
 from servers.receiver.server import ReceiverServer
 from tests.faults.campaign import Campaign
 from tests.faults.delivery_campaign import DeliveryCampaign
+from tests.faults.group_campaign import FileStage, GroupCampaign, TopicStage
 from tests.faults.stage import Stage
 
 IS_ALL = os.environ.get("FAULTS") == "all"
@@ -99,7 +100,36 @@ def of_delivery(own_server: Callable[..., Any], tmp_path: Path, record_property:
     return begin
 
 
-def _tell(row: Row | DeliveryRow, record_property: Callable[[str, object], None]) -> None:
+@pytest.fixture
+def of_groups(own_server: Callable[..., Any], tmp_path: Path, record_property: Callable[[str, object], None]) -> Any:
+    """A maker of campaigns on the payments of messages. At the end of its context all are counted, recorded and judged.
+
+    `transport` is `kafka` or `file`. Simulations repeat the ids of messages, so one of `units` has to last until the last strike.
+    """
+
+    @contextmanager
+    def begin(fault: str, transport: str, units: int) -> Iterator[GroupCampaign]:
+        print(f"FAULT_SEED={SEED}: {fault}, {transport}")
+        chance = Random(f"{SEED}/{fault}/{transport}")
+        stage = FileStage(tmp_path, chance) if transport == "file" else TopicStage(own_server, tmp_path, "redis", chance)
+        try:
+            stage.start()
+            campaign = GroupCampaign(stage, fault, SEED, "--units", str(units), "--rate", RATE)
+            try:
+                campaign.begin()
+                yield campaign
+                row = campaign.finish()
+            finally:
+                campaign.give_up()
+            _tell(row, record_property)
+            campaign.judge(row)
+        finally:
+            stage.close()
+
+    return begin
+
+
+def _tell(row: AnyRow, record_property: Callable[[str, object], None]) -> None:
     """Print the row, and keep it for the table at the end of the run."""
     print("\n".join(render([row])), flush=True)
     record_property(*as_property(row))

@@ -33,14 +33,14 @@ def kill_worker(stage: Stage, chance: Random) -> None:
         recent = _exits[str(stage.directory), slot]
     if len(recent) == _MOST_EXITS:
         sleep(max(0, recent[0] + _WITHIN_SECONDS - now))
-    _send(stage.daemon, slot, signal.SIGKILL)
+    send(stage.daemon, slot, signal.SIGKILL)
     recent.append(monotonic())
 
 
 def pause_worker(stage: Stage, chance: Random) -> None:
     """Pause a worker for longer than its session: the group reassigns its partitions, and then the worker continues."""
     slot = chance.randrange(2)
-    worker = _send(stage.daemon, slot, signal.SIGSTOP)
+    worker = send(stage.daemon, slot, signal.SIGSTOP)
     sleep(SESSION_SECONDS + chance.uniform(1, 5))
     os.kill(worker, signal.SIGCONT)
 
@@ -74,7 +74,7 @@ def join_and_leave(stage: Stage, chance: Random) -> None:
     sleep(chance.uniform(0, 4))
     if chance.random() < 0.5:
         for slot in range(2):
-            _send(other, slot, signal.SIGKILL)
+            send(other, slot, signal.SIGKILL)
         os.kill(other.supervisor, signal.SIGKILL)
     else:
         stopped = other.service.verb("stop", seconds=LONGEST_WAIT_SECONDS)
@@ -114,10 +114,10 @@ NETWORK: Mapping[str, Strike] = {
 }
 
 
-def _send(daemon: Daemon, slot: int, number: signal.Signals) -> int:
+def send(daemon: Daemon, slot: int, number: signal.Signals, verb: str = "run") -> int:
     """Send the signal to the worker in the slot, as soon as there is one. Return its process id."""
     while True:
-        worker = wait_until(lambda: daemon.find_worker(slot), f"a worker in slot {slot}", LONGEST_WAIT_SECONDS)
+        worker = wait_until(lambda: daemon.find_worker(slot, verb), f"a worker in slot {slot}", LONGEST_WAIT_SECONDS)
         assert worker is not None
         try:
             os.kill(worker, number)

@@ -6,16 +6,18 @@ from hypothesis import strategies as st
 
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetter, DeadLetterReason
+from domain.fact import Fact
 from domain.headers import POSSIBLE_DUPLICATE
 from domain.notification import Notification
 from domain.record import Cut, Origin, Partition, Record
-from guardian.pending_output import from_pending, output_record, renumbered, to_pending
+from guardian.pending_output import find_origin, from_pending, offset_behind, offset_of, output_record, renumbered, to_pending
 from storage.port import Pending, StorageRefused
 
 P = Partition("T", 3)
 NOTIFICATION = Notification("ID", "ünit", "ACCP", b"{}", (("notification-id", b"ID"),), Origin(P, 70))
 RECORD = Record(Origin(P, 70), b"\xff\x00", b"\xfe", (("a", b"1"), ("a", b"\xff")))
 LETTER = DeadLetter(RECORD, DeadLetterReason.UNDECODABLE, "not JSON: \ud800", 1_774_740_835_941)
+FACT = Fact("GRÖUP", b"{}", (("member", b"u"), ("source-position", b"T-3@70")), Origin(P, 70))
 
 output_records = st.builds(
     OutputRecord,
@@ -37,6 +39,19 @@ def test_a_notification_leaves_under_its_unit_with_its_headers() -> None:
     assert output_record(7, NOTIFICATION, 0) == OutputRecord(
         7, Channel.NOTIFICATIONS, "ünit".encode(), (("notification-id", b"ID"),), b"{}"
     )
+
+
+def test_a_fact_leaves_under_its_key_with_its_headers_and_is_known_by_its_record() -> None:
+    left = output_record(7, FACT, 0)
+    assert left == OutputRecord(7, Channel.FACTS, "GRÖUP".encode(), FACT.headers, b"{}")
+    assert find_origin(FACT) == FACT.origin
+    assert offset_of(7, FACT) == offset_behind(left) == 70
+
+
+def test_what_an_earlier_version_left_pending_is_read() -> None:
+    for channel in ("notifications", "dead-letters", "orders", "facts"):
+        body = bytes((0x94, 0xA0 + len(channel))) + channel.encode() + b"\xc4\x01k\x90\xc4\x02{}"
+        assert from_pending(Pending(17, body)) == OutputRecord(17, Channel(channel), b"k", (), b"{}")
 
 
 def test_a_dead_letter_leaves_as_it_came_with_four_headers_more() -> None:
@@ -65,7 +80,7 @@ def test_the_error_of_a_dead_letter_is_cut_however_much_foreign_code_says() -> N
 
 
 def test_only_what_a_record_below_the_heal_offset_caused_is_marked() -> None:
-    for what in (NOTIFICATION, LETTER):
+    for what in (NOTIFICATION, LETTER, FACT):
         assert POSSIBLE_DUPLICATE in dict(output_record(1, what, 71).headers)
         assert POSSIBLE_DUPLICATE not in dict(output_record(1, what, 70).headers)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 from harness.console_stage import URL, Workers, http_settings, make_sources
+from harness.counted_groups import GroupStage
 from harness.driving import PARTITION, Driven, Envelopes
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
@@ -36,6 +37,7 @@ from status.service_report import service_report
 
 API = "/api/v1"
 WAITING = "uow-1"
+GROUP = "GROUP1"
 MANY = Limits(requests_per_second=100_000, requests_at_once=100_000)
 
 
@@ -92,9 +94,16 @@ class ApiStage:
         )
         self.ledger = LedgerStage(f"sqlite:///{directory}/ledger.db", receiver())
         self.ledger.take(item(WAITING, 1), item("uow-2", 1), job="monday")
-        sources = sources._replace(find_served=lambda: ServedStatus({"console": URL}), open_ledger=self.ledger.another)
+        self.groups = GroupStage(directory / "groups")
+        self.groups.status(GROUP, WAITING, "ACSP")
+        self.groups.count()
+        sources = sources._replace(
+            find_served=lambda: ServedStatus({"console": URL}), open_ledger=self.ledger.another, groups=self.groups
+        )
         self.console = Console(http_settings(directory, **settings), sources)
         self.console.waiting.refresh()
+        assert self.console.groups is not None
+        self.console.groups.watch.refresh()
         self.client = TestClient(make_application(self.console, NoLogin(), MANY), base_url=URL, raise_server_exceptions=False)
 
     def application(self) -> Starlette:
@@ -114,6 +123,7 @@ class ApiStage:
         self.console.close()
         self.units.close()
         self.ledger.close()
+        self.groups.close()
 
 
 @contextmanager

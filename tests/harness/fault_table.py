@@ -1,7 +1,7 @@
 """The results of fault campaigns: tables with one row per campaign, printed at the end of a test run that had any."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Row(NamedTuple):
@@ -45,13 +45,41 @@ class DeliveryRow(NamedTuple):
     seed: int
 
 
-KINDS: dict[str, type[Row] | type[DeliveryRow]] = {"faults": Row, "faults of delivery": DeliveryRow}
+class GroupRow(NamedTuple):
+    """A campaign on the payments of messages. `complete` are the groups that must have a report, by a count of their facts.
+
+    `lost` and `doubled` are reports, `wrong counts` those that say something else than the facts; `wrong values` are values of
+    groups and payments that differ from a recomputation. `otherwise_wrong` is what the check of the notifications found.
+    """
+
+    fault: str
+    times: int
+    transport: str
+    facts: int
+    groups: int
+    complete: int
+    reports: int
+    lost: int
+    doubled: int
+    wrong_counts: int
+    wrong_values: int
+    otherwise_wrong: int
+    recovery_seconds: float
+    seed: int
+
+
+AnyRow: TypeAlias = Row | DeliveryRow | GroupRow
+KINDS: dict[str, type[Row] | type[DeliveryRow] | type[GroupRow]] = {
+    "faults": Row,
+    "faults of delivery": DeliveryRow,
+    "faults of groups": GroupRow,
+}
 """By the name of the property that carries the rows of a test, because tests run in several processes."""
 
 _RENAMED = {"recovery_seconds": "longest to recover", "seed": "FAULT_SEED"}
 
 
-def as_property(row: Row | DeliveryRow) -> tuple[str, object]:
+def as_property(row: AnyRow) -> tuple[str, object]:
     """Return name and value for `record_property`: a list can be passed between processes; a row cannot."""
     return next(name for name, kind in KINDS.items() if isinstance(row, kind)), list(row)
 
@@ -65,7 +93,7 @@ def tables_of(reports: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
             yield name, render(rows)
 
 
-def render(rows: Sequence[Row | DeliveryRow]) -> list[str]:
+def render(rows: Sequence[AnyRow]) -> list[str]:
     """Return a table in Markdown, aligned for a terminal, too."""
     names = rows[0]._fields
     cells = [[_RENAMED.get(each, each.replace("_", " ")) for each in names], *([_cell(each) for each in row] for row in rows)]

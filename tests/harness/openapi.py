@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,13 +71,20 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": {"200": _answer("The answer.", operation.answers), "default": {"$ref": "#/components/responses/Refused"}},
     }
     if operation.changes:
-        told["parameters"] = [TOKEN]
+        told["parameters"] = [*_in_path(operation.path), TOKEN]
         told["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(operation.takes)}}}
     else:
-        told["parameters"] = _parameters(operation.takes)
-        if operation.takes.__doc__ and told["parameters"]:
+        told["parameters"] = [*_in_path(operation.path), *_parameters(operation.takes)]
+        if operation.takes.__doc__ and operation.takes.__struct_fields__:
             told["description"] = " ".join(operation.takes.__doc__.split())
     return told
+
+
+def _in_path(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
 
 
 def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:

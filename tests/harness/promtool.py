@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
 from console.prometheus import (
     ARCHIVE_METRICS,
     DELIVERY_WORKERS,
@@ -36,7 +37,9 @@ def known_metrics() -> set[str]:
     }
     plain = {each.full_name for each in METRICS if each.kind != "histogram"}
     delivery = (DELIVERY_WORKERS[0], *GATE_METRICS, RETRIES[0], *TOPIC_METRICS, *SCHEDULE_METRICS)
-    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery)
+    counters = (f"{name}_total" for name in STORE_COUNTERS)
+    aggregation = (AGGREGATION_WORKERS[0], *STORE_GAUGES, *counters, GROUPS[0], *GROUP_GAUGES)
+    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery, *aggregation)
     service = {f"resequencer_{name}" for name in names}
     return plain | histograms | service | _OF_OTHERS
 

@@ -27,6 +27,7 @@ from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
+from domain.fact import Fact
 from domain.notification import Notification
 from domain.record import Partition
 from guardian.backoff import BackoffSettings, RetryWithBackoff
@@ -74,7 +75,7 @@ class Teller:
     It fails by envelope id: temporarily until the instant in `away_until`, permanently for ids in `never`, and with an unexpected
     error by `mistakes` (the strategy may have those, too). Failures depend only on the clock, so a retry after a crash ends as it
     would have without the crash. For envelopes in `needs_server` the server is unavailable while the clock is within
-    `server_away`.
+    `server_away`. With `makes_facts` each notification has a fact.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -85,6 +86,7 @@ class Teller:
         self.mistakes = Mistakes()
         self.needs_server: frozenset[str] = frozenset()
         self.server_away = range(0)
+        self.makes_facts = False
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         identity = envelope.envelope_id
@@ -101,8 +103,9 @@ class Teller:
         headers = [("notification-id", identity.encode())]
         headers += [("incomplete", marks.incomplete.encode())] if marks.incomplete is not None else []
         headers += [("late", b"true")] if marks.late else []
-        origin = envelope.record.origin
-        return Handled((Notification(identity, envelope.unit, "ACCP", msgspec.json.encode(told), tuple(headers), origin),))
+        origin, value = envelope.record.origin, msgspec.json.encode(told)
+        facts = (Fact("GROUP", value, (("member", envelope.unit.encode()), *headers), origin),) if self.makes_facts else ()
+        return Handled((Notification(identity, envelope.unit, "ACCP", value, tuple(headers), origin),), facts=facts)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -147,6 +150,7 @@ class Plan(msgspec.Struct, frozen=True):
     rotate_bytes: int | None = None
     portion_bytes: int = 16 << 20
     has_orders: bool = False
+    has_facts: bool = False
 
 
 class Service:
@@ -161,6 +165,7 @@ class Service:
         self.plan = msgspec.structs.replace(plan, **changes)
         self.clock = FakeClock()
         self.handler = Teller(self.clock)
+        self.handler.makes_facts = self.plan.has_facts
         self.strategy = make_strategy(StrategySettings(self.plan.strategy))
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
@@ -170,6 +175,7 @@ class Service:
         self.pauses: list[int] = []
         self.forgotten = 0
         self.state_file = directory / "state.db"
+        self.facts_directory = directory / "facts"
         self._tokens = count(1)
         self._cycle: Cycle | None = None
         self._servers: Servers | None = None
@@ -195,7 +201,9 @@ class Service:
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         directories = (self.directory / "in", self.directory / "out")
-        settings = FileSettings(TOPIC, *directories, rotate_bytes=plan.rotate_bytes, has_orders=plan.has_orders)
+        facts = self.facts_directory if plan.has_facts else None
+        own = {"rotate_bytes": plan.rotate_bytes, "has_orders": plan.has_orders, "facts_directory": facts}
+        settings = FileSettings(TOPIC, *directories, **own)  # type: ignore[arg-type]
         transport = FileTransport(settings, self._wait, self.files)
         self._servers = Servers(
             self.around_transport(transport),
@@ -275,6 +283,17 @@ class Service:
     @property
     def told(self) -> list[Told]:
         return [_told(line) for line in self._lines("notifications")]
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        """The lines of the facts, in the order in which they left."""
+        path = self.facts_directory / "partition-0.jsonl"
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    @property
+    def told_as_facts(self) -> list[Told]:
+        """The facts of a `Teller`, which say the same as its notifications."""
+        return [_told(line | {"key": line["headers"]["member"]}) for line in self.facts]
 
     @property
     def dead(self) -> list[Dead]:

@@ -29,6 +29,12 @@ def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
         "units released at the deadline",
         "notifications ACCC",
         "envelopes per second",
+        "Which messages are through",
+        "with 5 payments",
+        "a payment has no final status",
+        "128 messages: 126 complete; 126 group reports, 0 marked incomplete.",
+        "One group report, for ",
+        "<GrpSts>",
         "0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.",
         "The story of sim-7-",
         "stashed (waits for sequence:",
@@ -175,6 +181,29 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
     shown = capsys.readouterr().out
     assert said in shown
     assert "every promise was held" not in shown
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [(_drop_the_last, "1 group report missing"), (_double_the_first, "1 group report doubled")],
+)
+def test_a_group_report_that_is_missing_or_doubled_is_the_demos_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str
+) -> None:
+    class Tampering(ServiceProcess):
+        def stop(self) -> int:
+            code = super().stop()
+            output = tmp_path / "run" / "demo-1" / "groups" / "payments" / "completions.jsonl"
+            if output.exists() and not tampered.exists() and self._log.name == "groups.log":
+                output.write_bytes(b"".join(tamper(output.read_bytes().splitlines(keepends=True))))
+                tampered.touch()
+            return code
+
+    tampered = tmp_path / "tampered"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "ServiceProcess", Tampering)
+    assert main(["demo", "--units", "14", "--seed", "1"]) == 1
+    assert said in capsys.readouterr().out
 
 
 def test_a_service_that_ends_badly_fails_the_demo_and_is_said(

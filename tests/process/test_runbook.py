@@ -40,6 +40,7 @@ ANSWERS = {
     "resequencer check": "stash-timeout",
     "resequencer partitions list": "read to",
     "resequencer orders": "a look",
+    "resequencer groups list": "M-1 of ",
     "resequencer delivery gates": "tracker",
     "resequencer delivery waiting tracker": "uow-3",
     "resequencer delivery blocked": "nothing is blocked",
@@ -47,23 +48,32 @@ ANSWERS = {
 }
 """By command: a word of its answer on the service below."""
 
+_MESSAGE = {"GrpHdr": {"MsgId": "M-1", "NbOfTxs": "2", "InitgPty": {"Nm": "Muster"}}}
+_PAYMENT = {"uniqueId": "payment", "objectType": "PAIN_001", "object": _MESSAGE}
+
 ON_KAFKA = {"resequencer archive-topics": "for files, use `archive`"}
 """By command: what it says to the service below, which is on files. tests/pipeline/jobs/processes runs it on Kafka."""
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedService]:
-    """A payment waits, two records could not be handled, a receiver cannot be reached, and a worker was killed."""
+    """A payment waits, two records could not be handled, a receiver cannot be reached, and a worker was killed.
+
+    One more payment belongs to a group.
+    """
     orders = f"{NOTIFICATION}.orders.enabled=true"
     receiver = f'{NOTIFICATION}.delivery.receivers.tracker.url="http://127.0.0.1:1"'
     schedule = f'{NOTIFICATION}.delivery.schedules.monthly={{ cron = "0 0 1 * *", keys.names = [a], receiver = tracker }}'
-    made = OperatedService(tmp_path_factory.mktemp("service"), f"{RESEQUENCER}.stash-timeout=10m", orders, receiver, schedule)
+    groups = f"{NOTIFICATION}.aggregation.enabled=true"
+    directory = tmp_path_factory.mktemp("service")
+    made = OperatedService(directory, f"{RESEQUENCER}.stash-timeout=10m", orders, receiver, schedule, groups)
     made.tell("uow-1", 2)
     made.tell("uow-3", 1)
     made.append(
         b"this is no envelope",
         envelope_line("uow-2", 1),
         envelope_line("uow-2", 1).replace(b"PaymentReceived", b"PaymentSettled"),
+        envelope_line("uow-4", 1, mdsObjects=[_PAYMENT]),
     )
     daemon = Daemon(made)
     daemon.start()

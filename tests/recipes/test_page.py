@@ -10,6 +10,7 @@ NAMES = (
     "a target type",
     "a handler",
     "a lookup",
+    "a store of your own",
     "a storage",
     "a transport",
     "a command",
@@ -34,7 +35,7 @@ def test_each_file_that_a_recipe_names_exists(name):
     assert recipe.paths
 
 
-@pytest.mark.parametrize("name", ["a strategy", "a target type", "a handler", "a lookup"])
+@pytest.mark.parametrize("name", ["a strategy", "a target type", "a handler", "a lookup", "a store of your own"])
 def test_what_a_user_adds_lies_outside_of_the_project_and_needs_no_edit_of_it(name):
     recipe = Recipe(name)
     assert "```diff" not in recipe.text

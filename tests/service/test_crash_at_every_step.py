@@ -77,6 +77,18 @@ def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing() -> No
 
 
 @pytest.mark.slow
+def test_a_crash_before_or_after_each_step_of_a_workload_with_facts_loses_and_doubles_no_fact() -> None:
+    work = workload(SMALL)
+    work = work._replace(plan=msgspec.structs.replace(work.plan, has_facts=True))
+    expected = reference(work)
+    assert len(expected.facts) == len(expected.told) > 5
+    for step in range(1, expected.steps + 1):
+        outcome = crash_at(work, step, expected)
+        assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"
+        assert (outcome.crashes, len(outcome.facts)) == (1, len(expected.facts))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1_000, 1_200, 50))
 def test_two_thousand_crashes_lose_double_and_mark_nothing(first: int) -> None:
     """The four tests together have more than two thousand."""

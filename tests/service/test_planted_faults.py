@@ -36,6 +36,8 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         plant.numbers_given_out_twice: 0,
         plant.rotated_without_noting_what_left: 1,
         plant.begun_anew_without_noting_it: 2,
+        plant.facts_written_behind_the_positions: 18,
+        plant.facts_of_a_crash_not_found: 5,
         share.share_ignored: 0,
         share.what_was_cut_off_loses_its_marks: 11,
         share.later_arrivals_overtake_the_rest: 0,

@@ -1,20 +1,17 @@
-"""A worker's slot: a worker that dies is started again in its slot. Its work can be paused in the middle of any step."""
+"""A whole worker in its slot, with its storage and its actors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from greenlet import getcurrent, greenlet
 from harness.actors.watched import WatchedActors
-from harness.crashes.points import Crash
 from harness.driving import NoChance
 from harness.faltering import faltering
 from harness.service_under_test import TOPIC
 from msgspec.structs import replace
 from simulation.clocks import MachineClock
 from simulation.fakes.clients import FakeConsumer
-from simulation.injected_faults import FOR_LONG
+from simulation.slot import Slot
 from simulation.struck_storage import StruckSharedStorage
 
 from connectors.kafka.core.client_options import ClientOptions
@@ -37,28 +34,21 @@ from storage.port import Storage
 if TYPE_CHECKING:
     from simulation.world import World
 
-Answer = TypeVar("Answer")
 NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"
 ORDERS, OUTCOMES = "IPF_PROCESSING_DATA_ORDERS", "IPF_PROCESSING_DATA_ORDER_OUTCOMES"
 _TOPICS = KafkaTopics(TOPIC, NOTIFICATIONS, DEAD_LETTERS)
-_SESSION_TURNS = 6
 
 
-class Worker:
-    """`cycle`, `actors` and `transport` are None while the worker is dead.
-
-    Before the turn `stands_until` the worker does nothing.
-    """
+class Worker(Slot):
+    """`cycle`, `actors` and `transport` are None while the worker is dead."""
 
     def __init__(self, world: World, slot: int) -> None:
+        super().__init__(world, slot)
         self._world = world
-        self.slot = slot
         self.clock = MachineClock(world.clock, world.remembered)
         self.cycle: Cycle | None = None
         self.actors: ActorGateway | None = None
         self.transport: KafkaTransport | None = None
-        self._stretch: greenlet | None = None
-        self.stands_until = 0
 
     @property
     def consumer(self) -> FakeConsumer | None:
@@ -72,58 +62,10 @@ class Worker:
         return self.consumer.group_metadata().member_id if self.consumer is not None else ""
 
     @property
-    def is_midway(self) -> bool:
-        """Whether the worker stands still, or waits, in the middle of a cycle."""
-        return self._stretch is not None
-
-    @property
-    def stands_still(self) -> bool:
-        return self._world.turn < self.stands_until
-
-    @property
-    def is_unavailable(self) -> bool:
-        """Whether the worker stands still until it is called back."""
-        return self.stands_until == FOR_LONG
-
-    @property
     def has_something_due(self) -> bool:
         """Whether units are due that were not woken or stopped yet: a cycle wakes at most as many units as it reads records."""
         wakes_at = self.cycle._next_wake_at if self.cycle is not None else None
         return wakes_at is not None and wakes_at <= self.clock.now()
-
-    def go_on(self) -> bool:
-        """Continue the current cycle, or run the next one, until it ends, stands still or waits. Return whether it committed."""
-        self._stretch = self._stretch or greenlet(self._live)
-        has_committed = self._stretch.switch()
-        if self._stretch is not None and self._stretch.dead:
-            self._stretch, self.stands_until = None, 0
-        return bool(has_committed)
-
-    def stand_still(self, turns: int) -> None:
-        """Let the other workers continue.
-
-        The group removes the worker if that takes longer than a session. The last available worker never stands still for long.
-        """
-        if turns == FOR_LONG and all(each.is_unavailable or each is self for each in self._world.workers):
-            turns = _SESSION_TURNS
-        self.stands_until = FOR_LONG if turns == FOR_LONG else self._world.turn + turns
-        if turns > _SESSION_TURNS:
-            self._world.throw_out(self.member)
-        getcurrent().parent.switch()
-
-    def wait(self, _: int) -> None:
-        """Wait for a server that is away: the other workers continue meanwhile."""
-        self.stand_still(1)
-
-    def die(self) -> None:
-        """Die as by `kill -9`: the brokers do not notice."""
-        stretch, self._stretch, self.stands_until = self._stretch, None, 0
-        if stretch is not None and stretch is not getcurrent() and not stretch.dead:
-            stretch.throw(Crash("killed where it stood"))
-            return
-        if self.actors is not None:
-            self.actors.close()
-        self.cycle = self.transport = self.actors = None
 
     def owned(self) -> list[OwnedPartition]:
         return list(self.cycle.partitions.owned.values()) if self.cycle else []
@@ -134,28 +76,18 @@ class Worker:
         untaken = {str(each): why.reason for each, why in self.cycle.partitions.put_off_takeovers.untaken.items()}
         return f"holds {[str(each.partition) for each in self.owned()]}, cannot take {untaken}"
 
-    # What its clients and its storage ask
-
-    def ask(self, name: str, call: Callable[[], Answer], failure: Exception, *, may_come_late: bool = False) -> Answer:
-        return self._world.injected_faults.ask(self, name, call, failure, may_come_late=may_come_late)
-
-    def leave_on_its_way(self, call: Callable[[], object]) -> None:
-        self._world.injected_faults.leave_on_its_way(call)
-
-    def choose(self, count: int) -> int:
-        return self._world.random.randrange(count) if self._world.injected_faults.armed else count - 1
-
     # Its run
 
-    def _live(self) -> bool:
-        try:
-            cycle = self.cycle or self._start()
-            has_committed = cycle.run_once()
-            self._world.forgotten += cycle.expire()
-            return has_committed
-        except Crash:
-            self.die()
-            return True
+    def _work(self) -> bool:
+        cycle = self.cycle or self._start()
+        has_committed = cycle.run_once()
+        self._world.forgotten += cycle.expire()
+        return has_committed
+
+    def _forget(self) -> None:
+        if self.actors is not None:
+            self.actors.close()
+        self.cycle = self.transport = self.actors = None
 
     def _start(self) -> Cycle:
         world, plan = self._world, self._world.plan

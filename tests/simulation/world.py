@@ -238,6 +238,9 @@ class World:
             )
         return sum(len(kept.units) for memory in memories for kept in memory.partitions.values())
 
+    def slots(self) -> list[Worker]:
+        return self.workers
+
     def _awake(self) -> list[Worker]:
         return [each for each in self.workers if not each.is_unavailable]
 

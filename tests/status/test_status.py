@@ -81,7 +81,7 @@ def test_what_its_files_take_is_said(run_directory, is_held, capsys):
     main(["status", "--json"])
     disk = json.loads(capsys.readouterr().out)["disk"]
     assert disk["database"] == {"files": 1, "bytes": 2_048_000}
-    assert set(disk) == {"input", "archive", "output", "database", "database log", "service log"}
+    assert set(disk) == {"input", "archive", "output", "facts", "database", "database log", "service log"}
 
 
 def test_a_holder_that_had_no_room_for_its_process_id_is_believed(run_directory, is_held, capsys):

@@ -29,12 +29,12 @@ class UndecodableHeaders(RawHeaders):
 
 
 class ProducerRecord(NamedTuple):
-    """One record to be sent. With `partition` None its key determines the partition."""
+    """One record to be sent. With `partition` None its key determines the partition. The value None deletes a key."""
 
     topic: str
     key: bytes | None
     headers: Headers
-    value: bytes
+    value: bytes | None
     partition: int | None = None
 
 
@@ -72,9 +72,9 @@ def to_record(
     return Record(origin, value, key, headers, written_at=written_at)
 
 
-def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes) -> int:
+def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes | None) -> int:
     """Return the largest size that the record takes in a batch of its own, in bytes (message format 2), uncompressed."""
-    size = _BATCH_BYTES + _RECORD_BYTES + len(value) + (len(key) if key is not None else 0)
+    size = _BATCH_BYTES + _RECORD_BYTES + len(value or b"") + (len(key) if key is not None else 0)
     for name, data in headers:
         size += 2 * _VARINT_BYTES + len(data) + (len(name) if name.isascii() else len(name.encode()))
     return size

@@ -1,7 +1,8 @@
 """Applies the topics' size limits. A notification that is too large becomes a dead letter; a dead letter that is too large
 is cut. Pure.
 
-The outcome of an order that is too large loses the rest of its text, then the order's own record.
+The outcome of an order that is too large loses the rest of its text, then the order's own record. A fact is small, and none
+may be missing or damaged: a topic that does not take it is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
 from connectors.kafka.core.topic_names import KafkaTopics
-from connectors.port import Channel, OutputRecord
+from connectors.port import Channel, OutputRecord, TransportRefused
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.headers import (
@@ -45,11 +46,19 @@ class SizeLimits:
         self._limits = limits
 
     def fit(self, each: OutputRecord, now: Instant) -> ProducerRecord:
-        """Return the record to send under this number."""
+        """Return the record to send under this number.
+
+        Raises:
+            TransportRefused: It is a fact or a value, and its topic does not accept so many bytes.
+        """
         record = self._producer_record(each)
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
         if size <= limit:
             return record
+        if each.channel is Channel.VALUES:
+            raise refused_for_size(record.topic, f"a value takes {size} bytes, but it accepts {limit}")
+        if each.channel is Channel.FACTS:
+            raise refused_for_size(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.NOTIFICATIONS:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
@@ -64,8 +73,9 @@ class SizeLimits:
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
-        number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else None
-        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, each.value, number)
+        number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else each.partition
+        value = None if each.channel is Channel.VALUES and not each.value else each.value
+        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, value, number)
 
     def _fits(self, record: ProducerRecord) -> bool:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]
@@ -73,7 +83,7 @@ class SizeLimits:
     def _shorter_outcomes(self, record: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records of an outcome. Its readers can decode each of them but the last, which has no value."""
         with suppress(OrderUnreadable):
-            outcome = decode_outcome(record.value)
+            outcome = decode_outcome(record.value or b"")
             shorter = [replace(outcome, text=outcome.text[:characters]) for characters in _TEXTS]
             for each in (*shorter, *(replace(each, order=None) for each in shorter)):
                 yield record._replace(value=encode_outcome(each))
@@ -82,14 +92,20 @@ class SizeLimits:
 
     def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records: first with less of the value, then without the record's own headers, then without key."""
-        cut = letter._replace(headers=_with_cut(letter.headers, letter.value))
+        value = letter.value or b""
+        cut = letter._replace(headers=_with_cut(letter.headers, value))
         room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
-        yield cut._replace(value=letter.value[: max(0, min(room, BEGINNING_BYTES))])
+        yield cut._replace(value=value[: max(0, min(room, BEGINNING_BYTES))])
         ours = tuple(each for each in cut.headers if each[0].startswith(DEAD_LETTER_PREFIX) or each[0] == POSSIBLE_DUPLICATE)
         bare = cut._replace(headers=ours, value=b"")
         yield bare
         yield bare._replace(key=None)
         yield bare._replace(key=None, headers=tuple((name, value[:200]) for name, value in ours))
+
+
+def refused_for_size(topic: str, problem: str) -> TransportRefused:
+    """Return the error for a topic that does not take a fact, or a value of a store."""
+    return TransportRefused(f"topic {topic}", f"{problem}. Raise its max.message.bytes and the producer's max.request.size")
 
 
 def _partition_of(outcome: OutputRecord) -> int | None:

@@ -4,22 +4,41 @@ import msgspec
 
 from connectors.port import Channel
 
+_FIELDS = {
+    Channel.NOTIFICATIONS: "notifications",
+    Channel.DEAD_LETTERS: "dead_letters",
+    Channel.ORDER_OUTCOMES: "order_outcomes",
+    Channel.FACTS: "facts",
+    Channel.VALUES: "values",
+}
+
 
 class KafkaTopics(msgspec.Struct, frozen=True):
-    """The input topic, the output topics, and the topics of orders; the latter are empty for a service without orders."""
+    """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
+
+    All but the first three are empty where there is no such topic. `reports` are those on groups, for programs that copy or judge
+    what all of a service has written.
+    """
 
     input: str
     notifications: str
     dead_letters: str
     orders: str = ""
     order_outcomes: str = ""
+    facts: str = ""
+    values: str = ""
+    reports: str = ""
 
     @property
     def all(self) -> tuple[str, ...]:
-        names = (self.input, self.notifications, self.dead_letters, self.orders, self.order_outcomes)
-        return tuple(dict.fromkeys(name for name in names if name))
+        optional = (self.orders, self.order_outcomes, self.facts, self.values, self.reports)
+        return tuple(dict.fromkeys(name for name in (self.input, self.notifications, self.dead_letters, *optional) if name))
 
     def output(self, channel: Channel) -> str:
-        """Return the topic of a channel; empty for the outcomes of orders if there are no orders."""
-        topics = {Channel.NOTIFICATIONS: self.notifications, Channel.DEAD_LETTERS: self.dead_letters}
-        return topics.get(channel, self.order_outcomes)
+        """Return the topic of a channel; empty if there is none for it."""
+        topic: str = getattr(self, _FIELDS[channel])
+        return topic
+
+    def without_facts(self) -> "KafkaTopics":
+        """Return the other topics."""
+        return msgspec.structs.replace(self, facts="")

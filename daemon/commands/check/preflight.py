@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple
 
+from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
 from daemon.configuration.kafka_settings import kafka_settings
@@ -27,8 +28,14 @@ _BUSY_TIMEOUT_MS = 5_000
 
 def directories_are_writable(configuration: Configuration) -> None:
     """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
-    notification = configuration.notification
-    for directory in (notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent):
+    notification, aggregation = configuration.notification, configuration.aggregation
+    writes_facts = aggregation.is_enabled and notification.transport is TransportType.FILE
+    counts = aggregation.worker_count > 0
+    for directory in (
+        *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),
+        *([aggregation.facts_directory] if writes_facts else []),
+        *([aggregation.directory] if counts else []),
+    ):
         existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             raise PermissionError(None, "cannot be written to", str(directory))
@@ -136,6 +143,23 @@ def topics_of_delivery_are_usable(configuration: Configuration) -> None:
         preflight_topics(kafka_settings(configuration), [*events.items(), *requests.items()])
 
 
+def topics_of_stores_are_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the topics and groups of the payments of messages, and of users' own stores, if aggregation workers run here.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As an aggregation worker would meet them.
+    """
+    if configuration.ingress.transport is not TransportType.KAFKA or not configuration.aggregation.worker_count:
+        return ()
+    from connectors.kafka.store_preflight import preflight_store
+
+    notes: list[str] = []
+    for names in stores_of(configuration):
+        notes += preflight_store(store_settings(configuration, names, 0), names.made)
+    return notes
+
+
 PROBES: tuple[Probe, ...] = (
     directories_are_writable,
     database_is_usable,
@@ -144,6 +168,7 @@ PROBES: tuple[Probe, ...] = (
     kafka_is_usable,
     ledger_is_usable,
     topics_of_delivery_are_usable,
+    topics_of_stores_are_usable,
 )
 """Beside reading the settings and importing what the configuration names."""
 

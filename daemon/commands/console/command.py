@@ -121,6 +121,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 lambda: made.sampler.new_dead_letters,
                 lambda: made.sampler.archive_distances,
                 sources.find_delivery,
+                made.groups,
             )
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)
@@ -135,7 +136,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             sys.stdout.flush()
         made.start()
         try:
-            serve(endpoints, lifeline)
+            serve(endpoints, lifeline, made.end_streams)
         finally:
             if lifeline is None and is_told:
                 file.remove()

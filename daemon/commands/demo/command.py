@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from daemon.commands.demo.delivery import deliver
+from daemon.commands.demo.groups import CountedFacts, show_groups, show_report
 from daemon.commands.demo.report import show_console, show_story, show_table, show_verdict
 from daemon.commands.simulate import draw_seed
-from daemon.commands.verify import refuse_foreign_handler, verify_output
+from daemon.commands.verify import make_groups_check, refuse_foreign_handler, verify_output
 from daemon.configuration.configuration import Configuration, load
 from daemon.exit_code import ExitCode
 from daemon.supervision.service_process import ServiceProcess
@@ -37,6 +38,9 @@ _ALL_IN_THE_RUN_DIRECTORY = (
     "payment-status-notification.transport=file",
     "payment-status-notification.file.directory=null",
     "payment-status-notification.storage.embedded.file=null",
+    "payment-status-notification.aggregation.enabled=true",
+    "payment-status-notification.aggregation.directory=null",
+    "payment-status-notification.aggregation.facts.directory=null",
 )
 """Overrides of the demo: simulated payments must not get among real ones, whatever the configuration says."""
 
@@ -101,32 +105,45 @@ class _Run:
         self._expected = self._directory / "expected.jsonl"
         self._status = StatusFile(self._directory)
         self._service: ServiceProcess | None = None
+        self._groups: ServiceProcess | None = None
         self._summary: Summary | None = None
         self._speed = 0.0
 
     def play(self) -> bool:
-        """Run the demo; return whether the service drained and ended with 0."""
+        """Run the demo; return whether the service and what counts its groups have done all, and ended with 0."""
+        codes: dict[str, int] = {}
         with _progress(self._console) as progress:
             task = progress.add_task("writing envelopes", total=self._plan.units)
             try:
                 self._feed(progress, task)
-                code = self._service.stop() if self._service else 1
+                codes["service"] = self._service.stop() if self._service else 1
+                self._count_groups(progress, task)
+                codes["groups"] = self._groups.stop() if self._groups else 1
             finally:
-                if self._service:
-                    self._service.stop()
-        if code != 0:
-            self._console.print(f"the service ended with {code}; see {self._directory}/service.log", style="red")
-        return code == 0
+                for process in (self._service, self._groups):
+                    if process:
+                        process.stop()
+        for name, code in codes.items():
+            if code != 0:
+                what = {"groups": "worker of the groups"}.get(name, name)
+                self._console.print(f"the {what} ended with {code}; see {self._directory}/{name}.log", style="red")
+        return not any(codes.values())
 
     def show(self) -> ExitCode:
         summary, status = self._summary, self._status.find()
         assert summary is not None
         assert status is not None
         show_table(self._console, summary, status, self._speed)
-        verdict = verify_output(self._configuration, self._expected)
+        check = make_groups_check(self._configuration)
+        assert check is not None, "the demo counts groups"
+        verdict = verify_output(self._configuration, self._expected, check=check)
+        show_groups(self._console, check)
         show_verdict(self._console, verdict)
         does_agree = show_story(self._console, self._configuration, self._expected)
-        return ExitCode.DONE if verdict.is_good and does_agree else ExitCode.NOT_SO
+        show_report(self._console, self._configuration)
+        # No deadline of a group can have passed.
+        is_good = verdict.is_good and does_agree and not check.counts().incomplete
+        return ExitCode.DONE if is_good else ExitCode.NOT_SO
 
     def _feed(self, progress: Progress, task: TaskID) -> None:
         """Write the simulated envelopes; late ones follow when the deadlines of the others have passed."""
@@ -159,8 +176,26 @@ class _Run:
         if self._service is not None:
             return None
         self._service = ServiceProcess(self._arguments, self._directory / "service.log")
+        self._groups = ServiceProcess(self._arguments, self._directory / "groups.log", ("groups", "run"))
         self._watch(lambda report: report.state == State.READY, "the start")
         return monotonic()
+
+    def _count_groups(self, progress: Progress, task: TaskID) -> None:
+        """Wait until all facts are counted. The service has drained, so no more will come."""
+        assert self._groups is not None
+        facts = CountedFacts(self._configuration)
+        progress.update(task, description="counting groups", completed=0, total=facts.size)
+        until, before = monotonic() + _STALL_SECONDS, -1
+        while monotonic() < until:
+            self._groups.check()
+            counted = facts.counted()
+            progress.update(task, completed=counted)
+            if counted >= facts.size:
+                return
+            if counted != before:
+                until, before = monotonic() + _STALL_SECONDS, counted
+            sleep(_LOOK_SECONDS)
+        raise TookTooLong(f"no facts were counted for {_STALL_SECONDS} s; see {self._directory}/groups.log")
 
     def _show_reading(self, report: StatusReport, lines: int, progress: Progress, task: TaskID) -> bool:
         records = report.counts.get("records", 0)

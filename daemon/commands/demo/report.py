@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
-from xml.etree.ElementTree import indent, register_namespace, tostring
 
-import msgspec
-from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped] # defusedxml ships no types.
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from daemon.commands.demo.readable import readable
 from daemon.commands.units.story import agrees, read_output, tell
 from daemon.configuration.configuration import Configuration
-from resequencer.handlers.iso20022.report_xml import render_report_xml
 from simulator.expectation import ExpectedUnit
 from simulator.generate.simulation import Summary
 from simulator.verify.story import arrivals_of, find_unit, render_story
@@ -74,24 +71,6 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
         console.print("the order of the service's output differs from the order that its own code decides", style="red")
     if output.values:
         console.print("\nIts last pain.002")
-        text = _readable(output.values[-1], configuration.notification.target_type)
+        text = readable(output.values[-1], configuration.notification.target_type)
         console.print(Syntax(text, "xml", background_color="default"), soft_wrap=True)
     return does_agree
-
-
-def _readable(value: bytes, target_type: str) -> str:
-    """Return the report as XML, for either target type of the service; the output of a user's own target type is unchanged."""
-    if target_type == "report-xml":
-        return _indented(value.decode())
-    if target_type not in ("report", "produced-report"):
-        return value.decode("utf-8", "replace")
-    document = msgspec.json.decode(value)
-    return _indented(render_report_xml(document["report"] if target_type == "produced-report" else document))
-
-
-def _indented(xml: str) -> str:
-    """Return the document with one element per line. The notification itself has no line breaks."""
-    root = fromstring(xml.encode())
-    register_namespace("", root.tag.removeprefix("{").partition("}")[0])
-    indent(root)
-    return tostring(root, encoding="unicode")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from daemon.aggregation.status import find_aggregation_of
 from daemon.commands.status.disk_use import Taken, disk_use, in_words
 from daemon.configuration.configuration import load
 from daemon.console.served import find_served
@@ -15,6 +16,7 @@ from daemon.exit_code import ExitCode
 from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.printable import printable
+from status.aggregation import aggregation_lines
 from status.delivery import delivery_lines
 from status.report import State
 from status.service_report import ServiceReport
@@ -27,12 +29,13 @@ def status(arguments: Namespace) -> ExitCode:
     run_directory = configuration.notification.run_directory
     state, service, _ = found = find_service(run_directory, SystemClock().now())
     use, served = disk_use(configuration), find_served(run_directory, found)
-    delivery = find_delivery_of(configuration, found)
+    delivery, aggregation = find_delivery_of(configuration, found), find_aggregation_of(configuration, found)
     if arguments.json:
         told = {
             **(_told(service, use) if service else {}),
             **msgspec.to_builtins(served),
             **msgspec.to_builtins(delivery),
+            **msgspec.to_builtins(aggregation),
             "state": state,
         }
         sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
@@ -40,6 +43,7 @@ def status(arguments: Namespace) -> ExitCode:
         lines = [
             *(status_lines(service, in_words(use)) if service else [state]),
             *delivery_lines(delivery),
+            *aggregation_lines(aggregation),
             *served_lines(served),
         ]
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")

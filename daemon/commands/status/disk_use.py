@@ -28,6 +28,7 @@ def disk_use(configuration: Configuration) -> dict[str, Taken]:
         "input": _names(ingress.file_directory),
         "archive": _names(ingress.archive_directory),
         "output": _names(notification.output_directory),
+        "facts": _names(configuration.aggregation.facts_directory),
         "database": [database],
         "database log": [database.with_name(f"{database.name}-wal")],
         "service log": [each for each in _names(run_directory) if each.name.startswith(NAME)],

@@ -69,6 +69,12 @@ def _notices(summary: AuditSummary) -> list[str]:
     if summary.open:
         may_follow = f"<strong>{counted(summary.open, 'notification')} may still be published.</strong>"
         notices.append(notice(State.ATTENTION, f"{may_follow} Audit again when nothing waits any more."))
+    if summary.groups.awaited:
+        said = f"<strong>{counted(summary.groups.awaited, 'group report')} may still be published.</strong>"
+        notices.append(notice(State.ATTENTION, f"{said} The facts that complete their groups are not counted yet."))
+    if summary.groups.not_judged:
+        said = f"<strong>{counted(summary.groups.not_judged, 'group')} could not be judged.</strong>"
+        notices.append(notice(State.ATTENTION, f"{said} Their facts are in several partitions, so their order is unknown."))
     if summary.not_compared:
         said = (
             f"<strong>The content of {counted(summary.not_compared, 'notification')} was not compared.</strong> "
@@ -83,6 +89,8 @@ def _subject(summary: AuditSummary, subject: AuditSubject) -> str:
     named = [("audited at", began), ("took", duration_words(subject.took_ms)), ("service", foreign(subject.service))]
     named += [("input", foreign(subject.input)), ("notifications", foreign(subject.notifications))]
     named += [("dead letters", foreign(subject.dead_letters))]
+    if subject.reports is not None:
+        named.append(("group reports", foreign(subject.reports)))
     if subject.archive is not None:
         named.append(("read from the archive", foreign(subject.archive)))
     named.append(("consumer group", "none: files" if subject.group is None else foreign(subject.group)))
@@ -130,4 +138,10 @@ def _figures(summary: AuditSummary) -> str:
         orders = summary.orders
         figures |= {"orders": orders.given, "orders done": orders.done, "orders refused": orders.refused}
         figures |= {"orders lost by a heal": orders.lost_by_heal, "orders without an outcome": orders.without_outcome}
+    if summary.groups.groups:
+        groups = summary.groups
+        figures |= {"groups": groups.groups, "payments of groups": groups.payments, "group reports": groups.reports}
+        figures |= {"groups complete": groups.complete, "groups incomplete": groups.incomplete}
+        figures |= {"groups closed": groups.closed, "groups without a report": groups.open}
+        figures |= {"reports that may still come": groups.awaited, "groups not judged": groups.not_judged}
     return facts(((name, f"{count:,}") for name, count in figures.items()), "figures")

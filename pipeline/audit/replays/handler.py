@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DeadLetterOrdered, EndedItsWorker, PermanentError, TooLarge
-from domain.headers import NOTIFICATION_ID, mark_headers
+from domain.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, NOTIFICATION_ID, mark_headers
 from domain.notification import Notification, notification_id
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
@@ -20,6 +20,8 @@ from resequencer.handlers.port import Handled, Marks, VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 
+_OF_GROUP = frozenset({GROUP_ID, GROUP_TOTAL, AMOUNT})
+
 UNKNOWN = b""
 """The value of a notification whose content cannot be known; such a value is not compared."""
 
@@ -29,18 +31,19 @@ class ReplayHandler:
 
     A user's own target type is not called. The values that it made are unknown, and its refusal of an envelope is taken from the
     dead letter. A user's own handler is not called either; the process objects that it notified of are taken from the output.
-    The same holds for notifications made with a version of the lookups that is gone. With any target type, that an envelope
-    ended its worker is taken from the dead letter, and that an operator ordered a dead letter from the order's outcome.
+    The same holds for notifications made with a version of the lookups that is gone. The headers of a payment's group are
+    expected where the output has any of them: aggregation may have been off. With any target type, that an envelope ended its
+    worker is taken from the dead letter, and that an operator ordered a dead letter from the order's outcome.
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
         self._has_foreign_handler = settings.handler is not None
         self.is_foreign = self._has_foreign_handler or ":" in settings.target_type
-        ours = msgspec.structs.replace(settings, target_type="report", handler=None)
+        ours = replace(settings, target_type="report", handler=None)
         self._settings = ours if self.is_foreign else settings
         self._lookups = Path(lookups)
-        self._alone = make_handler(self._settings, table)
-        self._made: dict[str, VersionedHandler | None] = {}
+        self._alone = {each: make_handler(replace(self._settings, makes_facts=each), table) for each in (False, True)}
+        self._made: dict[tuple[str, bool], VersionedHandler | None] = {}
         self.output = UnitOutput()
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
@@ -59,14 +62,14 @@ class ReplayHandler:
             return self._believed(envelope, marks)
         seen = self.output.find_first(envelope.offset)
         if seen is not None:
-            handler = self._alone if seen.version is None else self._find_handler(seen.version)
+            handler = self._find_handler(seen.version, names_group=any(name in _OF_GROUP for name, _ in seen.headers))
             handled = self._believed(envelope, marks) if handler is None else handler.handle(envelope, data, marks, now)
         else:
             handled = _agreed([each.handle(envelope, data, marks, now) for each in self._possible()])
         if not self.is_foreign:
             return handled
-        unknown = tuple(msgspec.structs.replace(each, value=UNKNOWN) for each in handled.notifications)
-        return msgspec.structs.replace(handled, notifications=unknown)
+        unknown = tuple(replace(each, value=UNKNOWN) for each in handled.notifications)
+        return replace(handled, notifications=unknown)
 
     def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
         """Return one notification with unknown content for each process object that has one in the output."""
@@ -83,7 +86,7 @@ class ReplayHandler:
         """Yield the handlers of the versions in the unit's other notifications; without any, that of the current version."""
         versions = self.output.versions or {self._find_current()}
         for version in sorted(versions, key=str):
-            handler = self._alone if version is None else self._find_handler(version)
+            handler = self._find_handler(version)
             if handler is not None:
                 yield handler
 
@@ -93,12 +96,15 @@ class ReplayHandler:
         except (NoRelease, ReleaseRefused):
             return None
 
-    def _find_handler(self, version: str) -> VersionedHandler | None:
+    def _find_handler(self, version: str | None, *, names_group: bool = False) -> VersionedHandler | None:
         """Return the handler with these lookups; None if the version is gone."""
-        if version not in self._made:
+        if version is None:
+            return self._alone[names_group]
+        if (version, names_group) not in self._made:
             release = find_release(self._lookups, version)
-            self._made[version] = None if release is None else self._alone.with_lookups(Lookups(release))
-        return self._made[version]
+            made = None if release is None else self._alone[names_group].with_lookups(Lookups(release))
+            self._made[version, names_group] = made
+        return self._made[version, names_group]
 
 
 def _agreed(each: list[Handled]) -> Handled:

@@ -18,6 +18,9 @@ TRANSACTION_STATUSES: Final = _codes("""
 """)
 """ExternalPaymentTransactionStatus1Code: the values of `TxSts`."""
 
+ACCEPTED_STATUSES: Final = frozenset(code for code in TRANSACTION_STATUSES if code.startswith("AC"))
+"""The transaction statuses that say that a payment was accepted: ACCC ACCP ACFC ACFW ACIS ACPD ACSC ACSP ACTC ACWC ACWP."""
+
 STATUS_REASONS: Final = _codes("""
     AB01 AB02 AB03 AB04 AB05 AB06 AB07 AB08 AB09 AB10 AB11 AB12 AB13 AB15 AB21 AB26 AC01 AC02 AC03 AC04 AC05 AC06 AC07 AC08
     AC09 AC10 AC11 AC12 AC13 AC14 AC15 AC16 AEXR AG01 AG02 AG03 AG04 AG05 AG06 AG07 AG08 AG09 AG10 AG11 AG12 AG13 AGNT ALAC

@@ -261,15 +261,21 @@ TRANSACTION: Final = _sequence(
     *("TxSts? ExternalPaymentTransactionStatus1Code", "StsRsnInf* StatusReasonInformation12"),
     "OrgnlTxRef? OriginalTransactionReference28",
 )
+_sequence(
+    "NumberOfTransactionsPerStatus5",
+    *("DtldNbOfTxs Max15NumericText", "DtldSts ExternalPaymentTransactionStatus1Code", "DtldCtrlSum? DecimalNumber"),
+)
 ORIGINAL_PAYMENT_INSTRUCTION: Final = _sequence(
     "OriginalPaymentInstruction32",
     *("OrgnlPmtInfId Max35Text", "OrgnlNbOfTxs? Max15NumericText", "OrgnlCtrlSum? DecimalNumber"),
+    *("PmtInfSts? ExternalPaymentGroupStatus1Code", "NbOfTxsPerSts* NumberOfTransactionsPerStatus5"),
     "TxInfAndSts* PaymentTransaction105",
 )
 ORIGINAL_GROUP_HEADER: Final = _sequence(
     "OriginalGroupHeader17",
     *("OrgnlMsgId Max35Text", "OrgnlMsgNmId Max35Text", "OrgnlCreDtTm? ISODateTime", "OrgnlNbOfTxs? Max15NumericText"),
     *("OrgnlCtrlSum? DecimalNumber", "GrpSts? ExternalPaymentGroupStatus1Code"),
+    "NbOfTxsPerSts* NumberOfTransactionsPerStatus5",
 )
 GROUP_HEADER: Final = _sequence("GroupHeader86", "MsgId Max35Text", "CreDtTm ISODateTime", "InitgPty? PartyIdentification135")
 REPORT: Final = _sequence(

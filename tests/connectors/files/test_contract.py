@@ -18,7 +18,9 @@ class FileHarness:
     partitions = (Partition("T", 0), Partition("T", 1))
 
     def __init__(self, directory: Path) -> None:
-        self._settings = FileSettings("T", directory / "in", directory / "out", poll_interval_ms=1)
+        self._facts = directory / "facts" / "partition-0.jsonl"
+        own = {"poll_interval_ms": 1, "facts_directory": directory / "facts"}
+        self._settings = FileSettings("T", directory / "in", directory / "out", **own)
         self._settings.in_directory.mkdir()
         for each in self.partitions:
             self._file(each).touch()
@@ -31,7 +33,8 @@ class FileHarness:
             file.writelines(encode_line(Line(value, b"unit")) for value in values)
 
     def left(self, channel: Channel) -> Sequence[Line]:
-        file = self._settings.out_directory / f"{channel}.jsonl"
+        is_fact = channel is Channel.FACTS
+        file = self._facts if is_fact else self._settings.out_directory / f"{channel}.jsonl"
         lines = file.read_bytes().splitlines() if file.exists() else []
         return [line for each in lines if isinstance(line := decode_line(each), Line)]
 

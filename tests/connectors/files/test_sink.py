@@ -5,6 +5,7 @@ import json
 import os
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from connectors.files.operations import SystemFiles, sync_directory
@@ -392,3 +393,106 @@ def test_a_write_that_takes_a_part_at_a_time_is_completed(reopen, notifications)
     transport.publish([output(output_record(1), output_record(2))])
     assert numbers(notifications) == ["T-0#1", "T-0#2"]
     assert reopen().position(P0) == Position(10, "m")
+
+
+# Facts
+
+
+VALUE = '{"type":"status","unit":"ü-1","status":"ACSC","amount":"1.50","original":{"OrgnlMsgId":"A\\"b"}}'.encode()
+
+
+def fact(number, value=VALUE, key=b"GROUP"):
+    return output_record(number, Channel.FACTS, value, key, (("member", "ü-1".encode()), ("late", b"true")))
+
+
+@pytest.fixture
+def with_facts(settings):
+    return msgspec.structs.replace(settings, facts_directory=settings.out_directory.parent / "deep" / "facts", rotate_bytes=1)
+
+
+@pytest.fixture
+def open_with_facts(with_facts, new_files):
+    return lambda files=None: FileTransport(with_facts, lambda ms: None, files or new_files())
+
+
+@pytest.fixture
+def facts(with_facts):
+    return with_facts.facts_directory / "partition-0.jsonl"
+
+
+def test_facts_of_all_partitions_are_lines_of_one_file_that_is_an_input_and_never_rotated(
+    open_with_facts, with_facts, facts, notifications
+):
+    transport = open_with_facts()
+    for number in (1, 3):
+        transport.publish([output(output_record(number), fact(number + 1)), output(fact(number), partition=P1)])
+    assert numbers(facts) == ["T-0#2", "T-1#1", "T-0#4", "T-1#3"]
+    assert notifications.with_name("notifications.000001.jsonl").exists()
+    assert list(facts.parent.iterdir()) == [facts]
+    reader = FileTransport(msgspec.structs.replace(with_facts, topic="F", in_directory=facts.parent), lambda ms: None)
+    reader.seek(Partition("F", 0), 0)
+    records = reader.poll(10, 0).records
+    assert [(each.key, each.headers, each.value) for each in records] == [(b"GROUP", fact(1).headers, VALUE)] * 4
+
+
+def test_the_length_of_the_facts_is_among_those_of_the_outputs_under_a_name_that_no_output_has(open_with_facts, facts, positions):
+    open_with_facts().publish([output(fact(1))])
+    lengths = json.loads(positions.read_bytes())["lengths"]
+    assert lengths["facts/partition-0.jsonl"] == facts.stat().st_size
+    assert len(lengths) == 3
+
+
+def test_facts_that_left_after_the_position_was_written_are_not_written_again(open_with_facts, positions, facts):
+    transport = open_with_facts()
+    transport.publish([output(fact(1))])
+    before = positions.read_bytes()
+    transport.publish([output(output_record(2), fact(3))])
+    positions.write_bytes(before)
+    again = open_with_facts()
+    assert again.position(P0).beyond == {2, 3}
+    again.publish([output(output_record(2), fact(3), fact(4), offset=3)])
+    assert numbers(facts) == ["T-0#1", "T-0#3", "T-0#4"]
+
+
+def test_facts_are_synced_before_the_positions_tell_of_them(open_with_facts, new_files):
+    synced = []
+
+    class Noting(new_files):
+        def fsync(self, descriptor):
+            synced.append(self.paths[descriptor].name)
+            super().fsync(descriptor)
+
+    transport = open_with_facts(Noting())
+    transport.position(P0)
+    synced.clear()
+    transport.publish([output(output_record(1), dead(2), fact(3))])
+    assert synced[:4] == ["notifications.jsonl", "dead-letters.jsonl", "partition-0.jsonl", "positions.json.tmp"]
+
+
+def test_the_names_of_the_directories_of_the_facts_are_synced_when_they_are_made(open_with_facts, facts, new_files):
+    synced = []
+
+    class Noting(new_files):
+        def fsync(self, descriptor):
+            synced.append(self.paths[descriptor])
+            super().fsync(descriptor)
+
+    open_with_facts(Noting()).position(P0)
+    assert {facts.parent, facts.parent.parent, facts.parent.parent.parent} <= set(synced)
+
+
+def test_without_a_directory_for_facts_those_that_are_still_pending_are_dropped(transport, settings, positions):
+    transport.publish([output(output_record(1), fact(2), offset=5)])
+    assert transport.position(P0) == Position(5, "m")
+    assert set(json.loads(positions.read_bytes())["lengths"]) == {"notifications.jsonl", "dead-letters.jsonl"}
+    assert {each.name for each in settings.out_directory.parent.iterdir()} == {"in", "out"}
+
+
+def test_facts_that_were_off_for_a_while_go_on_behind_those_that_were(open_with_facts, reopen, facts):
+    open_with_facts().publish([output(fact(1), fact(2))])
+    reopen().publish([output(output_record(3))])
+    again = open_with_facts()
+    assert again.position(P0).beyond == {1, 2}
+    again.publish([output(fact(4), offset=11, metadata="n")])
+    assert numbers(facts) == ["T-0#1", "T-0#2", "T-0#4"]
+    assert open_with_facts().position(P0) == Position(11, "n")

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from connectors.port import Channel, OutputRecord, PartitionOutput, Position, Tr
 from domain.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
+CHANNELS = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.NOTIFICATIONS, Channel.FACTS)
 CYCLES = 4
 TORN_AND_ROTATING = [
     (60, None),
@@ -39,7 +41,7 @@ class Worker:
     def decide(self) -> None:
         self.cycle += 1
         for partition in [P0, P1] if self.cycle % 2 else [P0]:
-            for channel in (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.NOTIFICATIONS):
+            for channel in CHANNELS:
                 number = self.highest[partition] = self.highest[partition] + 1
                 self.pending[partition][number] = OutputRecord(
                     number, channel, b"k", (), b"%s-%d" % (str(partition).encode(), number)
@@ -86,8 +88,8 @@ def run(settings, files, worker: Worker) -> None:
 
 def check(settings, worker: Worker) -> None:
     left = []
-    for channel in (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS):
-        path = settings.out_directory / f"{channel}.jsonl"
+    for channel in set(CHANNELS):
+        path = path_of(settings, channel)
         data = b"".join(each.read_bytes() for each in (*(each.path for each in find_rotated(path)), path))
         assert data.endswith(b"\n")
         came = [json.loads(line) for line in data.splitlines()]
@@ -104,9 +106,15 @@ def check(settings, worker: Worker) -> None:
     again.close()
 
 
+def path_of(settings, channel: Channel) -> Path:
+    is_fact = channel is Channel.FACTS
+    return settings.facts_directory / "partition-0.jsonl" if is_fact else settings.out_directory / f"{channel}.jsonl"
+
+
 def empty(settings) -> None:
-    for path in settings.out_directory.glob("*"):
+    for path in (*settings.out_directory.glob("*"), *settings.facts_directory.glob("*")):
         path.unlink()
+    settings.facts_directory.rmdir()
 
 
 @pytest.fixture
@@ -116,7 +124,7 @@ def rotate_bytes() -> int | None:
 
 @pytest.fixture
 def settings(settings, rotate_bytes):
-    return msgspec.structs.replace(settings, rotate_bytes=rotate_bytes)
+    return msgspec.structs.replace(settings, rotate_bytes=rotate_bytes, facts_directory=settings.out_directory.parent / "facts")
 
 
 @pytest.fixture
@@ -189,7 +197,7 @@ def test_the_same_publish_again_after_any_failure_loses_nothing_and_doubles_noth
         files, worker = new_files(), Worker()
         files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
         transport = FileTransport(settings, lambda ms: None, files)
-        with pytest.raises(TransportUnavailable, match=f"out.*{errno.errorcode[number]}: struck"):
+        with pytest.raises(TransportUnavailable, match=f"(out|facts).*{errno.errorcode[number]}: struck"):
             play(transport, worker)
         while any(worker.pending.values()) or worker.cycle < CYCLES:
             if not any(worker.pending.values()):
@@ -220,7 +228,7 @@ def test_a_disk_that_stays_full_keeps_the_files_good_and_goes_on_when_it_is_not(
         with pytest.raises(TransportUnavailable, match=r"notifications.jsonl: ENOSPC"):
             worker.publish(transport)
         assert (settings.out_directory / "notifications.jsonl").read_bytes() == good
-        assert transport.position(P0) == Position(1, "3")
+        assert transport.position(P0) == Position(1, "4")
     files.is_full = False
     worker.publish(transport)
     play(transport, worker)

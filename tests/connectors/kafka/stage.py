@@ -11,6 +11,7 @@ from harness.waiting import wait_until
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import InvalidReplicationFactorError
+from msgspec.structs import replace
 
 from connectors.kafka.core.client_options import read_options
 from connectors.kafka.core.topic_names import KafkaTopics
@@ -107,16 +108,23 @@ class KafkaWorker:
 
 
 class KafkaStage:
-    """With `has_orders` there are topics for orders and their outcomes, too."""
+    """With `has_orders` there are topics for orders and their outcomes, with `has_facts` one for facts."""
 
     def __init__(
-        self, kafka: KafkaServer, partitions: int = 2, config: Mapping[str, str] | None = None, *, has_orders: bool = False
+        self,
+        kafka: KafkaServer,
+        partitions: int = 2,
+        config: Mapping[str, str] | None = None,
+        *,
+        has_orders: bool = False,
+        has_facts: bool = False,
     ) -> None:
         name = uuid4().hex[:12]
         self.kafka = kafka
         self.bootstrap = kafka.bootstrap
         orders = (f"orders-{name}", f"outcomes-{name}") if has_orders else ()
-        self.topics = KafkaTopics(f"in-{name}", f"out-{name}", f"dead-{name}", *orders)
+        facts = f"facts-{name}" if has_facts else ""
+        self.topics = replace(KafkaTopics(f"in-{name}", f"out-{name}", f"dead-{name}", *orders), facts=facts)
         self.group = f"group-{name}"
         self.workers: list[KafkaWorker] = []
         self._slots = count()
@@ -127,7 +135,8 @@ class KafkaStage:
     def settings(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaSettings:
         quick = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | dict(consumer)
         slot = next(self._slots) if slot is None else slot
-        return settings_of(self.bootstrap, self.topics.all, self.group, slot, quick, producer)
+        settings = settings_of(self.bootstrap, self.topics.without_facts().all, self.group, slot, quick, producer)
+        return replace(settings, topics=self.topics)
 
     def worker(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaWorker:
         self.workers.append(KafkaWorker(self.settings(slot, consumer, producer)))

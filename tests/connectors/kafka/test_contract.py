@@ -40,6 +40,6 @@ class KafkaHarness:
 class TestKafkaContract(TransportContract):
     @pytest.fixture
     def harness(self, kafka: KafkaServer) -> Iterator[KafkaHarness]:
-        stage = KafkaStage(kafka)
+        stage = KafkaStage(kafka, has_facts=True)
         yield KafkaHarness(stage)
         stage.close()

@@ -1,7 +1,7 @@
 """The output on Kafka during failures: it leaves once as a whole, or not at all."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from connectors.port import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from servers.kafka.server import KafkaServer
-from tests.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, values_of
+from tests.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, read_to_end, values_of
 
 pytestmark = pytest.mark.slow
 
@@ -196,7 +196,7 @@ def test_what_the_topic_takes_no_more_since_the_start_leaves_as_a_dead_letter_to
     with stage.kafka.admin() as admin:
         smaller = {"max.message.bytes": "50000"}
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.notifications, smaller)])
-    wait_until(lambda: _limit(stage) == "50000", "the new limit")
+    wait_until(lambda: _limit(stage, stage.topics.notifications) == "50000", "the new limit")
     worker.publish(first, notification(1, b"a"), notification(2, b"x" * 60_000))
     assert values_of(stage.outputs()) == [b"a"]
     (dead,) = stage.outputs(Channel.DEAD_LETTERS)
@@ -204,11 +204,90 @@ def test_what_the_topic_takes_no_more_since_the_start_leaves_as_a_dead_letter_to
     assert worker.transport.position(first) == Position(0, '["m",1,1]')
 
 
-def _limit(stage: KafkaStage) -> str:
+def _limit(stage: KafkaStage, topic: str) -> str:
     with stage.kafka.admin() as admin:
-        resource = ConfigResource(ConfigResourceType.TOPIC, stage.topics.notifications, ["max.message.bytes"])
-        found = admin.describe_configs([resource], config_filter="all")
-    return str(found["topic"][stage.topics.notifications]["max.message.bytes"]["value"])
+        found = admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic, ["max.message.bytes"])], config_filter="all"
+        )
+    return str(found["topic"][topic]["max.message.bytes"]["value"])
+
+
+# Facts
+
+
+@pytest.fixture
+def with_facts(kafka: KafkaServer) -> Iterator[KafkaStage]:
+    stage = KafkaStage(kafka, has_facts=True)
+    yield stage
+    stage.close()
+
+
+def fact(number: int, key: bytes = b"group", value: bytes = b'{"type":"status"}') -> OutputRecord:
+    return OutputRecord(number, Channel.FACTS, key, (("member", b"unit"),), value)
+
+
+def test_facts_leave_in_the_transaction_of_the_notifications_or_not_at_all(with_facts: KafkaStage) -> None:
+    first, _ = with_facts.partitions
+    worker = with_facts.worker()
+    with_facts.settle(worker)
+    plant(worker, lost_on_the_way)
+    with pytest.raises(TransportUnavailable, match="planted"):
+        worker.publish(first, notification(1, b"a"), fact(2), metadata='["t",1,2]')
+    assert worker.transport.position(first) == Position(0, START)
+    plant(worker, answer_lost)
+    worker.publish(first, notification(1, b"a"), fact(2), metadata='["t",1,2]')
+    assert values_of(with_facts.outputs()) == [b"a"]
+    assert [(each.key, each.headers) for each in with_facts.outputs(Channel.FACTS)] == [(b"group", [("member", b"unit")])]
+    with closing(with_facts.reader(isolation_level="read_uncommitted")) as reader:
+        assert len(read_to_end(reader, with_facts.topics.facts)) == 2
+
+
+def test_facts_of_a_group_are_in_one_partition_whatever_partition_of_the_input_they_are_of(with_facts: KafkaStage) -> None:
+    worker = with_facts.worker()
+    with_facts.settle(worker)
+    groups = [b"group-%d" % number for number in range(10)]
+    for partition in with_facts.partitions:
+        worker.publish(partition, *[fact(number, group) for number, group in enumerate(groups, 1)])
+    places = {(each.key, each.partition) for each in with_facts.outputs(Channel.FACTS)}
+    assert len(with_facts.outputs(Channel.FACTS)) == 20
+    assert {key for key, _ in places} == set(groups)
+    assert len(places) == len(groups)
+
+
+def test_a_topic_that_takes_no_fact_is_refused_with_the_remedy_and_nothing_has_left(with_facts: KafkaStage) -> None:
+    first, _ = with_facts.partitions
+    worker = with_facts.worker()
+    with_facts.settle(worker)
+    _set_limit(with_facts, "1000")
+    told = rf"^topic {with_facts.topics.facts}: a fact takes 2\d\d\d bytes, but it accepts 1000\. Raise its max\.message\.bytes"
+    with pytest.raises(TransportRefused, match=told):
+        worker.publish(first, notification(1, b"a"), fact(2, value=b"x" * 2_000))
+    assert with_facts.outputs() == []
+    assert with_facts.outputs(Channel.DEAD_LETTERS) == []
+    _set_limit(with_facts, "100000")
+    again = with_facts.worker(worker.settings.transactional_id.rpartition("-")[2])
+    worker.transport.close()
+    with_facts.workers.remove(worker)
+    with_facts.settle(again)
+    again.publish(first, notification(1, b"a"), fact(2, value=b"x" * 2_000))
+    assert values_of(with_facts.outputs()) == [b"a"]
+    assert values_of(with_facts.outputs(Channel.FACTS)) == [b"x" * 2_000]
+
+
+def _set_limit(stage: KafkaStage, limit: str) -> None:
+    topic = stage.topics.facts
+    with stage.kafka.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": limit})])
+    wait_until(lambda: _limit(stage, topic) == limit, "the new limit")
+
+
+def test_facts_that_were_pending_when_they_were_switched_off_are_dropped(stage: KafkaStage) -> None:
+    first, _ = stage.partitions
+    worker = stage.worker()
+    stage.settle(worker)
+    worker.publish(first, notification(1, b"a"), fact(2), metadata='["t",1,2]')
+    assert values_of(stage.outputs()) == [b"a"]
+    assert worker.transport.position(first) == Position(0, '["t",1,2]')
 
 
 def test_a_dead_letter_that_its_topic_never_takes_is_refused_with_the_remedy(kafka: KafkaServer) -> None:

@@ -14,11 +14,11 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePattern
 
 from connectors.kafka.core.fencing import Committed
 from connectors.kafka.core.records import ProducerRecord
-from connectors.kafka.preflight import preflight_topics
+from connectors.kafka.preflight import preflight, preflight_topics
 from connectors.kafka.settings import KafkaSettings as ClientSettings
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.transport import KafkaTransport
-from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
+from connectors.port import Channel, OutputRecord, TransportRefused, TransportUnavailable, TransportWithheld
 from delivery.single_publisher import SinglePublisher
 from servers.kafka.server import KafkaServer, KafkaSettings
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker, notification, values_of
@@ -189,6 +189,29 @@ def test_a_right_that_is_missing_is_named(stage: KafkaStage, missing: int, told:
         rights.pop()
     grant(stage, rights)
     assert told in str(refusal(secured(stage)))
+
+
+def test_without_the_right_to_write_facts_their_topic_is_named(broker: KafkaServer) -> None:
+    stage = KafkaStage(broker, has_facts=True)
+    grant(stage, all_rights(stage))
+    (withheld,) = refused_by_preflight(stage)
+    assert withheld.what == f"topic {stage.topics.facts}"
+    assert "Write and Describe on the outputs" in withheld.problem
+    grant(stage, [allow(ResourceType.TOPIC, stage.topics.facts, ACLOperation.WRITE)])
+    wait_until(lambda: not refused_by_preflight(stage), "the right")
+    worker = secured(stage)
+    stage.settle(worker)
+    worker.publish(stage.partitions[0], OutputRecord(1, Channel.FACTS, b"group", (), b"{}"))
+    assert values_of(stage.outputs(Channel.FACTS)) == [b"{}"]
+    stage.close()
+
+
+def refused_by_preflight(stage: KafkaStage) -> Sequence[TransportWithheld]:
+    try:
+        preflight(secured(stage).settings)
+    except ExceptionGroup as group:
+        return [each for each in group.exceptions if isinstance(each, TransportWithheld)]
+    return []
 
 
 def test_a_topic_that_may_be_looked_at_but_not_read_is_refused(stage: KafkaStage) -> None:

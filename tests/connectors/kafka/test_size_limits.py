@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,15 +10,15 @@ from hypothesis import strategies as st
 from connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
 from connectors.kafka.core.size_limits import SizeLimits
 from connectors.kafka.core.topic_names import KafkaTopics
-from connectors.port import Channel, OutputRecord
+from connectors.port import Channel, OutputRecord, TransportRefused
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, decode_outcome, encode_outcome
 
 NOW = 1_774_740_835_941
-TOPICS = KafkaTopics("in", "out", "dead", "orders", "outcomes")
+TOPICS = KafkaTopics("in", "out", "dead", "orders", "outcomes", "facts")
 
 
 def fit(records: OutputRecord, out: int = 1_000, dead: int = 1_000) -> ProducerRecord:
-    return SizeLimits(TOPICS, {"out": out, "dead": dead, "outcomes": dead}).fit(records, NOW)
+    return SizeLimits(TOPICS, {"out": out, "dead": dead, "outcomes": dead, "facts": out}).fit(records, NOW)
 
 
 def notification(value: bytes) -> OutputRecord:
@@ -85,7 +86,7 @@ def test_a_key_that_is_too_large_goes_at_last() -> None:
     st.binary(max_size=3_000),
     st.one_of(st.none(), st.binary(max_size=3_000)),
     st.lists(st.tuples(st.text(max_size=300), st.binary(max_size=3_000)), max_size=5),
-    st.sampled_from(Channel),
+    st.sampled_from([each for each in Channel if each not in (Channel.FACTS, Channel.VALUES)]),
     st.integers(1_000, 4_000),
 )
 def test_whatever_leaves_fits(
@@ -95,6 +96,14 @@ def test_whatever_leaves_fits(
     record = fit(OutputRecord(1, channel, key, (*headers, *ours), value), limit, limit)
     assert size_of(record.key, record.headers, record.value) <= limit
     assert value.startswith(record.value)
+
+
+def test_a_fact_leaves_whole_or_its_topic_is_refused_with_the_remedy() -> None:
+    fact = OutputRecord(7, Channel.FACTS, b"group", (("member", b"unit"),), b"x" * 500)
+    assert fit(fact) == ProducerRecord("facts", fact.key, fact.headers, fact.value)
+    told = r"^topic facts: a fact takes 6\d\d bytes, but it accepts 500\. Raise its max\.message\.bytes and the producer's"
+    with pytest.raises(TransportRefused, match=told):
+        fit(fact, out=500)
 
 
 @pytest.mark.parametrize("limit", [400, 700, 2_000, 20_000])
@@ -110,3 +119,12 @@ def test_the_outcome_of_an_order_that_is_too_large_stays_readable(limit: int) ->
     assert (read.order_offset, read.result, read.at) == (5, OrderResult.DONE, NOW)
     assert read.order == (order if limit >= 700 else None)
     assert whole.text.startswith(read.text)
+
+
+def test_a_value_that_is_too_large_is_refused_and_not_cut_for_its_key_would_have_another_value():
+    limits = SizeLimits(msgspec.structs.replace(TOPICS, values="values"), {"values": 1_000})
+    with pytest.raises(TransportRefused, match=r"topic values: a value takes .* bytes, but it accepts 1000. Raise"):
+        limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x" * 1_000, 3), NOW)
+    kept = limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x", 3), NOW)
+    deleted = limits.fit(OutputRecord(8, Channel.VALUES, b"k", (), b"", 3), NOW)
+    assert [(each.topic, each.value, each.partition) for each in (kept, deleted)] == [("values", b"x", 3), ("values", None, 3)]

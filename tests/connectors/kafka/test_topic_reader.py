@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 from kafka import TopicPartition
+from msgspec.structs import replace
 
 from connectors.kafka.topic_reader import CommittedReader
 from servers.kafka.server import KafkaServer
@@ -27,3 +28,10 @@ def test_what_lies_behind_an_end_is_read_with_the_next_one(stage: KafkaStage) ->
     with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
         pieces = [[each.value for _, records in reader.read({name: end}) for each in records] for end in (3, 3, 7, 10)]
     assert pieces == [[b"0", b"1", b"2"], [], [b"3", b"4", b"5", b"6"], [b"7", b"8", b"9"]]
+
+
+def test_a_reader_of_other_topics_does_not_need_that_of_the_facts(stage: KafkaStage) -> None:
+    settings = replace(stage.settings(), topics=replace(stage.topics, facts="mistyped"))
+    with closing(CommittedReader(settings, [stage.topics.input])) as reader:
+        assert len(reader.ends()) == 1
+    assert settings.without_facts().topics == stage.topics

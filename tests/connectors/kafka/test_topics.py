@@ -44,7 +44,7 @@ def refused(transport: KafkaTransport) -> TransportRefused | None:
     return None
 
 
-@pytest.mark.parametrize("which", ["input", "notifications", "dead_letters"])
+@pytest.mark.parametrize("which", ["input", "notifications", "dead_letters", "facts"])
 def test_a_topic_that_does_not_exist_is_refused_by_name(stage: KafkaStage, which: str) -> None:
     settings = stage.settings()
     topics: KafkaTopics = msgspec.structs.replace(settings.topics, **{which: "mistyped"})

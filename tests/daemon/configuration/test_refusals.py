@@ -156,6 +156,15 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{I}.file.archive-every = 10m", f"{I}.file.archive-every"),
         (f"{P}.orders {{ enabled = true, topic = IPF_PROCESSING_DATA }}", f"{P}.orders.topic"),
         (f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = A }}", f"{P}.orders.topic"),
+        (f"{P}.aggregation {{ enabled = true, facts.topic = IPF_PROCESSING_DATA_ORDERS }}", f"{P}.aggregation.facts.topic"),
+        (
+            f"{P}.delivery.events.topic = A\n{P}.aggregation {{ enabled = true, facts.topic = A }}",
+            f"{P}.aggregation.facts.topic",
+        ),
+        (
+            f'{I}.file.directory = "x/in"\n{P}.aggregation {{ enabled = true, facts.directory = "x/in" }}',
+            f"{P}.aggregation.facts.directory",
+        ),
         (f"{P}.delivery.events.topic = IPF_PROCESSING_DATA", f"{P}.delivery.events.topic"),
         (f"{P}.delivery.events.topic = IPF_PROCESSING_DATA_ORDERS", f"{P}.delivery.events.topic"),
         (f"{P}.http {{ auth = basic, approval = [release] }}", f"{P}.http.approval"),
@@ -180,6 +189,8 @@ def test_constraints_at_their_limit_hold(loaded):
     loaded(f"{P}.worker.count = 2")
     loaded(f"{P}.orders {{ enabled = false, topic = A, outcomes-topic = A }}")
     loaded(f"{P}.orders {{ enabled = true, topic = A, outcomes-topic = B }}")
+    loaded(f"{P}.aggregation {{ enabled = false, facts.topic = IPF_PROCESSING_DATA }}")
+    loaded(f'{I}.file.directory = "x/in"\n{P}.aggregation {{ enabled = true, facts.directory = "x/facts" }}')
     loaded(f"{P}.http {{ auth = basic, approval = [edit] }}")
     loaded(f"{P}.http {{ auth = basic, approval = [edit, release] }}\n{P}.orders.enabled = true")
     loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")

@@ -1,11 +1,14 @@
 """The worker's actors, with checks: no turn releases more than its share and one envelope, no cycle more than some shares."""
 
+from itertools import groupby
+
 from domain.order import OrderOutcome
 from guardian.actor_gateway import ActorGateway
 from guardian.messages import Decide, Decided
+from guardian.pending_output import find_origin
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.turn.context import TurnContext
-from resequencer.unit import Decision, Output
+from resequencer.unit import Decision
 from resequencer.unit_codec import Decode
 
 
@@ -16,16 +19,17 @@ class WatchedActors(ActorGateway):
 
     def decide(self, message: Decide) -> Decided:
         decided = super().decide(message)
-        decisions = [each.decision for each in decided.decisions if _without_outcomes(each.decision)]
+        decisions = [each.decision for each in decided.decisions if _sizes(each.decision)]
         for each in decisions:
-            last = _without_outcomes(each)[-1]
-            assert each.let_out - last.size < self._share, f"a turn let out {each.let_out} bytes of {self._share}"
-        largest = max([each.size for decision in decisions for each in _without_outcomes(decision)], default=0)
+            last = _sizes(each)[-1]
+            assert each.let_out - last < self._share, f"a turn let out {each.let_out} bytes of {self._share}"
+        largest = max([size for decision in decisions for size in _sizes(decision)], default=0)
         let_out = sum([each.let_out for each in decisions])
         assert let_out <= 3 * self._share + 2 * largest, f"a cycle let out {let_out} bytes, a share is {self._share}"
         return decided
 
 
-def _without_outcomes(decision: Decision) -> list[Output]:
-    """Return what counts for the share of a turn."""
-    return [each for each in decision.output if not isinstance(each, OrderOutcome)]
+def _sizes(decision: Decision) -> list[int]:
+    """Return the sizes of what each envelope let out, its facts included, in order. Outcomes of orders count for no share."""
+    output = [each for each in decision.output if not isinstance(each, OrderOutcome)]
+    return [sum([each.size for each in of_one]) for _, of_one in groupby(output, find_origin)]

@@ -25,6 +25,7 @@ class Outcome(NamedTuple):
     """The output of a run, whether it is allowed (`problem`), and how the worker was struck.
 
     `remembered` is what the service had to know during the run. `forgotten` counts the units that were idle for long enough.
+    `facts` is what was told in facts, if there are any.
     """
 
     told: tuple[Told, ...]
@@ -36,6 +37,7 @@ class Outcome(NamedTuple):
     problem: str | None = None
     remembered: Remembered = Remembered()
     forgotten: int = 0
+    facts: tuple[Told, ...] = ()
 
 
 def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
@@ -50,7 +52,7 @@ def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
         Forgets.DATABASE: find_loss,
         Forgets.POSITIONS: _find_difference_but_for_marked_ones,
     }
-    problem = find_repetition(outcome) or problems[forgets](outcome, expected)
+    problem = find_repetition(outcome) or problems[forgets](outcome, expected) or find_wrong_fact(outcome, forgets)
     return outcome._replace(problem=problem)
 
 
@@ -68,6 +70,23 @@ def find_repetition(outcome: Outcome) -> str | None:
             return f"dead twice and not marked: {letter}"
         dead.add(letter.position)
     return outcome.remembered.find_forgotten(outcome.told)
+
+
+def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
+    """Find a unit whose facts are not its notifications, each once and in their order. Without facts nothing is wrong.
+
+    After a loss, what repeats is marked in both; the first of each kind counts.
+    """
+    if not outcome.facts:
+        return None
+    told, facts = (_first_of_each(each) if forgets is not Forgets.NOTHING else each for each in (outcome.told, outcome.facts))
+    units, wanted = by_unit(facts), by_unit(told)
+    wrong = next((unit for unit in sorted(units.keys() | wanted.keys()) if units.get(unit) != wanted.get(unit)), None)
+    return None if wrong is None else f"unit {wrong}: facts {units.get(wrong)}, notifications {wanted.get(wrong)}"
+
+
+def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
+    return tuple({each.identity: each for each in reversed(tuple(told))}.values())[::-1]
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:

@@ -1,6 +1,6 @@
 """Faults that the exactly-once protocol and the unit's logic prevent, planted in the code while a simulation runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,8 +9,10 @@ import pytest
 
 import guardian.partitions
 import resequencer.unit_codec
-from connectors.files.sink import FileSink
-from connectors.port import PartitionOutput, Position, PublishRefused
+from connectors.files.lasting_length import facts_name
+from connectors.files.output import Numbers, OutputFile
+from connectors.files.sink import FACTS_FILE, FileSink
+from connectors.port import Channel, PartitionOutput, Position, PublishRefused
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
 from guardian.cycle import Cycle
@@ -288,3 +290,32 @@ def begun_anew_without_noting_it(patch: Patch) -> None:
             output.is_begun_anew = False
 
     patch.setattr(FileSink, "_note_anew", faulty)
+
+
+def facts_written_behind_the_positions(patch: Patch) -> None:
+    """A crash in between leaves positions that count facts as published."""
+
+    def faulty(self: FileSink, outputs: Sequence[PartitionOutput]) -> None:
+        self._make_ready()
+        self._rotate()
+        for channel, output in self._outputs.items():
+            if channel is not Channel.FACTS:
+                self._append(channel, output, outputs)
+        self._write(self._positions | {each.partition: self._moved(each) for each in outputs})
+        if Channel.FACTS in self._outputs:
+            self._append(Channel.FACTS, self._outputs[Channel.FACTS], outputs)
+        for each in outputs:
+            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.records)])
+
+    patch.setattr(FileSink, "publish", faulty)
+
+
+def facts_of_a_crash_not_found(patch: Patch) -> None:
+    """Facts that were appended and are not in the positions are written again."""
+    right = OutputFile.open
+
+    def faulty(self: OutputFile, length: int) -> Numbers:
+        found = right(self, length)
+        return {} if self.name == facts_name(FACTS_FILE) else found
+
+    patch.setattr(OutputFile, "open", faulty)

@@ -40,12 +40,13 @@ class Daemon:
         children = Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split()
         return int(children[0]) if children else None
 
-    def find_worker(self, slot: int) -> int | None:
-        """Return the worker process in the slot; None while it is being restarted."""
+    def find_worker(self, slot: int, verb: str = "run") -> int | None:
+        """Return the worker process in the slot; None while it is being restarted. Aggregation workers have the verb `groups`."""
         for child in Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-                if b"--slot" in command and int(command[command.index(b"--slot") + 1]) == slot:
+                is_wanted = b"--slot" in command and command[command.index(b"daemon") + 1] == verb.encode()
+                if is_wanted and int(command[command.index(b"--slot") + 1]) == slot:
                     return int(child)
         return None
 

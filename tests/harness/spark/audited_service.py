@@ -35,7 +35,7 @@ class AuditedService:
     ) -> None:
         self.directory = directory
         self.strategy = strategy
-        self.handler_settings = HandlerSettings(target_type, handler=handler)
+        self.handler_settings = HandlerSettings(target_type, handler=handler, makes_facts=bool(plan.get("has_facts")))
         self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
         self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))

@@ -9,7 +9,7 @@ from harness.driving import wire
 
 from daemon.commands.audit import audit_settings
 from daemon.configuration.configuration import load
-from pipeline.audit.record_rows import _headers, _rows
+from pipeline.audit.record_rows import _rows, headers_of
 from pipeline.audit.rows import LETTER, NOTIFICATION, RECORD, REFUSED, UNREADABLE, read_refused
 from pipeline.audit.rules import AuditRules
 
@@ -29,8 +29,8 @@ def rows_of(kind: int, *records: tuple[int, int, int, bytes | None, bytes | None
 
 def test_headers_are_those_of_their_record_also_in_a_part_of_a_batch() -> None:
     column = headers([("a", b"1")], None, [], [("b", None), ("b", b"2")])
-    assert list(_headers(column)) == [(("a", b"1"),), (), (), (("b", b""), ("b", b"2"))]
-    assert list(_headers(column[2:])) == [(), (("b", b""), ("b", b"2"))]
+    assert list(headers_of(column)) == [(("a", b"1"),), (), (), (("b", b""), ("b", b"2"))]
+    assert list(headers_of(column[2:])) == [(), (("b", b""), ("b", b"2"))]
 
 
 def test_a_record_goes_to_its_unit_and_one_that_is_none_to_its_place() -> None:

@@ -153,6 +153,14 @@ def test_what_is_said_of_an_infinispan_server_is_refused_if_it_is_used(check, ov
     assert "s3cret" not in told
 
 
+def test_a_directory_of_facts_that_cannot_be_written_is_named_if_it_is_used(check, tmp_path):
+    (tmp_path / "file").touch()
+    facts = f'{N}.aggregation.facts.directory="{tmp_path}/file/facts"'
+    assert check(facts)[0] == 0
+    code, said = check(f"{N}.aggregation.enabled=true", facts)
+    assert (code, said) == (4, f"resequencer: {tmp_path}/file/facts: cannot be written to\n")
+
+
 def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):
     code, said = check(f'{N}.storage.embedded.file="{tmp_path}/mounted/state.db"')
     assert code == 4

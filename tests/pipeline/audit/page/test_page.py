@@ -14,7 +14,7 @@ from pipeline.audit.explanations import EXPLANATIONS
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.page.page import render_page
 from pipeline.audit.subject import AuditSubject
-from pipeline.audit.summary import AuditSummary, FlowArrivals, StatusTime, UsedLookups
+from pipeline.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
 
 BINS = Distribution((Bin(0, 5), Bin(1, 0), Bin(2, 1)), 0, 3)
 SUBJECT = AuditSubject(
@@ -268,3 +268,18 @@ def test_both_schemes_have_the_same_colours():
     light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     names = [set(re.findall(r"--([\w-]+): #", each)) for each in (light, dark)]
     assert names[0] == names[1]
+
+
+def test_groups_are_in_the_figures_and_what_is_not_known_of_them_is_noticed():
+    subject = AuditSubject("here", "in", "out", "dead", None, None, "SEQUENCE", 1, 1, 0, 0, "topic GROUPS")
+    page = page_of(subject=subject, groups=GroupCounts(4, 1, 1, 1, 1, payments=9, reports=3, awaited=1, not_judged=2))
+    said = [text_of(each) for each in page.iterfind(".//dl[@class='figures']/div")]
+    assert said[7:] == [
+        *("groups4", "payments of groups9", "group reports3", "groups complete1", "groups incomplete1", "groups closed1"),
+        *("groups without a report1", "reports that may still come1", "groups not judged2"),
+    ]
+    assert facts(page)["group reports"] == "topic GROUPS"
+    assert [each.split(".")[0] for each in texts(page, "notice attention")] == [
+        "1 group report may still be published",
+        "2 groups could not be judged",
+    ]

@@ -1,0 +1,1 @@
+"""What a command changes, without servers and files."""

@@ -1,0 +1,1 @@
+"""A store on topics: commands, compacted values, and output, in one transaction."""

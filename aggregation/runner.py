@@ -1,0 +1,196 @@
+"""Runs a store: reads commands, applies them, and commits what they change."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from aggregation.core.aggregate import Aggregate
+from aggregation.core.processor import Processor, Turn
+from aggregation.port import Step, Store
+from connectors.port import Polled, PublishRefused, TransportRefused, TransportUnavailable
+from domain.clock import Clock, Instant
+from domain.dead_letter import DeadLetter
+from domain.record import Partition
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE = 1_000
+_WAIT_MS = 500
+_PAUSE_MS = 1_000
+
+
+class StoreReport(NamedTuple):
+    """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
+
+    `problem` says why the store stands still, None while a partition goes on; `notes` say which partitions wait, and for what.
+    """
+
+    name: str
+    problem: str | None
+    notes: tuple[str, ...]
+    behind: Mapping[Partition, int]
+    applied: int
+    completed: int
+    dead_letters: int
+
+
+class StoreRunner:
+    """`open_store` is called again after an error that an operator has to repair: new clients find what was repaired.
+
+    `wait` sleeps for that many milliseconds, and returns earlier when the process is to end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        aggregate: Aggregate,
+        open_store: Callable[[], Store],
+        clock: Clock,
+        wait: Callable[[int], object],
+    ) -> None:
+        self.name = name
+        self._processor = Processor(aggregate)
+        self._open_store = open_store
+        self._clock, self._wait = clock, wait
+        self._store: Store | None = None
+        self._read_to: dict[Partition, int] = {}
+        self._ends: Mapping[Partition, int] = {}
+        self._failures: dict[Partition, int] = {}
+        self._waiting: dict[Partition, str] = {}
+        self._is_refused = False
+        self._at_once = _AT_ONCE
+        self._problem: str | None = None
+        self._applied = self._completed = self._dead_letters = 0
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Apply commands until `is_stopping`. What is under way is committed or not; the next worker goes on either way."""
+        try:
+            while not is_stopping():
+                self.turn()
+        finally:
+            self.close()
+
+    def turn(self) -> None:
+        """Poll once, and commit what comes of it. What does not answer is asked again after a pause."""
+        try:
+            store = self._opened()
+            if self._is_refused:
+                store.poll(0, _WAIT_MS)  # It tells which partitions are left; the others need not be taken over.
+                self._is_refused = False
+            self._follow(store)
+            self._take(store)
+        except PublishRefused as error:
+            _LOG.info("store %s: %s", self.name, error)
+            self._is_refused = True
+            self._let_go_all()
+        except (TransportUnavailable, TransportRefused) as error:
+            self._stand_still(error)
+        else:
+            if self._problem is not None:
+                _LOG.info("store %s goes on", self.name)
+                self._problem = None
+
+    def report(self) -> StoreReport:
+        """Return how it is doing. May be called from any thread."""
+        ends, read_to = dict(self._ends), dict(self._read_to)
+        behind = {each: max(0, ends.get(each, offset) - offset) for each, offset in read_to.items()}
+        waiting = tuple(f"{each} is not taken over yet: {why}" for each, why in sorted(dict(self._waiting).items()))
+        problem = self._problem if self._problem is not None or read_to or not waiting else waiting[0]
+        notes = () if self._store is None else tuple(self._store.notes)
+        counts = self._applied, self._completed, self._dead_letters
+        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts)
+
+    def close(self) -> None:
+        store, self._store = self._store, None
+        self._read_to.clear()
+        self._waiting.clear()
+        if store is not None:
+            store.close()
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    def _follow(self, store: Store) -> None:
+        assigned = set(store.assignment())
+        for gone in self._read_to.keys() - assigned:
+            self._let_go(store, gone)
+        self._failures = {each: count for each, count in self._failures.items() if each in assigned}
+        self._waiting = {each: why for each, why in self._waiting.items() if each in assigned}
+        for new in sorted(assigned - self._read_to.keys(), key=lambda each: (self._failures.get(each, 0), each)):
+            try:
+                self._read_to[new] = store.take_over(new)
+                self._waiting.pop(new, None)
+            except TransportUnavailable as error:
+                _LOG.info("store %s cannot take over %s yet: %s", self.name, new, error)
+                self._failures[new] = self._failures.get(new, 0) + 1
+                self._waiting[new] = str(error)
+                return  # The others go on; the next turn begins with one that has failed less often.
+
+    def _take(self, store: Store) -> None:
+        begun = self._clock.now()
+        polled = store.poll(self._at_once, _WAIT_MS)
+        self._ends = polled.log_ends
+        now = self._clock.now()
+        self._commit(store, self._applied_turns(store, polled, now))
+        # All commands that were there when the poll began have been applied: until then nothing is missed.
+        for partition in self._caught_up(store):
+            turn = self._processor.wake(store.values(partition), begun, now)
+            self._commit(store, {partition: Step(turn, self._read_to[partition])})
+
+    def _applied_turns(self, store: Store, polled: Polled, now: Instant) -> dict[Partition, Step]:
+        steps: dict[Partition, Step] = {}
+        for partition, next_offset in sorted(polled.next_offsets.items()):
+            if partition not in self._read_to:
+                continue
+            records = [each for each in polled.records if each.origin.partition == partition]
+            steps[partition] = Step(self._processor.apply(store.values(partition), records, now), next_offset)
+            if store.shares_values:
+                self._commit(store, {partition: steps.pop(partition)})
+        return steps
+
+    def _caught_up(self, store: Store) -> Sequence[Partition]:
+        """Return the partitions whose values lack no command. With shared values it is one for all."""
+        caught_up = [each for each, offset in self._read_to.items() if offset >= self._ends.get(each, offset + 1)]
+        if store.shares_values:
+            return caught_up[:1] if len(caught_up) == len(self._read_to) else []
+        return caught_up
+
+    def _commit(self, store: Store, steps: Mapping[Partition, Step]) -> None:
+        moved = {each: step for each, step in steps.items() if step.next_offset > self._read_to[each] or not step.turn.is_empty}
+        if not moved:
+            return
+        try:
+            store.commit(moved)
+        except TransportUnavailable:
+            # Values are larger than commands: what is too much for one transaction comes in smaller portions.
+            self._at_once = max(1, self._at_once // 2)
+            raise
+        self._at_once = min(_AT_ONCE, 2 * self._at_once)
+        for partition, step in moved.items():
+            self._read_to[partition] = step.next_offset
+            self._count(step.turn)
+
+    def _count(self, turn: Turn) -> None:
+        letters = sum(isinstance(each, DeadLetter) for each in turn.output)
+        self._applied += turn.applied
+        self._dead_letters += letters
+        self._completed += len(turn.output) - letters
+
+    def _stand_still(self, error: TransportUnavailable | TransportRefused) -> None:
+        if self._problem != str(error):
+            _LOG.warning("store %s stands still: %s", self.name, error)
+        self._problem = str(error)
+        self._let_go_all()
+        if isinstance(error, TransportRefused):
+            self.close()
+        self._wait(_PAUSE_MS)
+
+    def _let_go_all(self) -> None:
+        if self._store is not None:
+            for each in list(self._read_to):
+                self._let_go(self._store, each)
+
+    def _let_go(self, store: Store, partition: Partition) -> None:
+        self._read_to.pop(partition, None)
+        store.let_go(partition)

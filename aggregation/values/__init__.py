@@ -1,0 +1,1 @@
+"""The values of a store on the local disk, from which commands are applied."""

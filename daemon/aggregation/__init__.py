@@ -1,0 +1,1 @@
+"""Makes stores, aggregation workers and their views from the configuration."""

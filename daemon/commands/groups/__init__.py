@@ -1,0 +1,1 @@
+"""`resequencer groups`: the payments of messages."""

@@ -1,0 +1,73 @@
+"""The groups of this machine's service, as the console reads them."""
+
+import logging
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from threading import Lock
+from weakref import finalize
+
+from aggregation.commands import CommandWriter
+from aggregation.completions import CompletionsLog
+from aggregation.view import StoreView
+from daemon.aggregation.status import find_aggregation_of
+from daemon.aggregation.stores import open_commands, open_completions, open_copies, open_view, stores_of
+from daemon.configuration.configuration import Configuration
+from daemon.supervision.run_lock import AlreadyRunning, RunLock
+from daemon.supervision.running_service import find_service
+from daemon.system_clock import SystemClock
+from status.aggregation import AggregationStatus
+
+_log = logging.getLogger("resequencer.console")
+_DIRECTORY = "console"
+
+
+class LocalGroups:
+    """A `GroupSource`. The directory is in that of the store; a second console beside it has a temporary one."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._names = next(stores_of(configuration))
+        self._lock = Lock()
+        self._claimed: Path | None = None
+        self._held: RunLock | None = None
+
+    def claim(self) -> Path:
+        """As `GroupSource.claim`.
+
+        Raises:
+            DirectoryUnusable: Nothing can be written there.
+        """
+        with self._lock:
+            if self._claimed is None:
+                self._claimed = self._claim()
+            return self._claimed
+
+    def open_view(self) -> StoreView:
+        return open_view(self._configuration, self._names, self.claim())
+
+    def open_copies(self) -> StoreView:
+        return open_copies(self._configuration, self._names, self.claim())
+
+    def open_commands(self) -> CommandWriter:
+        return open_commands(self._configuration, self._names)
+
+    def open_completions(self) -> CompletionsLog:
+        return open_completions(self._configuration, self._names)
+
+    def find_status(self) -> AggregationStatus:
+        run_directory = self._configuration.notification.run_directory
+        return find_aggregation_of(self._configuration, find_service(run_directory, SystemClock().now()))
+
+    def _claim(self) -> Path:
+        directory = self._names.directory / _DIRECTORY
+        lock = RunLock(directory)
+        try:
+            lock.acquire()
+        except AlreadyRunning as error:
+            other = mkdtemp(prefix="resequencer-groups-")
+            finalize(self, rmtree, other, ignore_errors=True)
+            _log.warning("%s. This console reads the groups into %s, and deletes that at its end", error, other)
+            return Path(other)
+        self._held = lock
+        return directory

@@ -1,0 +1,31 @@
+"""Every fault that a store prevents, planted in the real code: the simulation must notice it, or it proves nothing."""
+
+from pathlib import Path
+
+import pytest
+from harness.planted.protocol import Fault, is_misplaced
+from harness.planted.stores import SEEDS, as_table, counter_instead_of_transitions
+from harness.simulated_stores.runs import simulate
+
+_MOST_SEEDS = 120
+_QUICK = (counter_instead_of_transitions,)
+
+
+def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> None:
+    page = Path(__file__).parents[3] / "docs" / "simulation.md"
+    assert as_table() in page.read_text(encoding="utf-8")
+
+
+_EACH = [each if each in _QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SEEDS]
+
+
+@pytest.mark.parametrize("fault", _EACH, ids=lambda each: each.__name__)
+def test_the_simulation_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in (SEEDS[fault], *range(_MOST_SEEDS)):
+        with monkeypatch.context() as patch:
+            fault(patch)
+            problem = simulate(seed).problem
+        if problem is not None:
+            assert not is_misplaced(problem), problem
+            return
+    pytest.fail(f"no simulated run noticed {fault.__name__}")

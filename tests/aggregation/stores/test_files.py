@@ -1,0 +1,49 @@
+"""A store in files whose values are lost: what may have been reported before is marked, whatever its worker goes through."""
+
+from pathlib import Path
+
+import pytest
+
+from domain.headers import MARKED, POSSIBLE_DUPLICATE
+from tests.aggregation.stores.stages import FileStage, make_runner, run_until_read
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> FileStage:
+    return FileStage(tmp_path)
+
+
+def marks(stage: FileStage) -> list[tuple[str, bool]]:
+    """Return the completions by their keys, and whether each is marked."""
+    return [(each.key, each.headers.get(POSSIBLE_DUPLICATE) == MARKED) for each in stage.completions()]
+
+
+def run(stage: FileStage) -> None:
+    one = make_runner(stage)
+    run_until_read(stage, one)
+    one.close()
+
+
+def test_what_is_reported_once_more_is_marked_though_commands_have_come_since(stage: FileStage) -> None:
+    stage.send("a", "m1", number=1, of=1)
+    run(stage)
+    stage.lose_values()
+    stage.send("b", "m1", number=1, of=1)
+    run(stage)
+    stage.send("c", "m1", number=1, of=1)
+    run(stage)
+    assert marks(stage) == [("a", False), ("a", True), ("b", True), ("c", False)]
+
+
+def test_the_mark_outlives_a_worker_that_dies_while_it_reads_once_more(stage: FileStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in "ab":
+        stage.send(key, "m1", number=1, of=1)
+    run(stage)
+    stage.lose_values()
+    monkeypatch.setattr("aggregation.runner._AT_ONCE", 1)
+    one = make_runner(stage)
+    one.turn()
+    one.close()
+    assert marks(stage) == [("a", False), ("b", False), ("a", True)]
+    run(stage)
+    assert marks(stage) == [("a", False), ("b", False), ("a", True), ("b", True)]

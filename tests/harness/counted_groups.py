@@ -1,0 +1,106 @@
+"""Groups in files, counted by a real store, and a console's source of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from harness.service_under_test import FakeClock
+
+from aggregation.commands import CommandWriter, FileCommands
+from aggregation.completions import CompletionsLog, FileCompletions
+from aggregation.files.store import FileStore
+from aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
+from aggregation.payments.payments_of_message import PaymentsOfMessage
+from aggregation.payments.settings import PaymentsSettings
+from aggregation.runner import StoreRunner
+from aggregation.values.file import ValuesFile
+from aggregation.view import FileView, StoreView
+from connectors.files.operations import SystemFiles
+from connectors.files.settings import FileSettings
+from connectors.files.transport import FileTransport
+from connectors.port import TransportUnavailable
+from status.aggregation import AggregationStatus
+
+HOUR_MS = 3_600_000
+SETTINGS = PaymentsSettings(
+    frozenset({"ACCC", "RJCT", "CANC"}), HOUR_MS, 48 * HOUR_MS, 7 * 24 * HOUR_MS, 90 * 24 * HOUR_MS, "report"
+)
+PARTY = "Bäckerei <b>Muster</b>"
+
+
+class GroupStage:
+    """A `GroupSource` of groups in `directory`. `status` gives statuses, and `count` lets the store count them."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.clock = FakeClock()
+        self.directory = directory
+        self.is_away = False
+        self.told = AggregationStatus()
+        self._commands = FileCommands(directory / "facts")
+        settings = FileSettings("FACTS", directory / "facts", directory / "out", notifications_name="completions")
+
+        def open_store() -> FileStore:
+            return FileStore(FileTransport(settings, lambda ms: None), directory / "values.db")
+
+        self._runner = StoreRunner("payments", PaymentsOfMessage(SETTINGS), open_store, self.clock, lambda ms: None)
+
+    def status(
+        self,
+        group: str,
+        unit: str,
+        status: str = "ACCC",
+        total: int | None = 2,
+        amount: str | None = "12.50",
+        instruction: str | None = None,
+        control_sum: str | None = None,
+    ) -> None:
+        """Give a status of a payment of the message `M-<group>`."""
+        said = None if total is None else str(total)
+        fact = StatusFact(
+            unit,
+            status,
+            amount=amount,
+            currency=None if amount is None else "EUR",
+            entity="BANK_1",
+            original=StatedMessage(f"M-{group}", "pain.001.001.09", "2026-03-28T10:00:00Z", said, control_sum),
+            instruction=None if instruction is None else StatedInstruction(instruction),
+            party=msgspec.Raw(msgspec.json.encode({"Nm": PARTY})),
+        )
+        self._commands.update(group, unit, msgspec.json.encode(fact))
+
+    def count(self) -> None:
+        """Count all statuses that were given, and what is due by now."""
+        for _ in range(3):
+            self._runner.turn()
+
+    def claim(self) -> Path:
+        path = self.directory / "console"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def open_view(self) -> StoreView:
+        self._check()
+        return FileView(ValuesFile(self.directory / "values.db", is_copy=False))
+
+    def open_copies(self) -> StoreView:
+        return FileView(ValuesFile(self.directory / "values.db", is_copy=False))
+
+    def open_commands(self) -> CommandWriter:
+        self._check()
+        return FileCommands(self.directory / "facts")
+
+    def open_completions(self) -> CompletionsLog:
+        self._check()
+        return FileCompletions(self.directory / "out" / "completions.jsonl", SystemFiles())
+
+    def find_status(self) -> AggregationStatus:
+        return self.told
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise TransportUnavailable("the brokers do not answer")
