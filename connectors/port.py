@@ -6,6 +6,7 @@ input that caused it. The file transport does the same with files.
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -79,11 +80,15 @@ class Position(msgspec.Struct, frozen=True):
     """How far a partition was published: the offset where reading resumes, and opaque metadata that names the storage commit.
 
     `beyond` holds the numbers published after this position was written; only a transport without transactions has any.
+
+    `highest` is the highest number that has left through a sink, 0 if the sink does not note it. In a region, a sink may be ahead
+    of the position: it keeps what it has, and passes over it when it comes again.
     """
 
     offset: int
     metadata: str
     beyond: frozenset[int] = frozenset()
+    highest: int = 0
 
 
 class PartitionOutput(msgspec.Struct, frozen=True):
@@ -106,12 +111,16 @@ class Polled(msgspec.Struct, frozen=True):
     `log_ends` holds the end of each assigned partition's log, looked up no later than its records, readable or not. Without
     undecided transactions it equals `ends`. A partition read up to it is caught up; one with an open transaction is not.
     Deadlines use `ends`, so an open transaction does not delay them.
+
+    `source_states` holds, for each partition that moved, what the source has to remember beside the offset, as opaque text. It is
+    committed with the units, and given back to `seek` by the next owner. A source that can replay from an offset has none.
     """
 
     records: tuple[Record, ...]
     next_offsets: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     log_ends: Mapping[Partition, int]
+    source_states: Mapping[Partition, str] = MappingProxyType({})
 
 
 class TransportStatus(msgspec.Struct, frozen=True):
@@ -119,12 +128,14 @@ class TransportStatus(msgspec.Struct, frozen=True):
 
     `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
     `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
-    than the default partitioner gives for their key, for transports that have one.
+    than the default partitioner gives for their key, for transports that have one. `remembers` is False for a transport that
+    keeps no positions; the storage alone says then where to go on.
     """
 
     has_joined: bool = True
     notes: tuple[str, ...] = ()
     misplaced: int = 0
+    remembers: bool = True
 
 
 class Transport(Protocol):
@@ -162,8 +173,11 @@ class Transport(Protocol):
         """Return the current end of the partition's log, as in `Polled.ends`."""
         ...
 
-    def seek(self, partition: Partition, offset: int) -> None:
-        """Read the partition from `offset` on. An assigned partition is not read before its first seek."""
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        """Read the partition from `offset` on. An assigned partition is not read before its first seek.
+
+        `source_state` is that of the storage's last commit (`Polled.source_states`).
+        """
         ...
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:

@@ -98,7 +98,7 @@ class Cycle:
         committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)
         committed_at = self._tools.clock.now()
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
-        self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at)])
+        self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
         self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         return bool(committed)
 
@@ -131,6 +131,9 @@ class Cycle:
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
+
+    def _has_news(self, owned: OwnedPartition, now: Instant) -> bool:
+        return owned.has_news(now) or (self._settings.acknowledges_at_once and owned.positions.has_moved())
 
     def _owes(self) -> bool:
         """Whether committed output is not published yet. Until it is, nothing is read, or memory would grow."""
@@ -172,7 +175,8 @@ class Cycle:
             envelopes[partition][decoded.unit].append(decoded)
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & owned.keys():
-            owned[partition].note_read(offsets[partition], polled.next_offsets[partition], written_at.get(partition))
+            reached, state = polled.next_offsets[partition], polled.source_states.get(partition)
+            owned[partition].note_read(offsets[partition], reached, written_at.get(partition), state)
         by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
 

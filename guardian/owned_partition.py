@@ -86,6 +86,7 @@ class OwnedPartition:
         self._last_written_at: Instant | None = None
         self._written_at: list[Instant] = []
         self.orders = self._next_orders = plan.orders
+        self._source_state = store.header.source_state
 
     @property
     def done_to(self) -> int:
@@ -131,12 +132,17 @@ class OwnedPartition:
         """Whether records that the storage has lost are still being read again."""
         return self.read_to < self._heal_offset
 
-    def note_read(self, offsets: Sequence[int], read_to: int, written_at: Instant | None = None) -> None:
+    def note_read(
+        self, offsets: Sequence[int], read_to: int, written_at: Instant | None = None, source_state: str | None = None
+    ) -> None:
         """Note the offsets of a poll. The position takes them over at the commit, when most of them are settled.
 
-        `written_at` is the timestamp of the last record, None if it has none.
+        `written_at` is the timestamp of the last record, None if it has none. `source_state` is committed with them, None if it
+        has not changed.
         """
         self._just_read, self.read_to = offsets, read_to
+        if source_state is not None:
+            self._source_state = source_state
         if written_at is not None:
             self._last_written_at = written_at
 
@@ -319,4 +325,5 @@ class OwnedPartition:
             source=self._source,
             caught_up_ms=self.caught_up_ms,
             orders=self._next_orders.encode(),
+            source_state=self._source_state,
         )

@@ -40,7 +40,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
     the partition is not read. None means no limit: a list that grows too large is left out instead.
 
     A unit in which nothing waits is kept for `retention_ms` of its partition's caught-up clock. `portion_bytes` is the most that
-    is published at once. Orders of the kinds in `approval` need a second person.
+    is published at once. Orders of the kinds in `approval` need a second person. With `acknowledges_at_once` a position is
+    published as soon as it moves, because the source hands out only a window of records that are not acknowledged.
     """
 
     strategy: str
@@ -51,6 +52,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     retention_ms: int = 4 * 3_600_000
     portion_bytes: int = 16 << 20
     approval: frozenset[OrderKind] = frozenset()
+    acknowledges_at_once: bool = False
 
 
 class Servers(NamedTuple):
@@ -188,7 +190,7 @@ class Partitions:
             output = owned.output(0)
             self._transport.publish([output])
             owned.note_published(output, self._tools.clock.now())
-        self._transport.seek(partition, owned.read_to)
+        self._transport.seek(partition, owned.read_to, store.header.source_state)
         self._actors.rest(Rest(partition, owned.orders.pauses))
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
         self.owned[partition] = owned
@@ -199,7 +201,8 @@ class Partitions:
         self, partition: Partition, store: PartitionStore, position: Position | None, source: str
     ) -> tuple[OwnedPartition, bool]:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
-        plan = plan_takeover(store.header, store.pending(), position, log, is_durable=self._storage.is_durable)
+        remembers, is_durable = self._transport.standing().remembers, self._storage.is_durable
+        plan = plan_takeover(store.header, store.pending(), position, log, is_durable=is_durable, remembers=remembers)
         _report_gone(partition, plan)
         plan = self._with_orders(partition, store.header, plan)
         owned = OwnedPartition(
@@ -207,7 +210,7 @@ class Partitions:
             store,
             plan,
             source,
-            is_durable=self._storage.is_durable,
+            is_durable=is_durable,
             waits_for_handled=self._settings.acknowledge_handled,
             done_characters=self._settings.done_characters,
         )

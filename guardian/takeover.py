@@ -67,13 +67,17 @@ class Takeover(msgspec.Struct, frozen=True):
 
 
 def plan_takeover(
-    header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
+    header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool, remembers: bool = True
 ) -> Takeover:
     """Compare the storage with what was published. `log` runs from the first offset in the log to its end.
 
     A storage that is not durable loses its content with the process, by design. Its partition goes on from the position, and
-    nothing is healed.
+    nothing is healed. If the transport `remembers` no positions, the storage alone says where to go on, and all that is pending
+    is published once more.
     """
+    if not remembers and not header.is_empty:
+        assert header.next_offset is not None
+        return Takeover(header.next_offset, header.highest_number, header.heal_offset, tuple(pending))
     plan = _plan(header, pending, position, log, is_durable=is_durable)
     if plan.offset >= log.start:
         return plan
@@ -85,18 +89,19 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     metadata = find_metadata(position.metadata) if position is not None else None
     beyond = position.beyond if position is not None else frozenset[int]()
     published = metadata.published if metadata is not None else 0
-    highest = max(header.highest_number, published, *beyond, 0)
+    highest = max(header.highest_number, published, *beyond, position.highest if position is not None else 0)
+    is_ahead = bool(beyond) or (position is not None and position.highest > published)
     left = tuple(each for each in pending if each.number > published and each.number not in beyond)
     if position is None and header.is_empty:
         return Takeover(log.start, highest, 0, is_new=True)
-    if position is not None and metadata is not None and _is_known(metadata, header, beyond):
+    if position is not None and metadata is not None and _is_known(metadata, header, is_ahead=is_ahead):
         offset = header.next_offset if header.next_offset is not None else position.offset
         return Takeover(offset, highest, header.heal_offset, left)
     if not is_durable:
         done = decode(position.offset, metadata.done) if position is not None and metadata is not None else None
         return Takeover(position.offset if position else log.start, highest, 0, done=done)
     # Output published beyond the position was caused by records beyond the position, and it is unknown by which.
-    reached = position.offset if position is not None and metadata is not None and not beyond else log.stop
+    reached = position.offset if position is not None and metadata is not None and not is_ahead else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
     return Takeover(offset, highest, heal_offset, left, must_heal=True, has_expired=position is None)
@@ -120,13 +125,13 @@ def last_commit(header: Header) -> tuple[str, int]:
     return next((each for each in reversed(owners) if each[1]), (header.token, 0))
 
 
-def _is_known(metadata: Metadata, header: Header, beyond: frozenset[int]) -> bool:
+def _is_known(metadata: Metadata, header: Header, *, is_ahead: bool) -> bool:
     """Whether the storage has the commit that the position stands on, or a later one under the same token.
 
     Commit 0 is the empty storage, which precedes every commit. A storage that is empty although output was published beyond the
-    position has lost commits.
+    position (`is_ahead`) has lost commits.
     """
     if not metadata.commit:
-        return not (header.is_empty and beyond)
+        return not (header.is_empty and is_ahead)
     known = dict(header.history) | {header.token: header.commit}
     return metadata.commit <= known.get(metadata.token, -1)

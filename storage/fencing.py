@@ -43,6 +43,7 @@ def advanced(header: Header, commit: Commit) -> Header:
         source=commit.source,
         caught_up_ms=commit.caught_up_ms,
         orders=commit.orders,
+        source_state=commit.source_state,
     )
 
 

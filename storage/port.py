@@ -124,7 +124,8 @@ class Header(msgspec.Struct, frozen=True):
     `caught_up_ms` is the partition's caught-up clock: the milliseconds during which its owner had read the whole log. It never
     goes back, and stands still while there are unread records. Retention is measured on it.
 
-    `orders` is what the owner knows of the partition's orders, opaque to storages; empty before the first order.
+    `orders` is what the owner knows of the partition's orders, opaque to storages; empty before the first order. `source_state`
+    is what a source without offsets of its own has to remember beside `next_offset`, opaque to storages.
     """
 
     token: str
@@ -136,6 +137,7 @@ class Header(msgspec.Struct, frozen=True):
     source: str = ""
     caught_up_ms: int = 0
     orders: str = ""
+    source_state: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -147,8 +149,9 @@ class Commit(msgspec.Struct, frozen=True):
     """All changes of a cycle in a partition.
 
     `number` is the header's `commit` + 1. `attempt` is a random id of this commit; the same attempt again has no effect.
-    `added` is added to the pending output, and pending output up to the number `published` is removed. `source`, `caught_up_ms`
-    and `orders` become the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the header's.
+    `added` is added to the pending output, and pending output up to the number `published` is removed. `source`, `caught_up_ms`,
+    `orders` and `source_state` become the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the
+    header's.
     """
 
     number: int
@@ -162,6 +165,7 @@ class Commit(msgspec.Struct, frozen=True):
     source: str = ""
     caught_up_ms: int = 0
     orders: str = ""
+    source_state: str = ""
 
 
 class PartitionStore(Protocol):

@@ -22,11 +22,13 @@ class Positions(msgspec.Struct, frozen=True):
     """`lengths` are the output files' lengths in bytes, by name. A position's `beyond` lists numbers published beyond it.
 
     `rotated` is the number of the last rotated file, by the same names. No number is used twice, even if the file is gone.
+    `highest` has the highest number of an output record that was published for each partition, before `beyond`.
     """
 
     lengths: Mapping[str, int]
     partitions: Mapping[Partition, Position]
     rotated: Mapping[str, int] = {}
+    highest: Mapping[Partition, int] = {}
 
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -43,6 +45,7 @@ class _Entry(msgspec.Struct):
     offset: _Count
     metadata: str
     beyond: list[tuple[int, int]] = []
+    highest: _Count = 0
 
 
 class _Document(msgspec.Struct):
@@ -112,12 +115,20 @@ def _from_document(document: _Document) -> Positions:
         Partition(each.topic, each.partition): Position(each.offset, each.metadata, from_ranges(each.beyond))
         for each in document.partitions
     }
-    return Positions(document.lengths, partitions, document.rotated)
+    highest = {Partition(each.topic, each.partition): each.highest for each in document.partitions if each.highest}
+    return Positions(document.lengths, partitions, document.rotated, highest)
 
 
 def _to_document(positions: Positions) -> _Document:
     entries = [
-        _Entry(partition.topic, partition.number, position.offset, position.metadata, to_ranges(position.beyond))
+        _Entry(
+            topic=partition.topic,
+            partition=partition.number,
+            offset=position.offset,
+            metadata=position.metadata,
+            beyond=to_ranges(position.beyond),
+            highest=positions.highest.get(partition, 0),
+        )
         for partition, position in positions.partitions.items()
     ]
     return _Document(FORMAT, dict(positions.lengths), entries, dict(positions.rotated))

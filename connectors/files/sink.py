@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from connectors.files.errors import translated
 from connectors.files.lasting_length import FACTS_FILE, facts_name
@@ -15,7 +16,7 @@ from connectors.line_format import Line, encode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
 from domain.record import OutputNumber, Partition
 
-_NONE: frozenset[int] = frozenset()
+_NOTHING = Position(0, "")
 
 
 class FileSink:
@@ -46,14 +47,14 @@ class FileSink:
             self._outputs[Channel.FACTS] = facts
         self._rotation = Rotation(settings, files)
         self._positions: dict[Partition, Position] = {}
-        # The number up to which this sink has published everything: a call whose answer was lost is repeated.
-        self._left_to: dict[Partition, int] = {}
+        self._highest: dict[Partition, int] = {}
         self._is_open = False
 
     def position(self, partition: Partition) -> Position | None:
         """As `Transport.position`. The offset is 0 and the metadata empty where only numbers are known."""
         self._make_ready()
-        return self._positions.get(partition)
+        found = self._positions.get(partition)
+        return None if found is None else replace(found, highest=max(self._highest.get(partition, 0), *found.beyond, 0))
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As `Transport.publish`. Records that were published before are skipped, so repeating the call is safe.
@@ -64,10 +65,12 @@ class FileSink:
         self._rotate()
         for channel, output in self._outputs.items():
             self._append(channel, output, outputs)
+        highest = self._highest | {
+            each.partition: max([self._highest.get(each.partition, 0), *(record.number for record in each.records)])
+            for each in outputs
+        }
         positions = self._positions | {each.partition: self._moved(each) for each in outputs}
-        self._write(positions)
-        for each in outputs:
-            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.records)])
+        self._write(positions, highest)
 
     def close(self) -> None:
         for output in self._outputs.values():
@@ -101,7 +104,7 @@ class FileSink:
                 output.is_begun_anew = False
 
     def _write_durably(self) -> None:
-        self._write(self._positions)
+        self._write(self._positions, self._highest)
         with translated(self._directory):
             sync_directory(self._files, self._directory)
 
@@ -113,7 +116,7 @@ class FileSink:
                 make_directory(self._files, self._facts_directory)
         found = self._stored.read()
         stored = found or Positions({}, {})
-        self._positions = dict(stored.partitions)
+        self._positions, self._highest = dict(stored.partitions), dict(stored.highest)
         for output in self._outputs.values():
             self._note(output.open(stored.lengths.get(output.name, 0)))
             if found is None and output in self._rotated:
@@ -138,27 +141,23 @@ class FileSink:
 
     def _note(self, numbers: Mapping[Partition, frozenset[int] | set[int]]) -> None:
         for partition, found in numbers.items():
-            known = self._positions.get(partition) or Position(0, "")
-            self._positions[partition] = msgspec.structs.replace(known, beyond=known.beyond | found)
+            known = self._positions.get(partition, _NOTHING)
+            self._positions[partition] = replace(known, beyond=known.beyond | found)
 
     def _has_left(self, partition: Partition, number: int) -> bool:
-        return number <= self._left_to.get(partition, 0) or number in self._beyond(partition)
-
-    def _beyond(self, partition: Partition) -> frozenset[int]:
-        position = self._positions.get(partition)
-        return position.beyond if position else _NONE
+        return number <= self._highest.get(partition, 0) or number in self._positions.get(partition, _NOTHING).beyond
 
     def _moved(self, output: PartitionOutput) -> Position:
-        beyond = self._beyond(output.partition)
+        beyond = self._positions.get(output.partition, _NOTHING).beyond
         if output.records and beyond:
             highest = max(each.number for each in output.records)
             beyond = frozenset(number for number in beyond if number > highest)
         return Position(output.position.offset, output.position.metadata, beyond)
 
-    def _write(self, positions: dict[Partition, Position]) -> None:
+    def _write(self, positions: dict[Partition, Position], highest: dict[Partition, int]) -> None:
         lengths = {output.name: output.length for output in self._outputs.values()}
-        self._stored.write(Positions(lengths, positions, self._rotation.last))
-        self._positions = positions
+        self._stored.write(Positions(lengths, positions, self._rotation.last, highest))
+        self._positions, self._highest = positions, highest
 
 
 def _encode(partition: Partition, record: OutputRecord) -> bytes:

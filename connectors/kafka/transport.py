@@ -102,7 +102,7 @@ class KafkaTransport:
     def end_offset(self, partition: Partition) -> int:
         return self._log.ends([partition])[partition]
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:  # noqa: ARG002 - A log can be read again.
         """As the port describes.
 
         Raises:

@@ -22,7 +22,8 @@ _History = tuple[tuple[str, int], ...]
 
 WAITS_COLUMNS = "wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes"
 _FIND_PARTITION = """
-SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms, orders
+SELECT id, token, commit_number, next_offset, highest_number, heal_offset, history, source, caught_up_ms, orders,
+    source_state
 FROM partitions WHERE topic = ? AND number = ?
 """
 _UNIT_ID = "(SELECT id FROM units WHERE partition = ? AND unit = ?)"
@@ -42,7 +43,7 @@ _ADD_PENDING = "INSERT OR REPLACE INTO pending (partition, number, body) VALUES 
 _DROP_PENDING = "DELETE FROM pending WHERE partition = ? AND number <= ?"
 _ADVANCE = """
 UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
-    source = ?, caught_up_ms = ?, orders = ? WHERE id = ?
+    source = ?, caught_up_ms = ?, orders = ?, source_state = ? WHERE id = ?
 """
 _LOAD_UNIT = """
 SELECT id, state, body FROM units LEFT JOIN payment_data ON unit_id = id WHERE partition = ? AND unit = ?
@@ -168,7 +169,7 @@ class EmbeddedPartitionStore:
         before, after = marker_of(self._header), marker_of(advanced(self._header, commit))
         note_changes(connection, key, before, after, [change.unit for change in commit.changes])
         progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
-        connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, commit.orders, key))
+        connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, commit.orders, commit.source_state, key))
 
     def _row(self, change: UnitChange, changed_at: int) -> tuple[object, ...]:
         waits = change.waits

@@ -11,7 +11,7 @@ from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 PAGE_SIZE = 4_096
 
 # Units have a rowid beside their name. Units that are active at the same time were usually inserted at the same time, so a commit
@@ -32,6 +32,7 @@ CREATE TABLE partitions (
     source TEXT NOT NULL DEFAULT '',
     caught_up_ms INTEGER NOT NULL DEFAULT 0,
     orders TEXT NOT NULL DEFAULT '',
+    source_state TEXT NOT NULL DEFAULT '',
     UNIQUE (topic, number)
 );
 CREATE TABLE units (
@@ -69,6 +70,7 @@ _UPGRADES = (
         "CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL",
     ),
     ("ALTER TABLE partitions ADD COLUMN orders TEXT NOT NULL DEFAULT ''",),
+    ("ALTER TABLE partitions ADD COLUMN source_state TEXT NOT NULL DEFAULT ''",),
 )
 """The statements that upgrade format 1, format 2, and so on to the next format."""
 

@@ -88,4 +88,5 @@ def _header(fields: Mapping[bytes, bytes]) -> Header:
         source=fields.get(b"source", b"").decode(),
         caught_up_ms=int(fields.get(b"caught_up_ms", 0)),
         orders=fields.get(b"orders", b"").decode(),
+        source_state=fields.get(b"source_state", b"").decode(),
     )

@@ -146,8 +146,8 @@ LOAD = Script(
 
 # KEYS: header, waiting, pending, idle, changes, units. ARGV from 3: number, attempt, next offset, highest number, heal offset,
 # source, caught-up clock, published, length of the units' prefix, the markers of the last commit and of this one, the text of
-# the orders, the count of fields to add to the pending output; these fields; for each unit its index entry or nothing, the
-# counts of fields to remove and to set, and these fields.
+# the orders, the state of the source, the count of fields to add to the pending output; these fields; for each unit its index
+# entry or nothing, the counts of fields to remove and to set, and these fields.
 #
 # The log of changes has an entry for each commit: the units that wait or waited. It begins anew after commits of a version that
 # keeps no log, and where entries were deleted by hand. It grows with the number of waiting units, because reading all of these is
@@ -168,8 +168,8 @@ COMMIT = Script(
     if is_done then return {'done'} end
 
     local clock, published, prefix = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
-    local at = 16 + ARGV[15]
-    in_parts('HSET', KEYS[3], ARGV, 16, at - 1)
+    local at = 17 + ARGV[16]
+    in_parts('HSET', KEYS[3], ARGV, 17, at - 1)
     local left = {}
     for _, number in ipairs(call('HKEYS', KEYS[3])) do
       if tonumber(number) <= published then left[#left + 1] = number end
@@ -218,7 +218,7 @@ COMMIT = Script(
     call('HSET', KEYS[1], 'log_marker', ARGV[13], 'log_begin', first, 'log_end', last, 'log_bytes', bytes)
     call('HSET', KEYS[1], 'next_offset', ARGV[5], 'highest_number', ARGV[6], 'heal_offset', ARGV[7], 'source', ARGV[8],
       'caught_up_ms', clock, 'waiting', count, 'pending', call('HLEN', KEYS[3]), 'idle', call('ZCARD', KEYS[4]),
-      'orders', ARGV[14], 'attempt', ARGV[4], 'commit', ARGV[3])
+      'orders', ARGV[14], 'source_state', ARGV[15], 'attempt', ARGV[4], 'commit', ARGV[3])
     return {'ok'}
     """,
 )

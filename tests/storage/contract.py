@@ -221,6 +221,22 @@ class StorageContract:
         put(newer)
         assert storage.open(PARTITION).header.orders == ""
 
+    def test_the_state_of_the_source_goes_with_its_commit_and_to_the_next_owner(self, harness):
+        storage = harness.make()
+        store = storage.open(PARTITION)
+        assert store.header.source_state == ""
+        put(store, source_state='[17,"ID:1"]', orders="some")
+        late = following(store, source_state="late")
+        put(store, source_state="ü" * 100_000)
+        with pytest.raises(OwnershipLost):
+            store.commit(late)
+        newer = storage.open(PARTITION)
+        assert (newer.header.source_state, newer.header.orders) == ("ü" * 100_000, "")
+        with pytest.raises(OwnershipLost):
+            put(store, source_state="of a zombie")
+        put(newer)
+        assert storage.open(PARTITION).header.source_state == ""
+
     def test_the_header_follows_every_commit(self, storage, store):
         put(store, next_offset=0, highest_number=0)
         assert not store.header.is_empty

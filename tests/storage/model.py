@@ -60,7 +60,7 @@ class ModelPartition:
         self.token: str | None = None
         self.commit = 0
         self.attempt: str | None = None
-        self.progress: tuple[int | None, int, int, int, str] = (None, 0, 0, 0, "")
+        self.progress: tuple[int | None, int, int, int, str, str] = (None, 0, 0, 0, "", "")
         self.history: dict[str, int] = {}
         self.units: dict[str, ModelUnit] = {}
         self.pending: dict[int, bytes] = {}
@@ -72,7 +72,8 @@ class ModelPartition:
 
     def apply(self, commit: Commit) -> None:
         self.commit, self.attempt = commit.number, commit.attempt
-        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset, commit.caught_up_ms, commit.orders)
+        told = (commit.caught_up_ms, commit.orders, commit.source_state)
+        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset, *told)
         for change in commit.changes:
             self.units.setdefault(change.unit, ModelUnit()).change(change, commit.caught_up_ms)
         self.pending |= {each.number: each.body for each in commit.added}
@@ -215,10 +216,12 @@ class StorageMachine(RuleBasedStateMachine):
         progress = (self.now + number, number % 7, number % 5)
         attempt, caught_up_ms = f"attempt-{next(self.attempts)}", owner.store.header.caught_up_ms + self.now % 2
         said = {"caught_up_ms": caught_up_ms, "orders": "" if number % 3 else f"orders of {attempt}"}
+        said["source_state"] = f"taken by {attempt}" if number % 2 else ""
         return Commit(number, attempt, *progress, unit_changes, added, published, **said)
 
     def check_progress(self, header: Header, model: ModelPartition) -> None:
-        known = (header.next_offset, header.highest_number, header.heal_offset, header.caught_up_ms, header.orders)
+        told = (header.caught_up_ms, header.orders, header.source_state)
+        known = (header.next_offset, header.highest_number, header.heal_offset, *told)
         assert known == model.progress
 
     def draw_owner(self, data: Any) -> Owner:

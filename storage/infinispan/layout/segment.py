@@ -7,7 +7,7 @@ import msgspec
 
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.records import UnitRecord
-from storage.infinispan.layout.value_framing import USUAL_FORMAT, WITH_ORDERS, undecodable
+from storage.infinispan.layout.value_framing import USUAL_FORMAT, WITH_ORDERS, WITH_SOURCE_STATE, undecodable
 from storage.port import Header
 
 MOST_COMMITS = 2**32 - 1
@@ -89,6 +89,8 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     @property
     def format(self) -> int:
         """The format that a reader of this segment must know."""
+        if self.header.source_state:
+            return WITH_SOURCE_STATE
         return WITH_ORDERS if self.header.orders else USUAL_FORMAT
 
 

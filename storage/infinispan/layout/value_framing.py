@@ -8,7 +8,7 @@ from zlib import crc32
 
 from storage.port import StorageRefused
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest format that is read. Format 1 is read, but never written."""
 
 USUAL_FORMAT = 2
@@ -16,6 +16,9 @@ USUAL_FORMAT = 2
 
 WITH_ORDERS = 3
 """The format of a segment whose header knows orders. A version that does not know them would drop what it cannot read."""
+
+WITH_SOURCE_STATE = 4
+"""The format of a segment whose header has a state of its source."""
 
 PART_BYTES = 4 * 2**20
 """The largest body of a part. A server accepts 10 MB by default."""

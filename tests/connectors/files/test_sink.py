@@ -61,7 +61,7 @@ def test_a_position_is_what_was_published_last_also_after_a_restart(transport, r
     transport.publish([output(output_record(1), offset=7, metadata="one"), output(partition=P1, offset=0, metadata="two")])
     transport.publish([output(output_record(2), offset=9, metadata="three")])
     for each in (transport, reopen()):
-        assert each.position(P0) == Position(9, "three")
+        assert each.position(P0) == Position(9, "three", highest=2)
         assert each.position(P1) == Position(0, "two")
 
 
@@ -106,8 +106,8 @@ def test_what_left_after_the_position_was_written_is_beyond(transport, reopen, p
     transport.publish([output(output_record(2), dead(3), output_record(4), offset=2), output(output_record(1), partition=P1)])
     positions.write_bytes(before)
     again = reopen()
-    assert again.position(P0) == Position(1, "m", frozenset({2, 3, 4}))
-    assert again.position(P1) == Position(0, "", frozenset({1}))
+    assert again.position(P0) == Position(1, "m", frozenset({2, 3, 4}), 4)
+    assert again.position(P1) == Position(0, "", frozenset({1}), 1)
 
 
 def test_what_is_beyond_is_not_written_again(transport, reopen, positions, notifications):
@@ -118,7 +118,7 @@ def test_what_is_beyond_is_not_written_again(transport, reopen, positions, notif
     again = reopen()
     again.publish([output(output_record(2), output_record(3), output_record(4), offset=3)])
     assert numbers(notifications) == ["T-0#1", "T-0#2", "T-0#3", "T-0#4"]
-    assert again.position(P0) == reopen().position(P0) == Position(3, "m")
+    assert again.position(P0) == reopen().position(P0) == Position(3, "m", highest=4)
 
 
 def test_what_is_beyond_one_partition_survives_the_publishing_of_another(transport, reopen, positions):
@@ -127,7 +127,7 @@ def test_what_is_beyond_one_partition_survives_the_publishing_of_another(transpo
     transport.publish([output(output_record(2), output_record(3), output_record(5))])
     positions.write_bytes(before)
     reopen().publish([output(output_record(1), partition=P1)])
-    assert reopen().position(P0) == Position(10, "m", frozenset({2, 3, 5}))
+    assert reopen().position(P0) == Position(10, "m", frozenset({2, 3, 5}), 5)
 
 
 def test_what_is_beyond_stays_until_a_higher_number_was_published(transport, reopen, positions):
@@ -163,12 +163,12 @@ def test_without_positions_the_outputs_tell_what_has_left(transport, reopen, pos
     )
     positions.unlink() if damage is None else positions.write_bytes(damage)
     again = reopen()
-    assert again.position(P0) == Position(0, "", frozenset({1, 2}))
-    assert again.position(P1) == Position(0, "", frozenset({7}))
+    assert again.position(P0) == Position(0, "", frozenset({1, 2}), 2)
+    assert again.position(P1) == Position(0, "", frozenset({7}), 7)
     assert again.position(Partition("T", 2)) is None
     again.publish([output(output_record(1), dead(2), output_record(3), offset=5)])
     assert numbers(notifications) == ["T-0#1", "T-1#7", "T-0#3"]
-    assert reopen().position(P0) == Position(5, "m")
+    assert reopen().position(P0) == Position(5, "m", highest=3)
 
 
 def test_positions_of_a_newer_version_are_refused_and_left_alone(reopen, settings, positions):
@@ -237,7 +237,7 @@ def test_a_last_line_torn_at_any_byte_is_mended(transport, reopen, settings, cha
     for length in range(len(whole) + 1):
         path.write_bytes(good + whole[:length])
         is_whole = length == len(whole)
-        assert reopen().position(P0) == Position(10, "m", frozenset({3}) if is_whole else frozenset())
+        assert reopen().position(P0) == Position(10, "m", frozenset({3}) if is_whole else frozenset(), 3 if is_whole else 2)
         assert path.read_bytes() == good + (whole if is_whole else b"")
 
 
@@ -289,7 +289,7 @@ def test_a_rotated_output_is_begun_anew_and_nothing_is_lost_or_doubled(
     transport.publish([output(output_record(3))])
     transport.publish([output(output_record(4), offset=11)])
     assert (numbers(moved), numbers(notifications)) == (["T-0#1", "T-0#2"], ["T-0#3", "T-0#4"])
-    assert reopen().position(P0) == Position(11, "m")
+    assert reopen().position(P0) == Position(11, "m", highest=4)
 
 
 def test_a_crash_behind_a_rotation_forgets_nothing(settings, reopen, new_files, crash, notifications):
@@ -392,7 +392,7 @@ def test_a_write_that_takes_a_part_at_a_time_is_completed(reopen, notifications)
     transport = reopen(Slow())
     transport.publish([output(output_record(1), output_record(2))])
     assert numbers(notifications) == ["T-0#1", "T-0#2"]
-    assert reopen().position(P0) == Position(10, "m")
+    assert reopen().position(P0) == Position(10, "m", highest=2)
 
 
 # Facts
@@ -483,7 +483,7 @@ def test_the_names_of_the_directories_of_the_facts_are_synced_when_they_are_made
 
 def test_without_a_directory_for_facts_those_that_are_still_pending_are_dropped(transport, settings, positions):
     transport.publish([output(output_record(1), fact(2), offset=5)])
-    assert transport.position(P0) == Position(5, "m")
+    assert transport.position(P0) == Position(5, "m", highest=2)
     assert set(json.loads(positions.read_bytes())["lengths"]) == {"notifications.jsonl", "dead-letters.jsonl"}
     assert {each.name for each in settings.out_directory.parent.iterdir()} == {"in", "out"}
 
@@ -495,4 +495,4 @@ def test_facts_that_were_off_for_a_while_go_on_behind_those_that_were(open_with_
     assert again.position(P0).beyond == {1, 2}
     again.publish([output(fact(4), offset=11, metadata="n")])
     assert numbers(facts) == ["T-0#1", "T-0#2", "T-0#4"]
-    assert open_with_facts().position(P0) == Position(11, "n")
+    assert open_with_facts().position(P0) == Position(11, "n", highest=4)

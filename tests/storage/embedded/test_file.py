@@ -86,6 +86,7 @@ def as_of_format_2(file):
     """Format 2: `changed_at` was an instant of the wall clock, and partitions had no clock of their own."""
     execute(file, "ALTER TABLE partitions DROP COLUMN caught_up_ms")
     execute(file, "ALTER TABLE partitions DROP COLUMN orders")
+    execute(file, "ALTER TABLE partitions DROP COLUMN source_state")
     execute(file, "DROP INDEX idle")
     execute(file, "CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL")
     execute(file, "UPDATE units SET changed_at = 1774740835941 + changed_at")
@@ -94,11 +95,13 @@ def as_of_format_2(file):
 
 def test_a_file_of_the_third_format_gets_room_for_orders(embedded):
     execute(filled(embedded), "ALTER TABLE partitions DROP COLUMN orders")
+    execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source_state")
     execute(embedded.file, "PRAGMA user_version = 3")
     store = embedded.make().open(PARTITION)
     assert store.header.orders == ""
-    put(store, orders="some")
-    assert embedded.make().open(PARTITION).header.orders == "some"
+    put(store, orders="some", source_state="taken")
+    header = embedded.make().open(PARTITION).header
+    assert (header.orders, header.source_state) == ("some", "taken")
 
 
 def test_what_an_older_format_remembers_stays_for_the_retention_of_the_caught_up_clock(embedded):

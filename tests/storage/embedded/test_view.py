@@ -173,7 +173,7 @@ def test_a_file_that_a_power_cut_set_back_is_listed_whole_also_at_the_same_numbe
     assert copy.waits == {"a": WAITS, "b": WAITS}
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 5])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
 def test_a_file_of_another_format_is_refused_and_stays_as_it_is(embedded, version):
     with closing(embedded.make()) as storage:
         put(storage.open(PARTITION), waiting("a"))

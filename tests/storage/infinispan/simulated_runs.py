@@ -274,7 +274,8 @@ class SimulatedRun:
     def _look_at_everything(self) -> None:
         store, model = self.owner.store, self.model
         header = store.header
-        known = (header.next_offset, header.highest_number, header.heal_offset, header.caught_up_ms, header.orders)
+        told = (header.caught_up_ms, header.orders, header.source_state)
+        known = (header.next_offset, header.highest_number, header.heal_offset, *told)
         assert known == model.progress
         waiting = {name: unit.waits for name, unit in model.units.items() if unit.waits is not None}
         assert dict(_answered(store.waiting)) == waiting
@@ -285,7 +286,7 @@ class SimulatedRun:
         number = (store or self.owner.store).header.commit + 1
         added = tuple(Pending(self.chance.randrange(1, 50), b"blocks") for _ in range(self.chance.randrange(2)))
         attempt, published = f"attempt-{next(self.attempts)}", self.chance.randrange(60)
-        said = {"caught_up_ms": self.clock, "orders": str(number % 3)}
+        said = {"caught_up_ms": self.clock, "orders": str(number % 3), "source_state": str(number % 2)}
         return Commit(number, attempt, number, number, 0, changes, added, published, **said)
 
     def _change(self, unit: str) -> UnitChange:

@@ -90,13 +90,13 @@ def test_a_value_that_is_cut_is_refused(length):
 
 def test_a_newer_format_is_refused_with_the_remedy():
     ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload", FORMAT_VERSION + 1))
-    with pytest.raises(StorageRefused, match="it: has format 4, this version of the service knows 3; start the newer"):
+    with pytest.raises(StorageRefused, match="it: has format 5, this version of the service knows 4; start the newer"):
         joined(Kind.PAGE, "it", body, _no_other_part)
 
 
-@pytest.mark.parametrize(("orders", "version"), [("", 2), ("some", 3)])
-def test_a_version_that_knows_no_orders_refuses_a_header_that_has_some(orders, version):
-    segment = Segment(Header("0000000a", 1, orders=orders))
+@pytest.mark.parametrize(("told", "version"), [({}, 2), ({"orders": "some"}, 3), ({"source_state": "some"}, 4)])
+def test_a_version_that_does_not_know_a_field_refuses_a_header_that_has_it(told, version):
+    segment = Segment(Header("0000000a", 1, **told))
     ((_, body),) = cut(Value(Kind.SEGMENT, "it", encode_segment(segment), segment.format))
     assert body[4] == version
     assert decode_segment("it", joined(Kind.SEGMENT, "it", body, _no_other_part)) == segment
