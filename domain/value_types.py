@@ -96,17 +96,27 @@ class Foreign(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing."""
+    """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing.
+
+    Null is allowed if `null` describes its meaning.
+    """
 
     pattern: str
-    expects: str
+    what: str
+    null: str = ""
 
-    def read(self, value: Any) -> str:
+    @property
+    def expects(self) -> str:
+        return self.what + (f", or null: {self.null}" if self.null else "")
+
+    def read(self, value: Any) -> str | None:
+        if value is None and self.null:
+            return None
         if not isinstance(value, str) or not re.fullmatch(self.pattern, _unquoted(value), re.ASCII):
             raise Mismatch
         return _unquoted(value)
 
-    def show(self, value: str) -> str:
+    def show(self, value: str | None) -> str | None:
         return value
 
 
@@ -131,17 +141,27 @@ class TopicName(msgspec.Struct, frozen=True):
 
 
 class SecretText(msgspec.Struct, frozen=True):
-    """A text that is kept unchanged, including apostrophes, and is never shown."""
+    """A text that is kept unchanged, including apostrophes, and is never shown.
 
-    expects: str = "a text (in double quotes if it looks like a number or a duration)"
+    Null is allowed if `null` describes its meaning.
+    """
 
-    def read(self, value: Any) -> Secret:
+    null: str = ""
+
+    @property
+    def expects(self) -> str:
+        null = f", or null: {self.null}" if self.null else ""
+        return f"a text (in double quotes if it looks like a number or a duration){null}"
+
+    def read(self, value: Any) -> Secret | None:
+        if value is None and self.null:
+            return None
         if not isinstance(value, str):
             raise Mismatch
         return Secret(value)
 
-    def show(self, value: Secret) -> str:
-        return value.masked
+    def show(self, value: Secret | None) -> str | None:
+        return None if value is None else value.masked
 
 
 class Url(msgspec.Struct, frozen=True):
@@ -194,7 +214,7 @@ class Choices(msgspec.Struct, frozen=True):
 
     @property
     def expects(self) -> str:
-        return f"a list of {', '.join(self.names)}"
+        return f"a list of different ones of {', '.join(self.names)}"
 
     def read(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or len(set(map(str, value))) < len(value):

@@ -1,21 +1,18 @@
-"""The rules that hold between keys, as data. A constraint is checked only if each of its keys has a valid value."""
+"""The rules that hold between keys. A constraint is checked only if each of its keys has a valid value."""
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Iterator
 
 from aggregation.settings import AggregationSettings, AggregationWorkerSettings
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
+from daemon.configuration.constraint import Constraint, Values
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
+from daemon.configuration.region_constraints import REGION_CONSTRAINTS, doubtful_regions
 from daemon.configuration.schema import path_of
-from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
+from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers
 from delivery.settings import DeliverySettings, WorkerSettings
 from domain.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
-
-Values = Mapping[str, Any]
 
 MOST_DEADLINE_MS = 30 * 86_400_000
 
@@ -39,7 +36,6 @@ _KEPT = path_of(Notifications, "notifications_kept")
 _RECORD_BYTES = path_of(Ingress, "max_record_bytes")
 _STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
 _STASH_BYTES_PER_UNIT = path_of(Resequencers, "stash_bytes")
-_WORKERS = path_of(Sections, "worker_count")
 _AUTH = path_of(HttpSettings, "auth")
 _APPROVAL = path_of(HttpSettings, "approval")
 _HOST = path_of(HttpSettings, "host")
@@ -68,14 +64,6 @@ _EVENTS = path_of(DeliverySettings, "events_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
 _CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
-
-
-class Constraint(msgspec.Struct, frozen=True):
-    """The first of `keys` is the one that a refusal names; `problem` says why and what to do."""
-
-    keys: tuple[str, ...]
-    holds: Callable[[Values], bool]
-    problem: str
 
 
 def stash_timeout_ms(values: Values) -> int | None:
@@ -119,16 +107,6 @@ def _is_a_topic_of_its_own(path: str, what: str, *others: str, switch: str | Non
 
 
 CONSTRAINTS = (
-    Constraint(
-        (_TRANSPORT, _INGRESS_TRANSPORT),
-        lambda values: values[_TRANSPORT] == values[_INGRESS_TRANSPORT],
-        f"differs from {_INGRESS_TRANSPORT}; mixed transports are not supported; set both to the same",
-    ),
-    Constraint(
-        (_WORKERS, _INGRESS_TRANSPORT),
-        lambda values: values[_WORKERS] == 1 or values[_INGRESS_TRANSPORT] != "file",
-        "is more than 1, which needs transport = kafka: only a Kafka consumer group shares partitions among workers",
-    ),
     _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
     _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),
     Constraint(
@@ -143,7 +121,7 @@ CONSTRAINTS = (
     ),
     Constraint(
         (_HANDLING, POLL_INTERVAL, _INGRESS_TRANSPORT),
-        lambda values: values[_INGRESS_TRANSPORT] == "file" or values[_HANDLING] < values[POLL_INTERVAL],
+        lambda values: values[_INGRESS_TRANSPORT] != "kafka" or values[_HANDLING] < values[POLL_INTERVAL],
         f"is not below {POLL_INTERVAL} (300000 if not set): Kafka would give the partition to another worker before the "
         "hanging one is ended; lower this key, or raise that option",
     ),
@@ -251,6 +229,7 @@ CONSTRAINTS = (
         lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),
+    *REGION_CONSTRAINTS,
 )
 
 
@@ -266,7 +245,13 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
 
 def doubtful_constraints(values: Values) -> tuple[str, ...]:
     """Return warnings, a sentence each: settings that are allowed but may not be intended."""
-    return (*_long_deadline(values), *_nothing_learned(values), *_nothing_kept(values), *_passwords_in_clear(values))
+    return (
+        *_long_deadline(values),
+        *_nothing_learned(values),
+        *_nothing_kept(values),
+        *doubtful_regions(values),
+        *_passwords_in_clear(values),
+    )
 
 
 def _long_deadline(values: Values) -> Iterator[str]:

@@ -68,6 +68,12 @@ _RULES = (
         "reads a topic, but the notifications are in files: set it to ledger, or transport to kafka",
     ),
     _Rule(
+        _URL,
+        lambda found: found[_URL] is not None and found[_TRANSPORT] == "jms",
+        "is set, but the notifications are in a queue, which cannot be read twice: set transport to kafka or file, and "
+        "further-transports to [jms]",
+    ),
+    _Rule(
         _STEPS,
         lambda found: _is_direct(found) and found[_STEPS] != Steps.DELIVER,
         "announces units, which only the ledger remembers: set policy to ledger, or steps to deliver",

@@ -87,7 +87,7 @@ def _of_target(found: Values, values: Values) -> Iterator[tuple[str, str]]:
     if bool(topic) == bool(receiver):
         both = "and receiver are both set; requests go to one of them: empty the other"
         yield _TOPIC, both if topic else "is empty, and so is receiver: name where the requests go"
-    if topic and values.get(_TRANSPORT) == "file":
+    if topic and values.get(_TRANSPORT) not in (None, "kafka"):
         yield _TOPIC, "is set, which needs transport = kafka: set receiver instead, or the transport"
     policy = values.get(f"{_RECEIVERS}.{receiver}.policy")
     if receiver and f"{_RECEIVERS}.{receiver}.url" not in values:

@@ -12,9 +12,11 @@ import msgspec
 
 from aggregation.settings import AggregationSettings
 from console.settings import HttpSettings
+from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
-from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, TopicName, Whole
+from domain.list_types import Wholes
+from domain.value_types import Choice, Choices, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, TopicName, Whole
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
@@ -30,6 +32,7 @@ _NOTIFICATION = "payment-status-notification"
 class TransportType(StrEnum):
     KAFKA = "kafka"
     FILE = "file"
+    JMS = "jms"
 
 
 class StorageType(StrEnum):
@@ -56,13 +59,18 @@ class LogFormat(StrEnum):
 
 
 class Ingress(msgspec.Struct, frozen=True):
-    """`batch_size` is the number of records that a poll takes at most; with `archive_every_ms` None only people archive."""
+    """`batch_size` is the number of records that a poll takes at most; with `archive_every_ms` None only people archive.
+
+    `kafka_partitions` are the numbers of the partitions that this service reads; if empty, the group shares all out.
+    """
 
     transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
     batch_size: Annotated[int, Key(Whole(1, 100_000))]
     max_record_bytes: Annotated[int, Key(Size("1K", "64M"))]
     topic: Annotated[str, Key(TopicName(), "kafka.consumer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
+    kafka_partitions: Annotated[tuple[int, ...], Key(Wholes(0, 999_999, "the group shares them out"), "kafka.partitions")]
+    jms: Annotated[JmsInput, Section("jms")]
     file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
     archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
     archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never by itself"), "file.archive-every")]
@@ -77,8 +85,11 @@ class Notifications(msgspec.Struct, frozen=True):
 
     run_directory: Annotated[Path, Key(FilePath("run/<name of the configuration file>"))]
     transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
+    further_transports: Annotated[tuple[str, ...], Key(Choices(tuple(TransportType)))]
     topic: Annotated[str, Key(TopicName(), "kafka.producer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
+    markers_topic: Annotated[str, Key(TopicName(), "kafka.markers.topic")]
+    jms: Annotated[JmsOutput, Section("jms")]
     output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
     rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
@@ -86,6 +97,11 @@ class Notifications(msgspec.Struct, frozen=True):
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
     handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
     settings: Annotated[Path, Key(FilePath())]
+
+    @property
+    def transports(self) -> tuple[TransportType, ...]:
+        """The kinds of all sinks; the first takes everything, the others the notifications."""
+        return (self.transport, *map(TransportType, self.further_transports))
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -150,6 +166,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
 
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
+    region: Annotated[RegionSettings, Section(f"{_NOTIFICATION}.region")]
     orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
     aggregation: Annotated[AggregationSettings, Section(f"{_NOTIFICATION}.aggregation")]
     lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]

@@ -32,4 +32,5 @@ def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
     peers = "payment-status-notification.http.peers-token"
     login = "payment-status-notification.delivery.receiver-defaults.auth"
     receivers = [f"{login}.password", f"{login}.token"]
-    assert secret == [f"{storage}.redis.password", f"{storage}.infinispan.password", *receivers, peers]
+    brokers = ["ipf.processing-data.ingress.jms.password", "payment-status-notification.jms.password"]
+    assert secret == [*brokers, f"{storage}.redis.password", f"{storage}.infinispan.password", *receivers, peers]

@@ -4,6 +4,7 @@ import pytest
 
 from daemon.configuration.schema import SCHEMA
 from domain.address_types import Networks, Urls
+from domain.list_types import QueueParts, Wholes
 from domain.value_types import (
     Choice,
     Choices,
@@ -51,6 +52,20 @@ WRONG = {
     Whole: ["1.5", "true", "[]", "many", "-1", "[1]", "1e99", "99999999999999999999999", '"1 0"', "3s", "{ a = 1 }", "9" * 400],
     PerSecond: ["50", "true", '"50"', '"0/s"', '"-1/s"', '"50/m"', "[1]", "3s", "{ a = 1 }"],
     Object: ["5", "true", "null", "text", "[a]", "3s", "{ a = 3s }", "{ a = [{ b = 1 day }] }", f'{{ a = "{"x" * 100_000}" }}'],
+    Wholes: ["5", "[-1]", "[1.5]", "[a]", "[1, 1]", "null", "{ a = 1 }", "[null]", "[[1]]"],
+    QueueParts: [
+        "5",
+        "EVENTS",
+        "null",
+        "[EVENTS]",
+        "[{}]",
+        '[{ queue = "a b" }]',
+        "[{ queue = A, select = B }]",
+        "[{ queue = 5 }]",
+        "{ queue = A }",
+        "[{ queue = A, selector = 5 }]",
+        '[{ queue = A, selector = "a\\nb" }]',
+    ],
     Statuses: ["404", "[99]", "[600]", "[404, 404]", "[a]", "null", "{ a = 1 }"],
     Number: ["true", "null", "some", "-0.5", "[1]", "1e99", '"nan"', "inf", "3s", "{ a = 1 }", "9" * 400],
 }
@@ -118,9 +133,16 @@ def test_a_refusal_shows_what_cannot_be_printed_escaped_and_on_one_line(refused_
 
 def test_all_problems_are_told_at_once(refused):
     problems = refused(
-        f"{R} {{ stratgy = SEQUENCE, idle-timeout = 1s, max-attempts = many }}\n{P}.transport = file\n{P}.http.port = 70000"
+        f"{R} {{ stratgy = SEQUENCE, idle-timeout = 1s, max-attempts = many }}\n"
+        f"{P} {{ further-transports = [kafka], http.port = 70000 }}"
     )
-    assert set(problems) == {f"{R}.stratgy", f"{R}.idle-timeout", f"{R}.max-attempts", f"{P}.transport", f"{P}.http.port"}
+    assert set(problems) == {
+        f"{R}.stratgy",
+        f"{R}.idle-timeout",
+        f"{R}.max-attempts",
+        f"{P}.further-transports",
+        f"{P}.http.port",
+    }
 
 
 CONSUMER = CLIENTS[0]
@@ -145,8 +167,6 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{R} {{ acknowledge = when-handled, storage-type = redis }}", f"{R}.acknowledge"),
         (f"{FILES}{R} {{ acknowledge = when-handled, storage-type = none }}", f"{R}.acknowledge"),
         (f"{FILES}{P}.worker.count = 2", f"{P}.worker.count"),
-        (f"{P}.transport = file", f"{P}.transport"),
-        (f"{I}.transport = file", f"{P}.transport"),
         (f"{R}.retention = 29s", f"{R}.retention"),
         (f"{R}.stash-limit.bytes-per-worker = 4M", f"{R}.stash-limit.bytes-per-worker"),
         (f"{R}.stash-limit.bytes-per-unit = 9M", f"{R}.stash-limit.bytes-per-unit"),

@@ -1,0 +1,148 @@
+"""What a region cannot promise, and is refused: docs/regions.md. A region has a source and sinks that are not one transport."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aggregation.settings import AggregationSettings
+from daemon.configuration.constraint import Constraint, Values
+from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings, Trigger
+from daemon.configuration.schema import path_of
+from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
+from domain.list_types import QueuePart
+
+_SOURCE = path_of(Ingress, "transport")
+_SINK = path_of(Notifications, "transport")
+_FURTHER = path_of(Notifications, "further_transports")
+_REGION = (_SOURCE, _SINK, _FURTHER)
+_STORAGE = path_of(Resequencers, "storage_type")
+_WORKERS = path_of(Sections, "worker_count")
+_TRIGGER, _TRIGGER_COUNT = path_of(RegionSettings, "trigger"), path_of(RegionSettings, "trigger_count")
+_FIXED = path_of(Ingress, "kafka_partitions")
+_PARTITIONS = path_of(JmsInput, "partitions")
+_IN_URL, _OUT_URL = path_of(JmsInput, "url"), path_of(JmsOutput, "url")
+_QUEUES = tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers"))
+_MARKERS = path_of(Notifications, "markers_topic")
+_TOPICS = (
+    path_of(Ingress, "topic"),
+    path_of(Notifications, "topic"),
+    path_of(Notifications, "dead_letters_topic"),
+    path_of(Orders, "topic"),
+    path_of(Orders, "outcomes_topic"),
+)
+_HAS_ORDERS = path_of(Orders, "is_enabled")
+_HAS_FACTS = path_of(AggregationSettings, "is_enabled")
+_ARCHIVE_EVERY = path_of(Ingress, "archive_every_ms")
+
+
+def is_region(values: Values) -> bool:
+    """Whether source and sinks are not one transport."""
+    return values[_SOURCE] != values[_SINK] or bool(values[_FURTHER]) or values[_SOURCE] == "jms"
+
+
+def _sinks(values: Values) -> tuple[str, ...]:
+    return (values[_SINK], *values[_FURTHER])
+
+
+def _has_overlap(values: Values) -> bool:
+    """Whether two partitions certainly have the same messages: the same selector, or one of them has the whole queue."""
+    parts: Counter[QueuePart] = Counter(values[_PARTITIONS])
+    whole = {each.queue for each in parts if not each.selector}
+    return any(count > 1 for count in parts.values()) or any(each.selector and each.queue in whole for each in parts)
+
+
+def _reads_its_output(values: Values) -> bool:
+    is_one_broker = values[_SOURCE] == "jms" and "jms" in _sinks(values) and values[_IN_URL] == values[_OUT_URL]
+    return is_one_broker and bool({each.queue for each in values[_PARTITIONS]} & {values[each] for each in _QUEUES})
+
+
+REGION_CONSTRAINTS = (
+    Constraint(
+        (_FURTHER, _SINK),
+        lambda values: values[_SINK] not in values[_FURTHER],
+        f"names the kind that {_SINK} has already: each notification would leave twice in one place; name each kind once",
+    ),
+    Constraint(
+        (_STORAGE, *_REGION),
+        lambda values: values[_STORAGE] != "none" or not is_region(values),
+        f"is none, which needs {_SOURCE} and {_SINK} to be the same of kafka and file, and no further sink: with two kinds or "
+        "several sinks, what has left through one and not through the other is known from the storage alone; choose embedded, "
+        "redis or infinispan",
+    ),
+    Constraint(
+        (_TRIGGER, _TRIGGER_COUNT, _SOURCE),
+        lambda values: (
+            values[_TRIGGER] != Trigger.OPERATOR_DRIVEN or values[_SOURCE] != "jms" or values[_TRIGGER_COUNT] is not None
+        ),
+        f"is operator-driven, and {_SOURCE} is jms: the source itself ends an interval then, after trigger-count messages, and "
+        f"{_TRIGGER_COUNT} is null; give a number, or set periodic",
+    ),
+    Constraint(
+        (_WORKERS, *_REGION),
+        lambda values: values[_WORKERS] == 1 or "file" not in (values[_SOURCE], *_sinks(values)),
+        "is more than 1, but a source or a sink is file: one process writes or reads the files. Set it to 1, or use kafka or jms",
+    ),
+    Constraint(
+        (_PARTITIONS, _SOURCE),
+        lambda values: bool(values[_PARTITIONS]) or values[_SOURCE] != "jms",
+        f'is empty, and {_SOURCE} is jms: name the queues, such as [{{ queue = "EVENTS", selector = "part = 0" }}]',
+    ),
+    Constraint(
+        (_PARTITIONS, _SOURCE),
+        lambda values: values[_SOURCE] != "jms" or not _has_overlap(values),
+        "has two partitions that share messages: each message would come to one of them, and the order of a unit would be lost. "
+        "Give the partitions of a queue different selectors",
+    ),
+    Constraint(
+        (_PARTITIONS, _IN_URL, _OUT_URL, *_QUEUES, *_REGION),
+        lambda values: not _reads_its_output(values),
+        "names a queue to which the service writes on the same broker: it would read its own output; name another queue",
+    ),
+    Constraint(
+        (*reversed(_QUEUES), _SINK, _FURTHER),
+        lambda values: "jms" not in _sinks(values) or len({values[queue] for queue in _QUEUES}) == len(_QUEUES),
+        f"and {_QUEUES[1]} and {_QUEUES[0]} are not three queues: each needs a queue of its own; name others",
+    ),
+    Constraint(
+        (_MARKERS, *_TOPICS, *_REGION),
+        lambda values: (
+            "kafka" not in _sinks(values) or not is_region(values) or values[_MARKERS] not in {values[each] for each in _TOPICS}
+        ),
+        "is the topic of another key: markers need a compacted topic of their own; name another one",
+    ),
+    Constraint(
+        (_FIXED, *_REGION),
+        lambda values: not values[_FIXED] or (values[_SOURCE] == "kafka" and is_region(values)),
+        f"is set, which needs {_SOURCE} = kafka and another kind of sink: from Kafka to Kafka the consumer group shares the "
+        "partitions out. Empty it",
+    ),
+    Constraint(
+        (_HAS_ORDERS, _SOURCE, _SINK),
+        lambda values: not values[_HAS_ORDERS] or values[_SOURCE] == values[_SINK] != "jms",
+        f"is true, which needs {_SOURCE} and {_SINK} to be both kafka or both file: an order belongs to a partition of the "
+        "source, and is read again until its outcome, which leaves through the first sink, is found beside it. Set it to false, "
+        f"or change {_SINK}",
+    ),
+    Constraint(
+        (_HAS_FACTS, _SINK),
+        lambda values: not values[_HAS_FACTS] or values[_SINK] != "jms",
+        f"is true, and {_SINK} is jms: facts are read again from a topic or a file, which a queue does not allow; set {_SINK} to "
+        f"kafka or file, with jms in {_FURTHER}, or set it to false",
+    ),
+    Constraint(
+        (_ARCHIVE_EVERY, *_REGION),
+        lambda values: values[_ARCHIVE_EVERY] is None or not (values[_SOURCE] == "file" and is_region(values)),
+        f"is set, which needs {_SINK} = file and no further sink: only the files tell what has left. Set it to null",
+    ),
+)
+
+
+def doubtful_regions(values: Values) -> Iterator[str]:
+    """Return what a region promises less than others, and what may not be meant."""
+    if values[_SOURCE] != "jms":
+        return
+    yield (
+        f"{_SOURCE}: is jms: a message that was acknowledged cannot be read again, so a storage that has forgotten cannot be "
+        "healed from the queue; keep the storage as safe as the broker (docs/regions.md)"
+    )
+    if values[_WORKERS] > len(values[_PARTITIONS]):
+        yield f"{_WORKERS}: is more than the {len(values[_PARTITIONS])} partitions of {_PARTITIONS}: the others have no work"

@@ -1,0 +1,70 @@
+"""The value types of configuration keys that take a list of numbers or of objects."""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from domain.value_types import Mismatch, Whole
+
+QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
+"""Braces and spaces are left out, for the names of storages and of source positions are made of it."""
+
+_MOST = 1_000
+_LONGEST_SELECTOR = 2_000
+
+
+class Wholes(msgspec.Struct, frozen=True):
+    """A list of different whole numbers. The text `empty` describes what an empty list means."""
+
+    least: int
+    most: int
+    empty: str
+
+    @property
+    def expects(self) -> str:
+        return f"a list of different whole numbers from {self.least} to {self.most}, such as [0, 1]; empty: {self.empty}"
+
+    def read(self, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or len(value) > _MOST:
+            raise Mismatch
+        whole = Whole(self.least, self.most)
+        found = tuple(number for each in value if (number := whole.read(each)) is not None)
+        if len(set(found)) < len(value):
+            raise Mismatch
+        return found
+
+    def show(self, value: tuple[int, ...]) -> list[int]:
+        return list(value)
+
+
+class QueuePart(NamedTuple):
+    """The messages of a queue that match a selector of JMS; with an empty selector all of them."""
+
+    queue: str
+    selector: str = ""
+
+
+class QueueParts(msgspec.Struct, frozen=True):
+    """A list of parts of queues, each an object with `queue`, and with `selector` if it is not the whole queue."""
+
+    expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
+
+    def read(self, value: Any) -> tuple[QueuePart, ...]:
+        if not isinstance(value, list) or len(value) > _MOST:
+            raise Mismatch
+        return tuple(map(_queue_part, value))
+
+    def show(self, value: tuple[QueuePart, ...]) -> list[dict[str, str]]:
+        return [{name: text for name, text in each._asdict().items() if text} for each in value]
+
+
+def _queue_part(value: Any) -> QueuePart:
+    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector"}:
+        raise Mismatch
+    queue, selector = value["queue"], value.get("selector", "")
+    if not isinstance(queue, str) or not re.fullmatch(QUEUE_PATTERN, queue, re.ASCII):
+        raise Mismatch
+    if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
+        raise Mismatch
+    return QueuePart(queue, selector.strip())

@@ -1,0 +1,96 @@
+"""What a region cannot promise is refused, with the reason and the remedy; what it promises less is said."""
+
+import pytest
+
+P = "payment-status-notification"
+R = f"{P}.resequencer"
+I = "ipf.processing-data.ingress"  # noqa: E741 (short, as P and R are)
+PARTS = f'{I}.jms.partitions = [{{ queue = E, selector = "part = 0" }}, {{ queue = E, selector = "part = 1" }}]\n'
+JMS = f"{I}.transport = jms\n{PARTS}"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "told"),
+    [
+        (f"{P}.further-transports = [kafka]", f"{P}.further-transports", "name each kind once"),
+        (f"{P}.transport = file\n{R}.storage-type = none", f"{R}.storage-type", "choose embedded, redis or infinispan"),
+        (f"{P}.further-transports = [jms]\n{R}.storage-type = none", f"{R}.storage-type", "known from the storage alone"),
+        (f"{JMS}{P}.transport = jms\n{R}.storage-type = none", f"{R}.storage-type", "known from the storage alone"),
+        (f"{JMS}{P}.region.trigger = operator-driven", f"{P}.region.trigger", "give a number, or set periodic"),
+        (f"{P}.transport = file\n{P}.worker.count = 2", f"{P}.worker.count", "Set it to 1, or use kafka or jms"),
+        (f"{I}.transport = file\n{P}.worker.count = 2", f"{P}.worker.count", "Set it to 1, or use kafka or jms"),
+        (f"{P}.further-transports = [file]\n{P}.worker.count = 2", f"{P}.worker.count", "Set it to 1, or use kafka or jms"),
+        (f"{I}.transport = jms", f"{I}.jms.partitions", "name the queues, such as"),
+        (f"{JMS}{I}.jms.partitions = [{{ queue = E }}, {{ queue = E }}]", f"{I}.jms.partitions", "different selectors"),
+        (f"{JMS}{I}.jms.partitions += [{{ queue = E }}]", f"{I}.jms.partitions", "different selectors"),
+        (f'{JMS}{I}.jms.partitions += [{{ queue = E, selector = "part = 1" }}]', f"{I}.jms.partitions", "different selectors"),
+        (f"{JMS}{P} {{ transport = jms, jms.notifications.queue = E }}", f"{I}.jms.partitions", "read its own output"),
+        (
+            f"{P} {{ transport = jms, jms.markers.queue = A, jms.notifications.queue = A }}",
+            f"{P}.jms.markers.queue",
+            "a queue of its own",
+        ),
+        (f"{P} {{ further-transports = [file], kafka.markers.topic = IPF_PROCESSING_DATA }}", f"{P}.kafka.markers.topic", "own"),
+        (f"{I}.kafka.partitions = [0, 1]", f"{I}.kafka.partitions", "the consumer group shares the partitions out"),
+        (f"{JMS}{I}.kafka.partitions = [0, 1]", f"{I}.kafka.partitions", f"needs {I}.transport = kafka"),
+        (f"{P}.transport = jms\n{P}.orders.enabled = true", f"{P}.orders.enabled", "belongs to a partition of the source"),
+        (f"{JMS}{P}.transport = jms\n{P}.orders.enabled = true", f"{P}.orders.enabled", "belongs to a partition of the source"),
+        (f"{P}.transport = jms\n{P}.aggregation.enabled = true", f"{P}.aggregation.enabled", "read again from a topic or a file"),
+        (
+            f"{I} {{ transport = file, file.archive-every = 1h }}\n{R}.storage-type = embedded",
+            f"{I}.file.archive-every",
+            "only the files tell what has left",
+        ),
+        (
+            f'{P}.transport = jms\n{P}.delivery.receivers.tracker.url = "http://localhost"',
+            f"{P}.delivery.receivers.tracker.url",
+            "further-transports to [jms]",
+        ),
+        (f"{I}.transport = mqtt", f"{I}.transport", "one of kafka, file, jms is expected"),
+        (f"{P}.transport = xms", f"{P}.transport", "one of kafka, file, jms is expected"),
+        (f"{P}.further-transports = [jms, jms]", f"{P}.further-transports", "different"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text, path, told):
+    ((found, problem),) = refused(text).items()
+    assert found == path
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{P}.transport = file",
+        f"{I}.transport = file",
+        f"{P}.transport = jms\n{P}.worker.count = 2",
+        f"{P}.further-transports = [file, jms]",
+        f"{P}.further-transports = [jms]\n{P}.orders.enabled = true\n{P}.aggregation.enabled = true",
+        f"{P}.transport = jms\n{I}.kafka.partitions = [0, 3]\n{P}.worker.count = 2",
+        f'{JMS}{P} {{ transport = jms, jms.url = "amqp://elsewhere:5672", jms.notifications.queue = E }}',
+        f"{JMS}{P}.region {{ trigger = operator-driven, trigger-count = 500 }}",
+        f"{P}.jms.markers.queue = PAYMENT_STATUS_NOTIFICATION",
+        f"{P}.kafka.markers.topic = IPF_PROCESSING_DATA",
+    ],
+)
+def test_what_can_be_promised_is_taken(loaded, text):
+    loaded(text)
+
+
+def test_a_source_that_cannot_be_read_again_is_told_of(loaded):
+    (told,) = loaded(JMS).warnings
+    assert told.startswith(f"{I}.transport: is jms: a message that was acknowledged cannot be read again")
+    assert loaded(f"{P}.transport = jms").warnings == ()
+
+
+def test_workers_without_a_partition_are_told_of(loaded):
+    assert any("have no work" in each for each in loaded(f"{JMS}{P}.worker.count = 3").warnings)
+    assert not any("have no work" in each for each in loaded(f"{JMS}{P}.worker.count = 2").warnings)
+
+
+def test_passwords_of_brokers_are_never_shown(loaded, refused_text):
+    shown = {
+        each.path: each.value for each in loaded(f'{JMS}{I}.jms {{ url = "amqp://me:s3cret@host", password = s3cret }}').effective
+    }
+    assert shown[f"{I}.jms.password"] == "***"
+    assert "s3cret" not in str(shown)
+    assert "s3cret" not in refused_text(f'{I}.jms {{ url = "ftp://me:s3cret@host", password = [s3cret] }}')
