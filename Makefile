@@ -15,6 +15,10 @@ DEVELOPMENT := $(VENV)/.development-ready
 FUZZ := $(VENV)/.fuzz-ready
 PIPELINE := $(VENV)/.pipeline-ready
 
+# What the extra [jms] is built with; not asked for where it is installed.
+JMS_PACKAGES := gcc libc6-dev python3-dev pkg-config libssl-dev
+CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v cc && pkg-config --exists openssl; } >/dev/null 2>&1; }
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
@@ -45,7 +49,7 @@ restart: $(RUNTIME) ## stop, then start
 logs: $(RUNTIME) ## print the last lines of the daemon's log; ARGS=--follow keeps printing
 	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
-servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL and a receiver of notifications on loopback; data and logs in run/servers
+servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL, Artemis and a receiver of notifications on loopback; data and logs in run/servers
 	@$(BIN)/python -m servers start
 
 servers-stop: $(RUNTIME) ## stop these servers; their data stays
@@ -127,7 +131,14 @@ clean: ## remove .venv, caches and build leftovers; never what the service wrote
 
 $(DEVELOPMENT): $(RUNTIME)
 	@echo "Setting up the development tools (once)" >&2
-	@$(PIP) --editable ".[dev]"
+	@$(CAN_BUILD_JMS) || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing $(JMS_PACKAGES)" >&2; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(JMS_PACKAGES); } >/dev/null 2>&1; \
+	  fi; \
+	  $(CAN_BUILD_JMS) || { \
+	  echo "The client of JMS brokers is built here, and needs a C compiler, pkg-config and the headers of OpenSSL. On Debian and Ubuntu: sudo apt-get install $(JMS_PACKAGES)" >&2; exit 1; }; }
+	@$(PIP) --editable ".[dev,jms]"
 	@touch $@
 
 # Beside the rest, for it is half a gigabyte that the service does not need.

@@ -15,7 +15,7 @@ def main() -> int:
 
     Ctrl-C ends no server.
     """
-    servers = "Kafka, Redis, Infinispan, PostgreSQL and a receiver of notifications"
+    servers = "Kafka, Redis, Infinispan, PostgreSQL, Artemis and a receiver of notifications"
     parser = ArgumentParser(prog="python -m servers", description=f"Start or stop {servers} on loopback.")
     parser.add_argument("command", choices=_COMMANDS)
     parser.add_argument(

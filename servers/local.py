@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.errors import ServersError
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from servers.java.jars import get_jars
@@ -19,7 +20,16 @@ from servers.redis.program import find_redis
 from servers.redis.server import RedisServer
 from servers.server import Server, forget_taken_ports, stop_all
 
-PORTS = {"kafka": 9092, "controller": 9093, "redis": 6379, "infinispan": 11222, "postgresql": 5432, "receiver": 8090}
+PORTS = {
+    "kafka": 9092,
+    "controller": 9093,
+    "redis": 6379,
+    "infinispan": 11222,
+    "postgresql": 5432,
+    "artemis": 5672,
+    "mqtt": 1883,
+    "receiver": 8090,
+}
 """The usual ports; others are chosen if these are taken."""
 
 ADDRESSES = "written-by-make-servers.conf"
@@ -37,7 +47,7 @@ _TOPICS = (
     "PAYMENT_GROUP_DEAD_LETTERS",
 )
 _PARTITIONS = 4
-_NAMES = ("kafka", "redis", "infinispan", "postgresql", "receiver")
+_NAMES = ("kafka", "redis", "infinispan", "postgresql", "artemis", "receiver")
 _JAVA = ("-Xmx1g",)
 
 _ADDRESSES = """\
@@ -64,14 +74,16 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
     find_postgresql()
     get_jars("kafka")
     get_jars("infinispan")
+    get_jars("artemis")
     with locked(directory / "lock"):
         moved = [name for name in _NAMES if forget_taken_ports(directory / name)]
         kafka = KafkaServer(directory / "kafka", KafkaSettings(java_options=_JAVA), PORTS)
         redis = RedisServer(directory / "redis", wanted=PORTS)
         infinispan = InfinispanServer(directory / "infinispan", InfinispanSettings(java_options=_JAVA), PORTS)
         postgresql = PostgresqlServer(directory / "postgresql", wanted=PORTS)
+        artemis = ArtemisServer(directory / "artemis", ArtemisSettings(java_options=_JAVA), PORTS)
         receiver = ReceiverServer(directory / "receiver", wanted=PORTS)
-        _start_together([kafka, redis, infinispan, postgresql, receiver], say)
+        _start_together([kafka, redis, infinispan, postgresql, artemis, receiver], say)
         kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
         urls = {each.name: each.url for each in (redis, infinispan, postgresql, receiver)}
         addresses = _ADDRESSES.format(kafka=kafka.bootstrap, **urls)

@@ -1,4 +1,4 @@
-"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `own_server`.
+"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `artemis`, `own_server`.
 
 All but the last are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of its
 own, with names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
     from harness.servers.shared import SharedServers
 
+    from servers.artemis.server import ArtemisServer
     from servers.infinispan.server import InfinispanServer
     from servers.kafka.server import KafkaServer
     from servers.postgresql.server import PostgresqlServer
@@ -101,6 +102,11 @@ def infinispan(shared_servers: SharedServers) -> InfinispanServer:
 @pytest.fixture(scope="session")
 def postgresql(shared_servers: SharedServers) -> PostgresqlServer:
     return shared_servers.postgresql.start()
+
+
+@pytest.fixture(scope="session")
+def artemis(shared_servers: SharedServers) -> ArtemisServer:
+    return shared_servers.artemis.start()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Finds a Java for Kafka and Infinispan."""
+"""Finds a Java for Kafka, Infinispan and Artemis."""
 
 import os
 import re
@@ -28,11 +28,11 @@ def find_java() -> Path:
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     if found is None:
         where = f"in JAVA_HOME ({home})" if home else "on PATH"
-        raise ProgramMissing(f"Kafka and Infinispan need Java, and there is no java {where}", _REMEDY)
+        raise ProgramMissing(f"Kafka, Infinispan and Artemis need Java, and there is no java {where}", _REMEDY)
     version = _version(found)
     if version < OLDEST:
         raise ProgramMissing(
-            f"Kafka and Infinispan need Java {OLDEST} or newer, but {found} is {version or 'of unknown version'}", _REMEDY
+            f"Kafka, Infinispan and Artemis need Java {OLDEST} or newer, but {found} is {version or 'of unknown version'}", _REMEDY
         )
     return Path(found)
 

@@ -49,7 +49,7 @@ def redis_port_is_taken() -> Iterator[None]:
 def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(directory: Path) -> None:
     started = order("start", directory)
     assert started.returncode == 0, started.stderr
-    assert {line.split()[0] for line in started.stdout.splitlines()} == {"kafka", "redis", "infinispan", "postgresql", "receiver"}
+    assert {line.split()[0] for line in started.stdout.splitlines()} == {"kafka", "redis", "infinispan", "postgresql", "artemis", "receiver"}
     assert "(6379 was taken)" in started.stdout
     configured = {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective}
     assert configured[REDIS].removeprefix("redis://").removesuffix("/0") in started.stdout
@@ -61,7 +61,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
 
     again = order("start", directory)
     assert again.returncode == 0
-    assert again.stdout.count("was running already") == 5
+    assert again.stdout.count("was running already") == 6
 
     RedisServer(directory / "run" / "servers" / "redis").kill()
     after = order("start", directory)
@@ -70,7 +70,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     assert {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective} == configured
 
     stopped = order("stop", directory)
-    assert stopped.stdout == "stopped: infinispan, kafka, postgresql, receiver, redis\n"
+    assert stopped.stdout == "stopped: artemis, infinispan, kafka, postgresql, receiver, redis\n"
     assert order("stop", directory).stdout == "no server runs in run/servers\n"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from uuid import uuid4
 
+from servers.artemis.server import ArtemisServer
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
 from servers.postgresql.server import PostgresqlServer, PostgresqlSettings
@@ -26,6 +27,7 @@ class SharedServers:
         self.redis_cluster = RedisCluster(directory / "redis-cluster")
         self.infinispan = InfinispanServer(directory / "infinispan")
         self.postgresql = PostgresqlServer(directory / "postgresql", PostgresqlSettings(fsync=False))
+        self.artemis = ArtemisServer(directory / "artemis")
 
     def launch(self, fixtures: Collection[str]) -> None:
         """Launch all servers whose fixtures are among these at once. Each fixture waits for its own server."""
@@ -35,6 +37,7 @@ class SharedServers:
             "kafka": self.kafka,
             "infinispan": self.infinispan,
             "postgresql": self.postgresql,
+            "artemis": self.artemis,
         }
         for name, server in servers.items():
             if name in fixtures:

@@ -1,0 +1,36 @@
+"""Finds the AMQP client, which only a service with JMS needs."""
+
+from typing import TYPE_CHECKING
+
+from domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connectors.jms.connection import JmsConnection
+    from connectors.jms.settings import BrokerSettings
+
+
+def require_client() -> None:
+    """Check that the client is installed.
+
+    Raises:
+        ConfigurationError: It is not; the text names the remedy.
+    """
+    try:
+        import proton  # noqa: F401 - A service without JMS runs without it.
+    except ImportError as error:
+        problem = f"JMS needs the package python-qpid-proton, which cannot be imported ({error})"
+        raise ConfigurationError("transport", f"{problem}: pip install 'resequencer[jms]'") from error
+
+
+def connect(settings: "BrokerSettings") -> "JmsConnection":
+    """Return a new connection, which is open.
+
+    Raises:
+        ConfigurationError: The client is not installed.
+        TransportUnavailable: The broker does not answer.
+        TransportWithheld: It refuses the login.
+    """
+    require_client()
+    from connectors.jms.connection import JmsConnection
+
+    return JmsConnection(settings)

@@ -1,0 +1,1 @@
+"""An Artemis broker for AMQP 1.0 and MQTT."""

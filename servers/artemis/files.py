@@ -1,0 +1,94 @@
+"""Writes the configuration file of an Artemis broker."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from servers.ports import LOOPBACK
+
+# Messages are delivered as often as it takes, in order, and queues stay when they are empty. By default, a message that was
+# delivered ten times is dropped, and an empty queue vanishes. The disk may be full to the last byte, as that of other servers.
+_BROKER = """<?xml version="1.0" encoding="UTF-8"?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>artemis</name>
+    <persistence-enabled>true</persistence-enabled>
+    <journal-type>NIO</journal-type>
+    <journal-directory>{data}/journal</journal-directory>
+    <bindings-directory>{data}/bindings</bindings-directory>
+    <large-messages-directory>{data}/large-messages</large-messages-directory>
+    <paging-directory>{data}/paging</paging-directory>
+    <journal-file-size>10M</journal-file-size>
+    <journal-min-files>2</journal-min-files>
+    <journal-pool-files>4</journal-pool-files>
+    <security-enabled>{secured}</security-enabled>
+    <jmx-management-enabled>false</jmx-management-enabled>
+    <max-disk-usage>100</max-disk-usage>
+    <global-max-size>200M</global-max-size>
+    <id-cache-size>20000</id-cache-size>
+    <persist-id-cache>true</persist-id-cache>
+    <acceptors>
+      <acceptor name="amqp">tcp://{host}:{amqp}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpIdleTimeout=10000</acceptor>
+      <acceptor name="mqtt">tcp://{host}:{mqtt}?protocols=MQTT</acceptor>
+    </acceptors>
+    <security-settings>
+{security}
+    </security-settings>
+    <address-settings>
+      <address-setting match="#">
+        <max-delivery-attempts>-1</max-delivery-attempts>
+        <redelivery-delay>0</redelivery-delay>
+        <auto-create-queues>{creates}</auto-create-queues>
+        <auto-create-addresses>{creates}</auto-create-addresses>
+        <auto-delete-queues>false</auto-delete-queues>
+        <auto-delete-addresses>false</auto-delete-addresses>
+        <default-queue-routing-type>ANYCAST</default-queue-routing-type>
+        <default-address-routing-type>ANYCAST</default-address-routing-type>
+      </address-setting>
+    </address-settings>
+    <addresses>
+{addresses}
+    </addresses>
+  </core>
+</configuration>
+"""
+
+_RIGHTS = ("createAddress", "createNonDurableQueue", "createDurableQueue", "consume", "browse", "send")
+
+
+def broker_xml(
+    ports: Mapping[str, int], data: Path, queues: Mapping[str, bool], closed: Sequence[str], *, has_users: bool, creates: bool
+) -> str:
+    """Return the configuration. `queues` says of each queue that is there from the start whether it is exclusive.
+
+    With `creates` a queue is made when it is first used. With `has_users` users may do everything, except with the addresses
+    `closed`.
+    """
+    return _BROKER.format(
+        data=escape(str(data)),
+        host=LOOPBACK,
+        amqp=ports["artemis"],
+        mqtt=ports["mqtt"],
+        secured=str(has_users).lower(),
+        creates=str(creates).lower(),
+        security="\n".join([_setting("#", "user"), *(_setting(each, "none") for each in closed)]),
+        addresses="\n".join(_address(name, is_exclusive=exclusive) for name, exclusive in queues.items()),
+    )
+
+
+def write_users(path: Path, users: Mapping[str, str]) -> None:
+    """Write the users' passwords to a file that only the owner can read; remove the file if there are none."""
+    path.unlink(missing_ok=True)
+    if users:
+        path.touch(mode=0o600)
+        path.write_text("".join(f"{name}={password}\n" for name, password in users.items()))
+
+
+def _setting(match: str, role: str) -> str:
+    rights = "".join(f'<permission type="{each}" roles="{role}"/>' for each in _RIGHTS)
+    return f"      <security-setting match={quoteattr(match)}>{rights}</security-setting>"
+
+
+def _address(name: str, *, is_exclusive: bool) -> str:
+    queue = f'<queue name={quoteattr(name)} exclusive="{str(is_exclusive).lower()}"/>'
+    return f"      <address name={quoteattr(name)}><anycast>{queue}</anycast></address>"
