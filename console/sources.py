@@ -51,7 +51,8 @@ class Sources(NamedTuple):
     that runs and has not reported yet is in the state STARTING, without workers.
 
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
-    `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files).
+    `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files);
+    a queue has no such ends. `lag_unit` is what counts as one in the input, `facts_unit` in the facts.
     `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
@@ -75,6 +76,7 @@ class Sources(NamedTuple):
     clock: Clock
     run_directory: Path
     lag_unit: str = "offsets"
+    facts_unit: str = "offsets"
     facts: tuple[tuple[str, str], ...] = ()
     find_left: Callable[[str, float], Left] = left_unknown
     find_served: Callable[[], ServedStatus] = ServedStatus

@@ -7,14 +7,16 @@ from io import StringIO
 from random import SystemRandom
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from connectors.files.operations import SystemFiles
 from connectors.files.orders import OrderFiles
-from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
 from connectors.orders.port import NoOrders, OrderBook, OrderSource
 from connectors.port import Transport
 from daemon.aggregation.stores import find_unusable
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.file_settings import file_settings
 from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.package_settings import settings_from
@@ -22,6 +24,7 @@ from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
+from daemon.regions import find_unusable_clients, make_region_transport
 from daemon.system_clock import SystemClock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
@@ -113,12 +116,15 @@ def compose(
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
-        configuration.ingress.batch_size,
+        configuration.most_of_interval,
         acknowledge_handled=_waits_for_handled(configuration),
         done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
+        acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
     )
+    if configuration.is_region:
+        settings = replace(settings, idle_ms=configuration.region.period_ms)
     return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 
 
@@ -141,6 +147,7 @@ def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
             problems.append(error)
         else:
             remarks += made.remarks if isinstance(made, ForeignStrategy) else ()
+    problems += find_unusable_clients(configuration)
     for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
         problems += find_unusable(configuration, name)
     if problems:
@@ -276,22 +283,13 @@ def name_storage(configuration: Configuration) -> str:
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
-    ingress, notification, aggregation = configuration.ingress, configuration.notification, configuration.aggregation
-    if ingress.transport is TransportType.KAFKA:
+    if configuration.is_region:
+        return make_region_transport(configuration, wait, slot)
+    if configuration.ingress.transport is TransportType.KAFKA:
         from connectors.kafka.transport import KafkaTransport  # Imported here, which takes a third of a second.
 
         return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
-    settings = FileSettings(
-        ingress.topic,
-        ingress.file_directory,
-        notification.output_directory,
-        ingress.max_record_bytes,
-        rotate_bytes=notification.rotate_bytes,
-        notifications_kept=notification.notifications_kept,
-        has_orders=configuration.orders.is_enabled,
-        facts_directory=aggregation.facts_directory if aggregation.is_enabled else None,
-    )
-    return FileTransport(settings, wait)
+    return FileTransport(file_settings(configuration), wait)
 
 
 def make_order_source(configuration: Configuration) -> OrderSource:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from domain.value_types import Mismatch, Whole
+from domain.value_types import Mismatch, Switch, Whole
 
 QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
 """Braces and spaces are left out, for the names of storages and of source positions are made of it."""
@@ -39,14 +39,18 @@ class Wholes(msgspec.Struct, frozen=True):
 
 
 class QueuePart(NamedTuple):
-    """The messages of a queue that match a selector of JMS; with an empty selector all of them."""
+    """The messages of a queue that match a selector of JMS; with an empty selector all of them.
+
+    Of the consumers of an exclusive queue the broker serves one.
+    """
 
     queue: str
     selector: str = ""
+    is_exclusive: bool = False
 
 
 class QueueParts(msgspec.Struct, frozen=True):
-    """A list of parts of queues, each an object with `queue`, and with `selector` if it is not the whole queue."""
+    """A list of parts of queues, each an object with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
 
     expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
 
@@ -55,16 +59,21 @@ class QueueParts(msgspec.Struct, frozen=True):
             raise Mismatch
         return tuple(map(_queue_part, value))
 
-    def show(self, value: tuple[QueuePart, ...]) -> list[dict[str, str]]:
-        return [{name: text for name, text in each._asdict().items() if text} for each in value]
+    def show(self, value: tuple[QueuePart, ...]) -> list[dict[str, str | bool]]:
+        return [
+            {"queue": each.queue}
+            | ({"selector": each.selector} if each.selector else {})
+            | ({"exclusive": True} if each.is_exclusive else {})
+            for each in value
+        ]
 
 
 def _queue_part(value: Any) -> QueuePart:
-    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector"}:
+    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector", "exclusive"}:
         raise Mismatch
     queue, selector = value["queue"], value.get("selector", "")
     if not isinstance(queue, str) or not re.fullmatch(QUEUE_PATTERN, queue, re.ASCII):
         raise Mismatch
     if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
         raise Mismatch
-    return QueuePart(queue, selector.strip())
+    return QueuePart(queue, selector.strip(), Switch().read(value.get("exclusive", False)))

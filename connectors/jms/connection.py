@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from proton import Endpoint, SSLDomain, Timeout
 from proton import Event as ProtonEvent
-from proton.reactor import Selector
+from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
@@ -108,6 +108,13 @@ class Io:
         name = f"{queue}-{uuid4().hex}"
         link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
+        return link
+
+    def open_browser(self, queue: str, handler: Any) -> Any:
+        """Return a link that looks at a queue and takes nothing, which is open and has no credit. Raises: as `open_sender`."""
+        name = f"{queue}-{uuid4().hex}"
+        link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=Copy())
+        self._opened(link, f"queue {queue}", lambda: link.remote_source.address)
         return link
 
     def transaction(self) -> Transaction:

@@ -1,9 +1,11 @@
 """The settings of JMS sources and sinks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
+
+from domain.record import Partition
 
 
 class Missing(StrEnum):
@@ -42,13 +44,24 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
 
 class JmsSourceSettings(msgspec.Struct, frozen=True):
-    """`window` is the most messages of a partition that are taken and not acknowledged. A longer value than `max_value_bytes` is cut."""
+    """`window` is the most messages of a partition that are taken and not acknowledged. A longer value than `max_value_bytes` is cut.
+
+    A partition's number is its place in the list. The workers in `slots` slots share the numbers out; this one has `slot`, from 0.
+    """
 
     broker: BrokerSettings
     partitions: Sequence[QueuePartition]
     window: int = 500
     message_id: Missing = Missing.REQUIRED
     max_value_bytes: int = 5 << 20
+    slot: int = 0
+    slots: int = 1
+
+    @property
+    def named(self) -> Mapping[Partition, QueuePartition]:
+        """The partitions of this slot, by their names."""
+        numbered = enumerate(self.partitions)
+        return {Partition(each.queue, number): each for number, each in numbered if number % self.slots == self.slot}
 
 
 class JmsSinkSettings(msgspec.Struct, frozen=True):

@@ -55,7 +55,7 @@ class JmsSource:
     def __init__(self, settings: JmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
         self._settings = settings
         self._connect = connect
-        self._named = {Partition(each.queue, number): each for number, each in enumerate(settings.partitions)}
+        self._named = settings.named
         self._connection: JmsConnection | None = None
         self._readings: dict[Partition, _Reading] = {}
         self._waiting: dict[Partition, ReceivingLink] = {}

@@ -55,7 +55,7 @@ class _GroupPages:
             totals=groups.watch.totals,
             freshness=freshness,
             is_old=self._is_old(freshness.as_of),
-            lag_unit=console.sources.lag_unit,
+            facts_unit=console.sources.facts_unit,
             stores=groups.source.find_status(),
             state=state,
             states=[*states, _PROBLEMS],

@@ -37,6 +37,7 @@ def overview_routes(console: Console) -> list[Route]:
             table=table,
             lag=lag,
             lag_unit=console.sources.lag_unit,
+            facts_unit=console.sources.facts_unit,
             speed=console.history.speed(lag or 0) if is_live else None,
             new_dead_letters=console.sampler.new_dead_letters,
             open_proposals=console.sampler.open_proposals,

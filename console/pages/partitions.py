@@ -1,6 +1,6 @@
 """The partitions: position and end, lag, who holds each, and what holds its position back. Also while the service is stopped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -84,8 +84,9 @@ def partition_table(console: Console, service: ServiceReport | None) -> Partitio
         ends = console.sources.find_ends()
     except ResequencerError as error:
         problems.append(f"the ends of the logs are not known: {error}")
-    stored = dict(_stored(console, ends, problems))
-    names = {str(each): each for each in ends} | {name: Partition.find(name) for name in (*held, *untaken)}
+    known = ends or _partitions(console)
+    stored = dict(_stored(console, known, problems))
+    names = {str(each): each for each in known} | {name: Partition.find(name) for name in (*held, *untaken)}
     order = sorted(names, key=lambda name: names[name] or Partition(name, 0))
     rows = tuple(
         PartitionRow(name, held.get(name), untaken.get(name), stored.get(name), ends.get(names[name] or Partition(name, 0)))
@@ -94,7 +95,15 @@ def partition_table(console: Console, service: ServiceReport | None) -> Partitio
     return PartitionTable(rows, tuple(problems))
 
 
-def _stored(console: Console, partitions: Mapping[Partition, int], problems: list[str]) -> Iterator[tuple[str, int]]:
+def _partitions(console: Console) -> Collection[Partition]:
+    """Return the partitions of an input whose ends are not known."""
+    try:
+        return console.sources.find_partitions()
+    except ResequencerError:
+        return ()
+
+
+def _stored(console: Console, partitions: Collection[Partition], problems: list[str]) -> Iterator[tuple[str, int]]:
     with console.viewing() as view:
         if view is None:
             return

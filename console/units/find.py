@@ -136,6 +136,8 @@ def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[
         return "How much of the input is unread is not known, because the storage's positions are not."
     try:
         ends = sources.find_ends()
+        if not ends and sources.find_partitions():
+            return "How much of the input is unread is not known: a queue does not tell it to a program that does not read it."
     except ResequencerError as error:
         return f"How much of the input is unread is not known: {printable(str(error))}."
     told = []

@@ -50,6 +50,12 @@ def left_elsewhere(scheme: str, unit: str, most_seconds: float) -> Left:
     return Left((), is_complete=False, searched=f"{why}. Only an archive at a path is read here")
 
 
+def left_in_queue(queue: str, unit: str, most_seconds: float) -> Left:
+    """Return what is known where the notifications are in a queue alone: nothing, for its readers take them away."""
+    del unit, most_seconds
+    return Left((), is_complete=False, searched=f"not known here: they are in the queue {queue}, whose readers take them away")
+
+
 class _Group(msgspec.Struct):
     created: str | None = msgspec.field(default=None, name="CreDtTm")
 

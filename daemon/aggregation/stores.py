@@ -116,7 +116,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
     Raises:
         TransportUnavailable, TransportRefused: The brokers do not answer, or a topic is missing and cannot be made.
     """
-    if configuration.ingress.transport is TransportType.FILE:
+    if configuration.notification.transport is TransportType.FILE:
         return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / VALUES)
     from aggregation.kafka.store import KafkaStore
     from connectors.kafka.made_topics import make_topics
@@ -149,7 +149,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     Raises:
         TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
     """
-    if configuration.ingress.transport is TransportType.FILE:
+    if configuration.notification.transport is TransportType.FILE:
         return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
 
     from aggregation.kafka.view import TopicView
@@ -164,7 +164,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
 
 def open_copies(configuration: Configuration, names: StoreNames, directory: Path) -> StoreView:
     """Open a second view of what the view of `open_view` with this directory has read. Nothing is connected."""
-    if configuration.ingress.transport is TransportType.FILE:
+    if configuration.notification.transport is TransportType.FILE:
         return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
     from aggregation.kafka.view import CopiedView
 
@@ -173,7 +173,7 @@ def open_copies(configuration: Configuration, names: StoreNames, directory: Path
 
 def open_completions(configuration: Configuration, names: StoreNames) -> CompletionsLog:
     """Open the completions of a store. Nothing is connected before the first call."""
-    if configuration.ingress.transport is TransportType.FILE:
+    if configuration.notification.transport is TransportType.FILE:
         return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles())
     from aggregation.kafka.completions import TopicCompletions
 
@@ -182,7 +182,7 @@ def open_completions(configuration: Configuration, names: StoreNames) -> Complet
 
 def open_commands(configuration: Configuration, names: StoreNames) -> CommandWriter:
     """Open where commands are given. Nothing is connected before the first."""
-    if configuration.ingress.transport is TransportType.FILE:
+    if configuration.notification.transport is TransportType.FILE:
         return FileCommands(names.in_directory)
     from aggregation.kafka.commands import TopicCommands
 

@@ -46,6 +46,9 @@ def archive_topics(arguments: Namespace) -> ExitCode:
         ResequencerError: Another process does the same, or a person must act.
     """
     configuration = load(arguments.config, arguments.overrides)
+    refusal = configuration.only_with_one_kind("`archive-topics`")
+    if refusal is not None:
+        raise refusal
     if configuration.ingress.transport is not TransportType.KAFKA:
         problem = f"{configuration.ingress.transport}: `archive-topics` copies Kafka topics; for files, use `archive`"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)

@@ -50,6 +50,9 @@ def audit(arguments: Namespace) -> ExitCode:
         TransientError: Brokers or file system are unavailable.
     """
     configuration = load(arguments.config, arguments.overrides)
+    refusal = configuration.only_with_one_kind("`audit`")
+    if refusal is not None:
+        raise refusal
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:
         problem = "file: --archive reads archived topics; the archive of files is always read"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)

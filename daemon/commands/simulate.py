@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from daemon.composition import resequencer_settings
 from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.jms_settings import jms_source_settings
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
@@ -36,7 +37,7 @@ def simulate(arguments: Namespace) -> ExitCode:
         plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
-    if configuration.ingress.transport is TransportType.KAFKA:
+    if configuration.ingress.transport is not TransportType.FILE:
         # Brokers refuse such a large record by default.
         plan = msgspec.structs.replace(plan, max_value_bytes=None)
     pacer = Pacer(steady_ms, pause)
@@ -73,9 +74,13 @@ def new_retry() -> RetryWithBackoff:
     return RetryWithBackoff(BackoffSettings(), pause, lambda: False)
 
 
-def _open_input(plan: Plan, configuration: Configuration) -> Input:
+def _open_input(plan: Plan, configuration: Configuration, expected: Path) -> Input:
     if configuration.ingress.transport is TransportType.FILE:
         return InputFiles(configuration.ingress.file_directory, plan.partitions)
+    if configuration.ingress.transport is TransportType.JMS:
+        from simulator.generate.jms_input import JmsInput  # Imported here: its client may not be installed.
+
+        return JmsInput(jms_source_settings(configuration), expected.with_suffix(".sent.json"), new_retry())
     from simulator.generate.kafka_input import KafkaInput  # Imported here: the client takes a third of a second.
 
     return KafkaInput(kafka_settings(configuration), new_retry())
@@ -90,7 +95,9 @@ def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Pat
             progress.update(task, completed=done, total=total, rate=f"{pacer.rate:,.0f} lines/s")
 
         pause_for_late_ones = partial(_pause_for_late_ones, progress)
-        return simulate_into(lambda: _open_input(plan, configuration), plan, expected, show_written, pause_for_late_ones, pacer)
+        return simulate_into(
+            lambda: _open_input(plan, configuration, expected), plan, expected, show_written, pause_for_late_ones, pacer
+        )
 
 
 def _progress(console: Console) -> Progress:

@@ -15,6 +15,7 @@ from daemon.aggregation.stores import stores_of
 from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
 from daemon.composition import make_order_book, make_order_source, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.jms_settings import jms_sink_settings
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Notifications, TransportType
@@ -171,6 +172,10 @@ def _output(configuration: Configuration, answered: _Asking = _at_once) -> Itera
         groups = payments.in_directory / "partition-0.jsonl", reports, letters
         yield _Output(notification.output_directory, groups, lambda: None)
         return
+    if notification.transport is TransportType.JMS:
+        with _queues(configuration, answered) as queues:
+            yield queues
+        return
     from connectors.kafka.topic_export import TopicExport  # Imported here: the client takes a third of a second.
 
     topics = (payments.commands, payments.completions, payments.dead_letters)
@@ -183,6 +188,18 @@ def _output(configuration: Configuration, answered: _Asking = _at_once) -> Itera
         directory = Path(told)
         facts, reports, letters = (directory / name for name in names)
         yield _Output(directory, (facts, reports, letters), lambda: answered(export.catch_up))
+
+
+@contextmanager
+def _queues(configuration: Configuration, answered: _Asking) -> Iterator[_Output]:
+    """Open a copy of the output queues. There are no groups: their facts are in no queue."""
+    from connectors.jms.queue_export import QueueExport  # Imported here: its client may not be installed.
+
+    with TemporaryDirectory(prefix="resequencer-verify-") as told:
+        directory = Path(told)
+        with closing(QueueExport(jms_sink_settings(configuration), directory)) as export:
+            none = directory / "none.jsonl"
+            yield _Output(directory, (none, none, none), lambda: answered(export.catch_up))
 
 
 def _compared(output: _Output, expected: Path) -> Compared:

@@ -183,7 +183,7 @@ def _of_archive(source: "SourceSettings", name: str, at: str, configuration: Con
         raise ConfigurationError(at, f"archive: only {PROFILES} can be learned from an archive; name another format")
     if source.days < 1 or source.least_late < 1:
         raise ConfigurationError(at, "days and least-late are whole numbers from 1 on")
-    if not source.path and configuration.ingress.transport is TransportType.FILE:
+    if not source.path and configuration.ingress.transport is not TransportType.KAFKA:
         problem = f"files have no arrival times, so there is no archive to learn from ({path_of(Ingress, 'transport')} = file)"
         raise ConfigurationError(at, f"{problem}; name the path of an archive made from Kafka, or give your own profiles")
     return msgspec.structs.replace(source, path=source.path or configuration.archive.location)

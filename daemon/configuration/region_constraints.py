@@ -8,7 +8,6 @@ from daemon.configuration.constraint import Constraint, Values
 from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings, Trigger
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
-from domain.list_types import QueuePart
 
 _SOURCE = path_of(Ingress, "transport")
 _SINK = path_of(Notifications, "transport")
@@ -45,9 +44,9 @@ def _sinks(values: Values) -> tuple[str, ...]:
 
 def _has_overlap(values: Values) -> bool:
     """Whether two partitions certainly have the same messages: the same selector, or one of them has the whole queue."""
-    parts: Counter[QueuePart] = Counter(values[_PARTITIONS])
-    whole = {each.queue for each in parts if not each.selector}
-    return any(count > 1 for count in parts.values()) or any(each.selector and each.queue in whole for each in parts)
+    parts = Counter((each.queue, each.selector) for each in values[_PARTITIONS])
+    whole = {queue for queue, selector in parts if not selector}
+    return any(count > 1 for count in parts.values()) or any(selector and queue in whole for queue, selector in parts)
 
 
 def _reads_its_output(values: Values) -> bool:
@@ -91,6 +90,12 @@ REGION_CONSTRAINTS = (
         lambda values: values[_SOURCE] != "jms" or not _has_overlap(values),
         "has two partitions that share messages: each message would come to one of them, and the order of a unit would be lost. "
         "Give the partitions of a queue different selectors",
+    ),
+    Constraint(
+        (_PARTITIONS, _SOURCE),
+        lambda values: values[_SOURCE] != "jms" or not any(each.selector and each.is_exclusive for each in values[_PARTITIONS]),
+        "has a partition with a selector and exclusive = true: the broker serves one consumer of an exclusive queue, so the other "
+        "partitions of the queue would never get a message. Leave one of them out",
     ),
     Constraint(
         (_PARTITIONS, _IN_URL, _OUT_URL, *_QUEUES, *_REGION),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from connectors.jms.settings import Missing
 from domain.configuration_key import Key
 from domain.list_types import QUEUE_PATTERN, QueuePart, QueueParts
 from domain.value_types import Choice, Duration, SecretText, Text, Url, Whole
@@ -20,11 +21,6 @@ class Trigger(StrEnum):
     PERIODIC = "periodic"
 
 
-class MessageId(StrEnum):
-    REQUIRED = "required"
-    DIGEST = "digest"
-
-
 class JmsInput(msgspec.Struct, frozen=True):
     """The broker and the queues of a JMS source. `url` is a `Secret`, for it may hold a password.
 
@@ -35,7 +31,7 @@ class JmsInput(msgspec.Struct, frozen=True):
     user: Annotated[str | None, Key(_USER)]
     password: Annotated[str | None, Key(_PASSWORD)]
     partitions: Annotated[tuple[QueuePart, ...], Key(QueueParts())]
-    message_id: Annotated[MessageId, Key(Choice(tuple(MessageId)))]
+    message_id: Annotated[Missing, Key(Choice(tuple(Missing)))]
     heartbeat_ms: Annotated[int, Key(Duration("1s", "5m"))]
 
 

@@ -40,9 +40,13 @@ class InputPartitions:
     def find_ends(self) -> Mapping[Partition, int]:
         """Return where the log of each partition ends now: an offset on Kafka, a length in bytes of a file.
 
+        A queue has no such end: none is returned.
+
         Raises: as `find`.
         """
         ingress, partitions = self._configuration.ingress, self.find()
+        if ingress.transport is TransportType.JMS:
+            return {}
         if ingress.transport is TransportType.FILE:
             files = {each: ingress.file_directory / f"partition-{each.number}.jsonl" for each in partitions}
             return {each: file.stat().st_size for each, file in files.items() if file.exists()}
@@ -56,6 +60,8 @@ class InputPartitions:
 
     def _look(self) -> tuple[Partition, ...]:
         ingress = self._configuration.ingress
+        if ingress.transport is TransportType.JMS:
+            return tuple(Partition(each.queue, number) for number, each in enumerate(ingress.jms.partitions))
         if ingress.transport is TransportType.FILE:
             return tuple(Partition(ingress.topic, number) for number in partition_numbers(ingress.file_directory))
         from connectors.kafka.offsets import LogReader  # Here, for its client takes a third of a second to import.

@@ -6,7 +6,7 @@ from functools import partial
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.operations import SystemFiles
 from console.sources import Sources
-from console.units.sent_notifications import OutputFiles
+from console.units.sent_notifications import OutputFiles, left_in_queue
 from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
@@ -25,12 +25,15 @@ from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.printable import without_password
 from resequencer.unit_codec import UnitCodec
 from status.delivery import DeliveryStatus
 from status.report import Identity, State, report
 from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
+
+_LAG_UNITS = {TransportType.KAFKA: "offsets", TransportType.FILE: "bytes", TransportType.JMS: "messages"}
 
 
 def console_sources(configuration: Configuration) -> Sources:
@@ -48,7 +51,8 @@ def console_sources(configuration: Configuration) -> Sources:
         workers=LocalWorkers(configuration),
         clock=clock,
         run_directory=configuration.notification.run_directory,
-        lag_unit="offsets" if configuration.ingress.transport is TransportType.KAFKA else "bytes",
+        lag_unit=_LAG_UNITS[configuration.ingress.transport],
+        facts_unit=_LAG_UNITS[configuration.notification.transport],
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),
@@ -117,21 +121,33 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
 
 def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
-    if notification.transport is TransportType.FILE:
+    if TransportType.FILE in notification.transports:
         return OutputFiles(notification.output_directory, SystemFiles()).find_left
-    return find_left_in(configuration.archive.location, notification.topic)
+    if TransportType.KAFKA in notification.transports:
+        return find_left_in(configuration.archive.location, notification.topic)
+    return partial(left_in_queue, notification.jms.notifications_queue)
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
     ingress, notification, resequencer = configuration.ingress, configuration.notification, configuration.resequencer
-    is_kafka = ingress.transport is TransportType.KAFKA
     group = next((str(value) for name, value in ingress.kafka_clients if name == "group.id"), "")
+    queues = ", ".join(dict.fromkeys(each.queue for each in ingress.jms.partitions))
+    inputs = {
+        TransportType.KAFKA: f"topic {ingress.topic}",
+        TransportType.FILE: f"files in {ingress.file_directory}",
+        TransportType.JMS: f"queues {queues} of {without_password(ingress.jms.url)}",
+    }
+    outputs = {
+        TransportType.KAFKA: f"topic {notification.topic}",
+        TransportType.FILE: f"files in {notification.output_directory}",
+        TransportType.JMS: f"queue {notification.jms.notifications_queue} of {without_password(notification.jms.url)}",
+    }
     return (
         ("Configuration", str(configuration.file)),
         ("Run directory", str(notification.run_directory)),
-        ("Input", f"topic {ingress.topic}" if is_kafka else f"files in {ingress.file_directory}"),
-        ("Output", f"topic {notification.topic}" if is_kafka else f"files in {notification.output_directory}"),
-        *((("Consumer group", group),) if is_kafka else ()),
+        ("Input", inputs[ingress.transport]),
+        ("Output", "; ".join(outputs[each] for each in notification.transports)),
+        *((("Consumer group", group),) if ingress.transport is TransportType.KAFKA else ()),
         ("Storage", resequencer.storage_type.value),
         ("Strategy", resequencer.strategy),
     )

@@ -150,7 +150,7 @@ def topics_of_stores_are_usable(configuration: Configuration) -> Sequence[str]:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As an aggregation worker would meet them.
     """
-    if configuration.ingress.transport is not TransportType.KAFKA or not configuration.aggregation.worker_count:
+    if configuration.notification.transport is not TransportType.KAFKA or not configuration.aggregation.worker_count:
         return ()
     from connectors.kafka.store_preflight import preflight_store
 

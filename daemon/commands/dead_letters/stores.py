@@ -29,10 +29,14 @@ def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = s
 
     Raises:
         ReceiverUnknown: No receiver of this name is delivered to straight from a topic.
+        ConfigurationError: The service's own dead letters are not of the kind of its input, so they cannot be sent again.
     """
     receiver = asked_for.receiver or next((find_receiver_of(configuration, each) for each in asked_for.numbers), None)
     if receiver is not None:
         return open_dead_letters(configuration, receiver, asked_for, sign)
+    refusal = configuration.only_with_one_kind("what lists dead letters and sends them again")
+    if refusal is not None:
+        raise refusal
     ingress, notification = configuration.ingress, configuration.notification
     if notification.transport is TransportType.FILE:
         output = notification.output_directory

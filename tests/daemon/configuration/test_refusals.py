@@ -63,6 +63,7 @@ WRONG = {
         "[{ queue = A, select = B }]",
         "[{ queue = 5 }]",
         "{ queue = A }",
+        "[{ queue = A, exclusive = 5 }]",
         "[{ queue = A, selector = 5 }]",
         '[{ queue = A, selector = "a\\nb" }]',
     ],

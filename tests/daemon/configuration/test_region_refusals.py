@@ -24,6 +24,11 @@ JMS = f"{I}.transport = jms\n{PARTS}"
         (f"{JMS}{I}.jms.partitions = [{{ queue = E }}, {{ queue = E }}]", f"{I}.jms.partitions", "different selectors"),
         (f"{JMS}{I}.jms.partitions += [{{ queue = E }}]", f"{I}.jms.partitions", "different selectors"),
         (f'{JMS}{I}.jms.partitions += [{{ queue = E, selector = "part = 1" }}]', f"{I}.jms.partitions", "different selectors"),
+        (
+            f'{JMS}{I}.jms.partitions = [{{ queue = E, selector = "part = 0", exclusive = true }}]',
+            f"{I}.jms.partitions",
+            "would never get a message",
+        ),
         (f"{JMS}{P} {{ transport = jms, jms.notifications.queue = E }}", f"{I}.jms.partitions", "read its own output"),
         (
             f"{P} {{ transport = jms, jms.markers.queue = A, jms.notifications.queue = A }}",
@@ -68,6 +73,7 @@ def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text
         f"{P}.transport = jms\n{I}.kafka.partitions = [0, 3]\n{P}.worker.count = 2",
         f'{JMS}{P} {{ transport = jms, jms.url = "amqp://elsewhere:5672", jms.notifications.queue = E }}',
         f"{JMS}{P}.region {{ trigger = operator-driven, trigger-count = 500 }}",
+        f"{JMS}{I}.jms.partitions = [{{ queue = A, exclusive = true }}, {{ queue = B, exclusive = true }}]",
         f"{P}.jms.markers.queue = PAYMENT_STATUS_NOTIFICATION",
         f"{P}.kafka.markers.topic = IPF_PROCESSING_DATA",
     ],

@@ -1,0 +1,32 @@
+"""Makes the settings of JMS sources and sinks from the configuration."""
+
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from daemon.configuration.configuration import Configuration
+
+
+def jms_source_settings(configuration: Configuration, slot: int | None = None) -> JmsSourceSettings:
+    """Return broker, partitions and window of the worker in this slot; no connection is made.
+
+    The slots share the partitions out by their numbers; None has all of them.
+    """
+    jms = configuration.ingress.jms
+    return JmsSourceSettings(
+        BrokerSettings(jms.url, jms.user, jms.password, jms.heartbeat_ms),
+        tuple(QueuePartition(each.queue, each.selector, each.is_exclusive) for each in jms.partitions),
+        window=configuration.most_of_interval,
+        message_id=jms.message_id,
+        max_value_bytes=configuration.ingress.max_record_bytes,
+        slot=slot or 0,
+        slots=1 if slot is None else configuration.worker_count,
+    )
+
+
+def jms_sink_settings(configuration: Configuration) -> JmsSinkSettings:
+    """Return broker and queues; no connection is made. The heartbeat is the source's."""
+    jms = configuration.notification.jms
+    return JmsSinkSettings(
+        BrokerSettings(jms.url, jms.user, jms.password, configuration.ingress.jms.heartbeat_ms),
+        jms.notifications_queue,
+        jms.dead_letters_queue,
+        jms.markers_queue,
+    )
