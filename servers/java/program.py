@@ -32,7 +32,8 @@ def find_java() -> Path:
     version = _version(found)
     if version < OLDEST:
         raise ProgramMissing(
-            f"Kafka, Infinispan and Artemis need Java {OLDEST} or newer, but {found} is {version or 'of unknown version'}", _REMEDY
+            f"Kafka, Infinispan and Artemis need Java {OLDEST} or newer, but {found} is {version or 'of unknown version'}",
+            _REMEDY,
         )
     return Path(found)
 

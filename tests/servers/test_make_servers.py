@@ -49,7 +49,15 @@ def redis_port_is_taken() -> Iterator[None]:
 def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(directory: Path) -> None:
     started = order("start", directory)
     assert started.returncode == 0, started.stderr
-    assert {line.split()[0] for line in started.stdout.splitlines()} == {"kafka", "redis", "infinispan", "postgresql", "artemis", "receiver"}
+    servers = {line.split()[0] for line in started.stdout.splitlines()}
+    assert servers == {
+        "kafka",
+        "redis",
+        "infinispan",
+        "postgresql",
+        "artemis",
+        "receiver",
+    }
     assert "(6379 was taken)" in started.stdout
     configured = {each.path: each.value for each in load(directory / "conf" / "local.conf", []).effective}
     assert configured[REDIS].removeprefix("redis://").removesuffix("/0") in started.stdout
