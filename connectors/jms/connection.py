@@ -89,6 +89,11 @@ class Io:
         except Timeout as error:
             raise TransportUnavailable(f"{what}: the broker does not answer") from error
 
+    def pause(self, seconds: float) -> None:
+        """Run the client for so long."""
+        with suppress(Timeout):
+            self._blocking.wait(lambda: False, timeout=seconds)
+
     def wait_for_job(self, condition: Callable[[], object]) -> None:
         self._blocking.wait(condition, timeout=None)
 

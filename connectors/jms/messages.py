@@ -1,7 +1,7 @@
 """Converts between messages of AMQP 1.0 and records. Pure.
 
-An application property is a header. Names of JMS properties are Java identifiers, so a hyphen of our headers is an underscore there:
-`notification-id` is `notification_id`. The correlation id is the key. Text is the body if the value is UTF-8, else bytes.
+An application property is a header. Names of JMS properties are Java identifiers, so a hyphen of our headers is an underscore
+there: `notification-id` is `notification_id`. The correlation id is the key. Text is the body if the value is UTF-8, else bytes.
 """
 
 import re
@@ -64,8 +64,8 @@ def read_record(origin: Origin, message: Any, raw: bytes, max_value_bytes: int, 
     else:
         problem = f"its body is of the kind {type(body).__name__}; send text or bytes"
         record = Record(origin, repr(body).encode()[:max_value_bytes], key, headers, problem, written_at=written_at)
-    problem = _GROUPED if message.group_id else _NO_ID if needs_id and message.id is None else None
-    return record if problem is None else Record(origin, record.value, key, headers, problem, record.cut, written_at)
+    refused = _GROUPED if message.group_id else _NO_ID if needs_id and message.id is None else None
+    return record if refused is None else Record(origin, record.value, key, headers, refused, record.cut, written_at)
 
 
 def digest_of(message: Any, raw: bytes) -> bytes:

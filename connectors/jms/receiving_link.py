@@ -12,7 +12,7 @@ from proton.handlers import MessagingHandler
 _FREE_SECONDS = 1.0
 
 
-class ReceivingLink(MessagingHandler):  # type: ignore[misc,unused-ignore] - The client's types are not looked at.
+class ReceivingLink(MessagingHandler):
     """Methods that begin with `on_`, and those that say so, are called in the thread of the connection; the others by the worker.
 
     A message is named by a number of its own, from 0. `window` is the most messages that are not settled.
@@ -57,7 +57,7 @@ class ReceivingLink(MessagingHandler):  # type: ignore[misc,unused-ignore] - The
         self._link, self._free_since = link, monotonic()
         link.flow(self._window)
 
-    def accept(self, numbers: Collection[int], transaction: Any) -> None:
+    def accept_all(self, numbers: Collection[int], transaction: Any) -> None:
         """In the thread: accept these messages within the transaction."""
         for each in numbers:
             transaction.accept(self._deliveries[each])

@@ -32,7 +32,8 @@ class BrokerSettings(msgspec.Struct, frozen=True):
 class QueuePartition(msgspec.Struct, frozen=True):
     """A partition of the source: a queue, or those of its messages that the selector takes.
 
-    An `is_exclusive` queue has several consumers, of which the broker serves one. Its partition is assigned with its first message.
+    An `is_exclusive` queue has several consumers, of which the broker serves one. Its partition is assigned with its first
+    message.
     """
 
     queue: str
@@ -44,9 +45,14 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
 
 class JmsSourceSettings(msgspec.Struct, frozen=True):
+<<<<<<< HEAD
     """`window` is the most messages of a partition that are taken and not acknowledged. A longer value than `max_value_bytes` is cut.
 
     A partition's number is its place in the list. The workers in `slots` slots share the numbers out; this one has `slot`, from 0.
+=======
+    """`window` is the most messages of a partition that are taken and not acknowledged. A value of more than `max_value_bytes`
+    is cut.
+>>>>>>> r-jms
     """
 
     broker: BrokerSettings

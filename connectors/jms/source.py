@@ -45,9 +45,9 @@ class _Reading:
 class JmsSource:
     """Implements the port of sources. Nothing is connected before the first call that needs it.
 
-    All partitions are assigned to this worker. One of an exclusive queue is assigned once its first message has come: until then the
-    broker may serve another consumer. A partition whose link or connection is lost is left out once, and taken over anew: all of
-    its messages that are not acknowledged come again.
+    All partitions are assigned to this worker. One of an exclusive queue is assigned once its first message has come: until then
+    the broker may serve another consumer. A partition whose link or connection is lost is left out once, and taken over anew: all
+    of its messages that are not acknowledged come again.
     """
 
     capabilities = SourceCapabilities(can_replay=False, remembers=False)
@@ -189,7 +189,8 @@ class JmsSource:
     def _ends(self) -> tuple[dict[Partition, int], dict[Partition, int]]:
         known, log_ends = {}, {}
         for name, reading in self._readings.items():
-            is_known = reading.link.is_caught_up
+            # Those of an earlier owner's messages that wait here get no offset.
+            is_known = reading.link.is_caught_up and not (reading.link.waiting and reading.taken.has_earlier)
             end = reading.next_offset + reading.link.waiting
             log_ends[name] = end if is_known else end + 1
             if is_known:
@@ -250,7 +251,7 @@ class JmsSource:
         def accept(io: "Io") -> None:
             transaction = io.transaction()
             for name, each in wanted.items():
-                links[name].accept(each, transaction)
+                links[name].accept_all(each, transaction)
             transaction.commit()
             io.wait(lambda: transaction.is_ended, f"the acknowledgement of {what}")
             if not transaction.is_committed:

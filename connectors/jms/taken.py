@@ -1,7 +1,7 @@
 """The messages of a partition that were taken and whose acknowledgement is not confirmed. Pure.
 
-The storage keeps the digests of their ids with the units. After a crash they come again: one whose digest is in that list has been
-handled, and is accepted and dropped. A digest that stands there twice drops two messages: two messages may have the same id.
+The storage keeps the digests of their ids with the units. After a crash they come again: one whose digest is in that list has
+been handled, and is accepted and dropped. A digest that stands there twice drops two messages: two messages may have the same id.
 """
 
 from base64 import b64decode, b64encode

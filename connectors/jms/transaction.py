@@ -12,7 +12,7 @@ _TRANSACTIONAL = 0x34
 _ACCEPTED = 0x24
 
 
-class SenderHandler(MessagingHandler):  # type: ignore[misc,unused-ignore] - The client's types are not looked at.
+class SenderHandler(MessagingHandler):
     """Notes nothing: who sends waits for the states of the deliveries, and sees that the link is closed."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SenderHandler(MessagingHandler):  # type: ignore[misc,unused-ignore] - The
         event.link.close()
 
 
-class Transaction(MessagingHandler, TransactionHandler):  # type: ignore[misc,unused-ignore] - As above.
+class Transaction(MessagingHandler, TransactionHandler):
     """Used in the thread of the connection alone, until it is committed or given up with the connection."""
 
     def __init__(self, container: Any, connection: Any) -> None:

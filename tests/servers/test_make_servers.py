@@ -49,7 +49,8 @@ def redis_port_is_taken() -> Iterator[None]:
 def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(directory: Path) -> None:
     started = order("start", directory)
     assert started.returncode == 0, started.stderr
-    assert {line.split()[0] for line in started.stdout.splitlines()} == {
+    servers = {line.split()[0] for line in started.stdout.splitlines()}
+    assert servers == {
         "kafka",
         "redis",
         "infinispan",
