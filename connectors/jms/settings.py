@@ -45,14 +45,10 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
 
 class JmsSourceSettings(msgspec.Struct, frozen=True):
-<<<<<<< HEAD
-    """`window` is the most messages of a partition that are taken and not acknowledged. A longer value than `max_value_bytes` is cut.
-
-    A partition's number is its place in the list. The workers in `slots` slots share the numbers out; this one has `slot`, from 0.
-=======
     """`window` is the most messages of a partition that are taken and not acknowledged. A value of more than `max_value_bytes`
     is cut.
->>>>>>> r-jms
+
+    A partition's number is its place in the list. The workers in `slots` slots share them out; this one has `slot`, from 0.
     """
 
     broker: BrokerSettings

@@ -124,16 +124,17 @@ class JmsSource:
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
         self._notice_losses()
-        if lost := [each for each in partitions if each not in self._readings]:
+        if lost := [each for each in partitions if each not in self._named or each in self._left_out]:
             raise PublishRefused(f"not read by this worker at the moment: {', '.join(map(str, lost))}")
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
-        """Accept all messages below the positions in one transaction, and wait for its outcome."""
+        """Accept all messages below the positions in one transaction, and wait for its outcome.
+
+        Before its first seek a partition has none.
+        """
         self.check_owned(positions)
-        self._accept(
-            {each: [*self._readings[each].taken.below(positions[each].offset), *self._readings[each].taken.dropped]
-             for each in positions}
-        )  # fmt: skip
+        taken = {each: self._readings[each].taken for each in positions if each in self._readings}
+        self._accept({name: [*each.below(positions[name].offset), *each.dropped] for name, each in taken.items()})
 
     def close(self) -> None:
         self._readings.clear()
