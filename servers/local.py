@@ -35,6 +35,9 @@ PORTS = {
 ADDRESSES = "written-by-make-servers.conf"
 """The file in the directory from which the configuration reads the addresses."""
 
+JMS_ADDRESSES = "written-by-make-servers-for-jms.conf"
+"""The same for a service whose notifications go to a queue: without a receiver, which could not read them there."""
+
 _TOPICS = (
     "IPF_PROCESSING_DATA",
     "PAYMENT_STATUS_NOTIFICATION",
@@ -62,6 +65,20 @@ payment-status-notification {{
 }}
 """
 
+_ADDRESSES_OF_JMS = """\
+# Rewritten by each `make servers`; conf/local-jms.conf includes it.
+ipf.processing-data.ingress {{
+  jms.url = "{artemis}"
+  kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
+}}
+payment-status-notification {{
+  jms.url = "{artemis}"
+  kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
+  storage.redis.url = "{redis}"
+  storage.infinispan.url = "{infinispan}"
+}}
+"""
+
 
 def start_local(directory: Path, say: Callable[[str], None]) -> None:
     """Start the servers that do not run, create missing topics, and write the addresses. `say` gets a line per server.
@@ -85,9 +102,9 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
         receiver = ReceiverServer(directory / "receiver", wanted=PORTS)
         _start_together([kafka, redis, infinispan, postgresql, artemis, receiver], say)
         kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
-        urls = {each.name: each.url for each in (redis, infinispan, postgresql, receiver)}
-        addresses = _ADDRESSES.format(kafka=kafka.bootstrap, **urls)
-        (directory / ADDRESSES).write_text(addresses)
+        urls = {each.name: each.url for each in (redis, infinispan, postgresql, artemis, receiver)}
+        for name, addresses in ((ADDRESSES, _ADDRESSES), (JMS_ADDRESSES, _ADDRESSES_OF_JMS)):
+            (directory / name).write_text(addresses.format(kafka=kafka.bootstrap, **urls))
         if moved:
             say(f"new address, because another process has the old port: {', '.join(moved)}. Restart the programs that use it")
 

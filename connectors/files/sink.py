@@ -14,6 +14,7 @@ from connectors.files.rotation import Rotation
 from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel, OutputRecord, PartitionOutput, Position
+from connectors.region.port import SinkCapabilities
 from domain.record import OutputNumber, Partition
 
 _NOTHING = Position(0, "")
@@ -32,6 +33,9 @@ class FileSink:
     renamed. Lines are written to the new file only after the positions durably note that it was started. The facts are never
     rotated, for their reader knows places in the file.
     """
+
+    capabilities = SinkCapabilities(is_transactional=False, remembers=True)
+    notes: Sequence[str] = ()
 
     def __init__(self, settings: FileSettings, files: FileOperations) -> None:
         self._directory = settings.out_directory

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from connectors.files.archived_marker import ArchivedMarker
@@ -11,7 +11,8 @@ from connectors.files.errors import translated
 from connectors.files.operations import FileOperations
 from connectors.files.partition import PartitionFile
 from connectors.files.settings import FileSettings
-from connectors.port import Polled, TransportRefused, TransportUnavailable
+from connectors.region.port import SourceCapabilities
+from connectors.port import Polled, Position, TransportStatus, TransportRefused, TransportUnavailable
 from domain.record import Partition, Record
 
 POLL_BYTES = 16 * 1024 * 1024
@@ -36,6 +37,23 @@ class FileSource:
         self._turn = 0
         self.ignored: frozenset[str] = frozenset()
 
+    capabilities = SourceCapabilities(can_replay=True, remembers=False)
+
+    def standing(self) -> TransportStatus:
+        return TransportStatus()
+
+    def position(self, partition: Partition) -> Position | None:
+        return None
+
+    def source(self, partition: Partition) -> str:
+        return ""
+
+    def check_owned(self, partitions: Collection[Partition]) -> None:
+        """Do nothing: one process has the directory."""
+
+    def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
+        """Do nothing."""
+
     def assignment(self) -> list[Partition]:
         """Return the partitions that have a file now, in ascending order."""
         return [each.partition for each in self._present()]
@@ -48,7 +66,7 @@ class FileSource:
             _LOG.info("%s begins at offset %d; the lines before it are in the archive and are not read again", path, offset)
         return offset
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
         """Read the partition from `offset` on.
 
         Raises:

@@ -46,7 +46,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
         ResequencerError: Another process does the same, or a person must act.
     """
     configuration = load(arguments.config, arguments.overrides)
-    refusal = configuration.only_with_one_kind("`archive-topics`")
+    refusal = configuration.only_with_one_kind("archive-topics")
     if refusal is not None:
         raise refusal
     if configuration.ingress.transport is not TransportType.KAFKA:

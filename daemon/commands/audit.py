@@ -50,7 +50,7 @@ def audit(arguments: Namespace) -> ExitCode:
         TransientError: Brokers or file system are unavailable.
     """
     configuration = load(arguments.config, arguments.overrides)
-    refusal = configuration.only_with_one_kind("`audit`")
+    refusal = configuration.only_with_one_kind("audit")
     if refusal is not None:
         raise refusal
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:

@@ -48,6 +48,11 @@ class _Asking(Protocol):
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of a comparison. Strategy and output come from the configuration unless they are given."""
     parser.add_argument("--strategy", help="expect the order of this strategy (default: the configured one)")
+    parser.add_argument(
+        "--sink",
+        choices=tuple(TransportType),
+        help="compare the notifications of this sink (default: the first one; dead letters are always those of the first)",
+    )
     add_expected(parser)
     following = parser.add_argument_group("while the service runs")
     following.add_argument(
@@ -72,23 +77,31 @@ def verify(arguments: Namespace) -> ExitCode:
     """Compare output and expectations. Exit code 0 only if every promise was kept."""
     configuration = load(arguments.config, arguments.overrides)
     expected = expected_file(arguments.expected, configuration)
+    sink = _sink(configuration, arguments.sink)
     if arguments.follow:
         try:
-            verdict = _follow(arguments, configuration, expected)
+            verdict = _follow(arguments, configuration, expected, sink)
         except KeyboardInterrupt:
             sys.stderr.write("resequencer: interrupted before everything had arrived\n")
             return ExitCode.NOT_SO
     else:
-        verdict = verify_output(configuration, expected, arguments.strategy)
+        verdict = verify_output(configuration, expected, arguments.strategy, sink=sink)
     sys.stdout.write((render_json(verdict) if arguments.json else render_text(verdict)) + "\n")
     return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
 
 
 def verify_output(
-    configuration: Configuration, expected: Path, strategy: str | None = None, check: GroupsCheck | None = None
+    configuration: Configuration,
+    expected: Path,
+    strategy: str | None = None,
+    check: GroupsCheck | None = None,
+    sink: TransportType | None = None,
 ) -> Verdict:
-    """Return the comparison of the output with these expectations. `check` is what compares the groups, if there are any."""
-    with _output(configuration) as output:
+    """Return the comparison of the output with these expectations.
+
+    `check` is what compares the groups, if there are any. `sink` is whose notifications are compared, by default the first one.
+    """
+    with _output(configuration, sink) as output:
         output.catch_up()
         files = _compared(output, expected)
         outcomes, read_log = _orders(configuration, output) or (None, None)
@@ -104,7 +117,21 @@ def make_groups_check(configuration: Configuration, strategy: str | None = None)
     return GroupsCheck(GroupRules(frozenset(aggregation.final_statuses), strategy or configuration.resequencer.strategy))
 
 
-def _follow(arguments: Namespace, configuration: Configuration, expected: Path) -> Verdict:
+def _sink(configuration: Configuration, named: str | None) -> TransportType:
+    """Return the sink to compare.
+
+    Raises:
+        ConfigurationError: The service has no such sink.
+    """
+    sinks = configuration.notification.transports
+    if named is None:
+        return sinks[0]
+    if named not in sinks:
+        raise ConfigurationError("--sink", f"is {named}, which is no sink of the service: name one of {', '.join(sinks)}")
+    return TransportType(named)
+
+
+def _follow(arguments: Namespace, configuration: Configuration, expected: Path, sink: TransportType) -> Verdict:
     longest_wait_ms = arguments.give_up_after
     if longest_wait_ms is None:
         settings = resequencer_settings(configuration)
@@ -116,7 +143,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path) 
 
     waiting = _Waiting()
     with (
-        _output(configuration, waiting.until_answered) as output,
+        _output(configuration, sink, waiting.until_answered) as output,
         closing(
             Following(
                 _rules(configuration, arguments.strategy),
@@ -153,26 +180,46 @@ class _Waiting:
 
 
 class _Output(NamedTuple):
-    """The directory of the output; on Kafka a copy of it, which `catch_up` brings up to date.
+    """The directories of the first sink's output and of the notifications; of topics and queues copies, which `catch_up` brings up
+    to date.
 
     `groups` are the files of the facts, of the group reports and of the groups' dead letters.
     """
 
     directory: Path
+    notifications: Path
     groups: tuple[Path, Path, Path]
     catch_up: Callable[[], None]
 
 
 @contextmanager
-def _output(configuration: Configuration, answered: _Asking = _at_once) -> Iterator[_Output]:
-    """Open the output. `answered` repeats each call that asks the brokers."""
+def _output(configuration: Configuration, sink: TransportType | None = None, answered: _Asking = _at_once) -> Iterator[_Output]:
+    """Open the output, with the notifications of this sink. `answered` repeats each call that asks the brokers."""
+    first = configuration.notification.transport
+    with _output_of(configuration, first, answered) as output:
+        if sink in (None, first):
+            yield output
+            return
+        with _output_of(configuration, sink, answered) as other:
+
+            def catch_up() -> None:
+                output.catch_up()
+                other.catch_up()
+
+            yield output._replace(notifications=other.notifications, catch_up=catch_up)
+
+
+@contextmanager
+def _output_of(configuration: Configuration, sink: TransportType, answered: _Asking) -> Iterator[_Output]:
+    """Open the output of one sink."""
     notification, payments = configuration.notification, next(stores_of(configuration))
-    if notification.transport is TransportType.FILE:
+    if sink is TransportType.FILE:
         reports, letters = (payments.directory / f"{name}.jsonl" for name in _OF_GROUPS)
         groups = payments.in_directory / "partition-0.jsonl", reports, letters
-        yield _Output(notification.output_directory, groups, lambda: None)
+        directory = notification.output_directory
+        yield _Output(directory, directory, groups, lambda: None)
         return
-    if notification.transport is TransportType.JMS:
+    if sink is TransportType.JMS:
         with _queues(configuration, answered) as queues:
             yield queues
         return
@@ -187,7 +234,7 @@ def _output(configuration: Configuration, answered: _Asking = _at_once) -> Itera
     ):
         directory = Path(told)
         facts, reports, letters = (directory / name for name in names)
-        yield _Output(directory, (facts, reports, letters), lambda: answered(export.catch_up))
+        yield _Output(directory, directory, (facts, reports, letters), lambda: answered(export.catch_up))
 
 
 @contextmanager
@@ -199,11 +246,11 @@ def _queues(configuration: Configuration, answered: _Asking) -> Iterator[_Output
         directory = Path(told)
         with closing(QueueExport(jms_sink_settings(configuration), directory)) as export:
             none = directory / "none.jsonl"
-            yield _Output(directory, (none, none, none), lambda: answered(export.catch_up))
+            yield _Output(directory, directory, (none, none, none), lambda: answered(export.catch_up))
 
 
 def _compared(output: _Output, expected: Path) -> Compared:
-    return Compared(expected, output.directory / "notifications.jsonl", output.directory / "dead-letters.jsonl")
+    return Compared(expected, output.notifications / "notifications.jsonl", output.directory / "dead-letters.jsonl")
 
 
 def _orders(configuration: Configuration, output: _Output, answered: _Asking = _at_once) -> FollowedOrders | None:

@@ -41,7 +41,9 @@ class Configuration(Sections, frozen=True, kw_only=True):
         """Return the text of a refusal: this command works on files only."""
         source, sinks = self.ingress.transport, self.notification.transports
         if source is not TransportType.FILE:
-            text = f"{source}: `{command}` works on files; brokers remove old records of a topic by its retention"
+            why = "brokers remove old records of a topic by its retention"
+            why = "a broker removes a message once it is acknowledged" if source is TransportType.JMS else why
+            text = f"{source}: `{command}` works on files; {why}"
             return ConfigurationError(path_of(Ingress, "transport"), text)
         if self.is_region:
             text = f"{', '.join(sinks)}: `{command}` needs files as the only sink: only they tell what has left"
@@ -49,11 +51,11 @@ class Configuration(Sections, frozen=True, kw_only=True):
         return None
 
     def only_with_one_kind(self, command: str) -> ConfigurationError | None:
-        """Return the text of a refusal: this command compares or connects input and output, which must be of one kind."""
+        """Return the text of a refusal: this command needs input and first sink of one kind, both topics or both files."""
         source, sink = self.ingress.transport, self.notification.transport
         if source is sink and source is not TransportType.JMS:
             return None
-        text = f"{sink}, and the input is {source}: {command} works from kafka to kafka and from file to file"
+        text = f"{sink}, with the input {source}: `{command}` works from kafka to kafka and from file to file"
         return ConfigurationError(path_of(Notifications, "transport"), text)
 
 

@@ -24,6 +24,7 @@ def configure_logs(settings: Logging) -> None:
     logging.getLogger("kafka").setLevel(logging.WARNING)
     # It logs a line per request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("proton").setLevel(logging.WARNING)
 
 
 def formatter_of(settings: Logging) -> logging.Formatter:

@@ -52,7 +52,7 @@ class JmsInput:
         self._count = 0
         self._waiting: list[_Waiting] = []
         self._connection: JmsConnection | None = None
-        self._connected()
+        retry.until_answered("input", self._connected)
 
     def __enter__(self) -> Self:
         return self

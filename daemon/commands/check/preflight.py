@@ -9,6 +9,7 @@ from typing import NamedTuple
 from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
+from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.sections import StorageType, TransportType
@@ -107,6 +108,33 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     return preflight(kafka_settings(configuration))
 
 
+def jms_is_usable(configuration: Configuration) -> None:
+    """Check the queues, the selectors and the rights at the brokers of source and sink.
+
+    Raises:
+        ExceptionGroup: Something is missing or refused; it holds one error for each queue.
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    is_source = configuration.ingress.transport is TransportType.JMS
+    is_sink = TransportType.JMS in configuration.notification.transports
+    if not (is_source or is_sink):
+        return
+    from connectors.jms.preflight import preflight_sink, preflight_source  # Imported here: the client may not be installed.
+
+    problems: list[Exception] = []
+    for is_used, preflight in (
+        (is_source, lambda: preflight_source(jms_source_settings(configuration))),
+        (is_sink, lambda: preflight_sink(jms_sink_settings(configuration))),
+    ):
+        try:
+            if is_used:
+                preflight()
+        except (ExceptionGroup, ResequencerError) as error:
+            problems += _each(error)
+    if problems:
+        raise ExceptionGroup("refused", problems)
+
+
 def ledger_is_usable(configuration: Configuration) -> None:
     """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
 
@@ -166,6 +194,7 @@ PROBES: tuple[Probe, ...] = (
     redis_is_usable,
     infinispan_is_usable,
     kafka_is_usable,
+    jms_is_usable,
     ledger_is_usable,
     topics_of_delivery_are_usable,
     topics_of_stores_are_usable,

@@ -12,6 +12,7 @@ from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import find_receiver_of, open_dead_letters
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
+from domain.errors import ConfigurationError
 
 
 def sign() -> Signature:
@@ -34,10 +35,15 @@ def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = s
     receiver = asked_for.receiver or next((find_receiver_of(configuration, each) for each in asked_for.numbers), None)
     if receiver is not None:
         return open_dead_letters(configuration, receiver, asked_for, sign)
-    refusal = configuration.only_with_one_kind("what lists dead letters and sends them again")
-    if refusal is not None:
-        raise refusal
     ingress, notification = configuration.ingress, configuration.notification
+    refusal = configuration.only_with_one_kind("dead-letters")
+    if refusal is not None:
+        where = {
+            TransportType.KAFKA: f"topic {notification.dead_letters_topic}",
+            TransportType.FILE: f"file {notification.output_directory / 'dead-letters.jsonl'}",
+            TransportType.JMS: f"queue {notification.jms.dead_letters_queue}",
+        }[notification.transport]
+        raise ConfigurationError(refusal.path, f"{refusal.problem}. These dead letters are in the {where}")
     if notification.transport is TransportType.FILE:
         output = notification.output_directory
         return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)

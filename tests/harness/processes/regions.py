@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable
 from random import Random
 from time import sleep
 from typing import TYPE_CHECKING
 
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER
+from harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon
 
     from servers.artemis.server import ArtemisServer
     from servers.kafka.server import KafkaServer
+    from servers.server import Server
 
-KINDS = ("kafka", "file", "jms")
 PARTITIONS = 2
-_LONGEST_LOAD_SECONDS = 120
+LOAD = ("--units", "150", "--rate", "400/s", "--window", "100", "--garbage", "1%", "--late", "0", "--losses", "0")
+"""Some 1 200 lines in three seconds."""
 
 
 class RegionStage:
     """Topics and queues of one test. The topics are created with the first overrides that name kafka."""
 
-    def __init__(self, kafka: KafkaServer, artemis: ArtemisServer, fresh_name: Callable[[str], str]) -> None:
+    def __init__(self, kafka: KafkaServer | None, artemis: ArtemisServer | None, fresh_name: Callable[[str], str]) -> None:
         self._kafka = kafka
         self._artemis = artemis
         self._fresh_name = fresh_name
+        self._feeding: subprocess.Popen[bytes]
 
     def overrides(self, source: str, *sinks: str) -> list[str]:
         """Return the overrides of a service from this source to these sinks, with storage embedded and strategy SEQUENCE."""
@@ -47,6 +51,7 @@ class RegionStage:
         return found
 
     def _on_kafka(self) -> list[str]:
+        assert self._kafka is not None
         topics = {name: self._fresh_name(name) for name in ("in", "out", "dead")}
         self._kafka.create_topics(*topics.values(), partitions=PARTITIONS)
         clients = f"group.id = {self._fresh_name('group')}, session.timeout.ms = 1500, heartbeat.interval.ms = 400"
@@ -59,6 +64,7 @@ class RegionStage:
         ]
 
     def _on_jms(self) -> list[str]:
+        assert self._artemis is not None
         queue, url = self._fresh_name("in"), self._artemis.url
         parts = ", ".join(f'{{ queue = {queue}, selector = "part = {number}" }}' for number in range(PARTITIONS))
         queues = ", ".join(f"{name}.queue = {self._fresh_name(name)}" for name in ("notifications", "dead-letters", "markers"))
@@ -67,25 +73,44 @@ class RegionStage:
             f'{NOTIFICATION}.jms {{ url = "{url}", {queues} }}',
         ]
 
-    def feed_and_kill(self, daemon: Daemon, load: Sequence[str], chance: Random) -> int:
-        """Start the service, simulate the load, and kill the worker at random instants until all is written; return how often."""
+    def begin_feeding(self, daemon: Daemon) -> None:
+        """Start the service, and simulate beside it."""
         daemon.start()
-        feeding = daemon.service.begin_verb("simulate", "--seed", "1", "--partitions", str(PARTITIONS), *load)
-        kills = 0
-        while feeding.poll() is None:
-            sleep(chance.uniform(0.2, 1.2))
-            worker = daemon.worker
-            if worker is not None:
-                os.kill(worker, signal.SIGKILL)
-                daemon.wait_for_another_worker(worker)
-                kills += 1
-        assert feeding.wait(_LONGEST_LOAD_SECONDS) == 0, (daemon.service.directory / "simulate.log").read_text()
-        return kills
+        self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", "--partitions", str(PARTITIONS), *LOAD)
+        expected = daemon.service.run_directory / "expected.jsonl"
+        wait_until(lambda: expected.exists() or not self._is_feeding(daemon), "the simulation begins")
 
-    def expect_every_promise_held(self, daemon: Daemon) -> None:
-        """Wait until all output has come, stop the service, and compare once more."""
+    def kill_workers(self, daemon: Daemon, chance: Random) -> None:
+        """Kill the worker at random instants while envelopes are written, three times at most and once at least."""
+        for kills in range(3):
+            sleep(chance.uniform(0.2, 1.2))
+            if not self._is_feeding(daemon):
+                assert kills, "everything was written before the first kill"
+                return
+            worker = daemon.worker
+            assert worker is not None
+            os.kill(worker, signal.SIGKILL)
+            daemon.wait_for_another_worker(worker)
+
+    def kill_broker(self, daemon: Daemon, broker: Server, chance: Random) -> None:
+        """Kill a broker at a random instant while envelopes are written, and start it again."""
+        sleep(chance.uniform(0.5, 2))
+        assert self._is_feeding(daemon), "everything was written before the kill"
+        broker.kill()
+        sleep(chance.uniform(0.1, 1))
+        broker.start()
+
+    def expect_every_promise_held(self, daemon: Daemon, *sinks: str) -> None:
+        """Wait until all output has come, stop the service, and compare each sink once more."""
         verb = daemon.service.verb
-        followed = verb("verify", "--follow", "--give-up-after", "60s", seconds=120)
-        assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
+        wait_until(lambda: not self._is_feeding(daemon), "everything is written")
+        for sink in sinks:
+            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
+            assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
         assert verb("stop").returncode == 0
-        assert "every promise was held" in verb("verify").stdout
+        for sink in sinks:
+            assert "every promise was held" in verb("verify", "--sink", sink).stdout
+
+    def _is_feeding(self, daemon: Daemon) -> bool:
+        assert self._feeding.poll() in (None, 0), (daemon.service.directory / "simulate.log").read_text()
+        return self._feeding.poll() is None
