@@ -106,10 +106,11 @@ class Polled(msgspec.Struct, frozen=True):
     that moved.
 
     `ends` holds the readable end of each assigned partition's log, looked up no later than its records. A partition read up
-    to its end has no older record left. Reading always reaches this end without new input.
+    to its end has no older record left. Reading always reaches this end without new input. A partition whose end is not known at
+    the moment is left out: its deadlines wait.
 
     `log_ends` holds the end of each assigned partition's log, looked up no later than its records, readable or not. Without
-    undecided transactions it equals `ends`. A partition read up to it is caught up; one with an open transaction is not.
+    undecided transactions it equals `ends`; an end that is not known is at least one beyond what can be read. A partition read up to it is caught up; one with an open transaction is not.
     Deadlines use `ends`, so an open transaction does not delay them.
 
     `source_states` holds, for each partition that moved, what the source has to remember beside the offset, as opaque text. It is

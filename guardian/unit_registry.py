@@ -32,6 +32,9 @@ _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 _SKEW_MS = 1_000
 """Tolerated clock skew: differences between the clocks of two workers, and steps back of a clock, up to this have no effect."""
 
+_END_UNKNOWN_MS = 200
+"""How long a deadline is put off if nothing says where the log of its partition ends."""
+
 AT_ONCE = 1_000
 """Default limit of units that are woken or stopped at once: a million idle units must not stop the reading."""
 
@@ -205,7 +208,8 @@ class UnitRegistry:
     ) -> Dues:
         """Return the units that are due at `now`.
 
-        `read_to` is how far each partition was read, `ends` where its log ended when that read began. About `limit` units are
+        `read_to` is how far each partition was read, `ends` where its log ended when that read began. While the end of a partition
+        is not known, its deadlines are put off. About `limit` units are
         returned; the others are due again at once. Units that are `spoken_to` have envelopes in this poll: their actors do not
         stop after a release, because they would be loaded again at once.
         """
@@ -222,6 +226,8 @@ class UnitRegistry:
                 wakes[key] = _WAKES[waits.kind]
             elif waits.kind is WaitKind.DEPENDENCY:
                 self._dependencies.queue(key, waits.waits_for)
+            elif key.partition in read_to and key.partition not in ends:
+                self._timers.arm(key, now + _END_UNKNOWN_MS)
             else:
                 self._backlog.hold(key, ends.get(key.partition, 0))
         caught_up = list(islice(self._backlog.caught_up(read_to), limit))

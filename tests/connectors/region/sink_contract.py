@@ -38,10 +38,12 @@ class SinkHarness(Protocol):
 
 def notifications(first: int, count: int, text: str = "n") -> tuple[OutputRecord, ...]:
     """Return notifications with the numbers from `first` on."""
-    return tuple(
-        OutputRecord(number, Channel.NOTIFICATIONS, b"unit", (("notification-id", b"%d" % number),), f'{{"{text}":{number}}}'.encode())
-        for number in range(first, first + count)
-    )  # fmt: skip
+    return tuple(notification(number, text) for number in range(first, first + count))
+
+
+def notification(number: int, text: str = "n") -> OutputRecord:
+    headers = (("notification-id", b"%d" % number),)
+    return OutputRecord(number, Channel.NOTIFICATIONS, b"unit", headers, f'{{"{text}":{number}}}'.encode())
 
 
 def output(partition: Partition, records: tuple[OutputRecord, ...], offset: int) -> PartitionOutput:
