@@ -28,7 +28,7 @@ _BROKER = """<?xml version="1.0" encoding="UTF-8"?>
     <id-cache-size>20000</id-cache-size>
     <persist-id-cache>true</persist-id-cache>
     <acceptors>
-      <acceptor name="amqp">tcp://{host}:{amqp}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpIdleTimeout=10000</acceptor>
+      <acceptor name="amqp">tcp://{host}:{amqp}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpIdleTimeout={idle}</acceptor>
       <acceptor name="mqtt">tcp://{host}:{mqtt}?protocols=MQTT</acceptor>
     </acceptors>
     <security-settings>
@@ -57,18 +57,26 @@ _RIGHTS = ("createAddress", "createNonDurableQueue", "createDurableQueue", "cons
 
 
 def broker_xml(
-    ports: Mapping[str, int], data: Path, queues: Mapping[str, bool], closed: Sequence[str], *, has_users: bool, creates: bool
+    ports: Mapping[str, int],
+    data: Path,
+    queues: Mapping[str, bool],
+    closed: Sequence[str],
+    idle_ms: int,
+    *,
+    has_users: bool,
+    creates: bool,
 ) -> str:
     """Return the configuration. `queues` says of each queue that is there from the start whether it is exclusive.
 
     With `creates` a queue is made when it is first used. With `has_users` users may do everything, except with the addresses
-    `closed`.
+    `closed`. A connection of AMQP that is silent for `idle_ms` is closed.
     """
     return _BROKER.format(
         data=escape(str(data)),
         host=LOOPBACK,
         amqp=ports["artemis"],
         mqtt=ports["mqtt"],
+        idle=idle_ms,
         secured=str(has_users).lower(),
         creates=str(creates).lower(),
         security="\n".join([_setting("#", "user"), *(_setting(each, "none") for each in closed)]),

@@ -25,12 +25,14 @@ class ArtemisSettings:
     """The setup of a broker. With `users` (passwords by name) only they have access, but not to the addresses `closed`.
 
     `queues` are there from the start, and say whether they are exclusive. Without `creates_queues` there are no others.
+    A connection of AMQP that is silent for `idle_ms` is closed.
     """
 
     users: Mapping[str, str] = field(default_factory=dict)
     closed: Sequence[str] = ()
     queues: Mapping[str, bool] = field(default_factory=dict)
     creates_queues: bool = True
+    idle_ms: int = 10_000
     java_options: Sequence[str] = QUICK_JAVA
 
 
@@ -70,7 +72,13 @@ class ArtemisServer(Server):
         configuration, users = self.directory / "broker.xml", self.directory / "users.properties"
         has_users = bool(settings.users)
         written = broker_xml(
-            self.ports, data, settings.queues, settings.closed, has_users=has_users, creates=settings.creates_queues
+            self.ports,
+            data,
+            settings.queues,
+            settings.closed,
+            settings.idle_ms,
+            has_users=has_users,
+            creates=settings.creates_queues,
         )
         configuration.write_text(written)
         write_users(users, settings.users)

@@ -79,6 +79,21 @@ class Queues(NamedTuple):
         connection.close()
         return found
 
+    def drain(self, queue: str) -> list[bytes]:
+        """Take all messages away from a queue; return their bodies."""
+        found: list[bytes] = []
+        connection = BlockingConnection(self.server.url, timeout=20)
+        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex)
+        while True:
+            try:
+                got = link.receive(timeout=0.5)
+            except Timeout:
+                break
+            link.accept()
+            found.append(str(got.body).encode())
+        connection.close()
+        return found
+
     def left(self, channel: Channel, count: int | None = None) -> list[Record]:
         names = {Channel.NOTIFICATIONS: f"{self.name}-N", Channel.DEAD_LETTERS: f"{self.name}-D"}
         return self.browse(names[channel], count)
