@@ -208,8 +208,7 @@ class UnitRegistry:
     ) -> Dues:
         """Return the units that are due at `now`.
 
-        `read_to` is how far each partition was read, `ends` where its log ended when that read began. While the end of a partition
-        is not known, its deadlines are put off. About `limit` units are
+        `read_to` is how far each partition was read, `ends` where its log ended when that read began. About `limit` units are
         returned; the others are due again at once. Units that are `spoken_to` have envelopes in this poll: their actors do not
         stop after a release, because they would be loaded again at once.
         """
@@ -226,10 +225,8 @@ class UnitRegistry:
                 wakes[key] = _WAKES[waits.kind]
             elif waits.kind is WaitKind.DEPENDENCY:
                 self._dependencies.queue(key, waits.waits_for)
-            elif key.partition in read_to and key.partition not in ends:
-                self._timers.arm(key, now + _END_UNKNOWN_MS)
             else:
-                self._backlog.hold(key, ends.get(key.partition, 0))
+                self._hold(key, now, read_to, ends)
         caught_up = list(islice(self._backlog.caught_up(read_to), limit))
         passed, self._passed = self._passed, {}
         for key in (*passed, *caught_up):
@@ -249,6 +246,13 @@ class UnitRegistry:
                 wakes.setdefault(key, Wake.BOUND)
         self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _hold(self, key: UnitKey, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        """Let a deadline wait until its backlog was read, or until it is known where the log of its partition ends."""
+        if key.partition in read_to and key.partition not in ends:
+            self._timers.arm(key, now + _END_UNKNOWN_MS)
+        else:
+            self._backlog.hold(key, ends.get(key.partition, 0))
 
     def _follow_clock(self, now: Instant) -> None:
         """Correct instants that lie too far in the future.

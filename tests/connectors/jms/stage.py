@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from proton import Message, Timeout
-from proton.reactor import Copy
+from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
 
 from connectors.jms.messages import read_record
@@ -65,11 +65,12 @@ class Queues(NamedTuple):
     def send_to(self, part: int, *values: bytes | str) -> None:
         self.send(*[message(each, part=part) for each in values])
 
-    def browse(self, queue: str, count: int | None = None) -> list[Record]:
+    def browse(self, queue: str, count: int | None = None, selector: str = "") -> list[Record]:
         """Return the records in a queue, which stay there; wait until there are `count` if given."""
         found: list[Record] = []
         connection = BlockingConnection(self.server.url, timeout=20)
-        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=Copy())
+        options = [Copy(), *([Selector(selector)] if selector else [])]
+        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=options)
         while True:
             try:
                 got = link.receive(timeout=5 if count is not None and len(found) < count else 0.3)
