@@ -106,11 +106,12 @@ class Polled(msgspec.Struct, frozen=True):
     that moved.
 
     `ends` holds the readable end of each assigned partition's log, looked up no later than its records. A partition read up
-    to its end has no older record left. Reading always reaches this end without new input.
+    to its end has no older record left. Reading always reaches this end without new input. A partition whose end is not known at
+    the moment is left out: its deadlines wait.
 
     `log_ends` holds the end of each assigned partition's log, looked up no later than its records, readable or not. Without
-    undecided transactions it equals `ends`. A partition read up to it is caught up; one with an open transaction is not.
-    Deadlines use `ends`, so an open transaction does not delay them.
+    undecided transactions it equals `ends`; of an end that is not known it says that there may be more to read. A partition read
+    up to it is caught up; one with an open transaction is not. Deadlines use `ends`, so an open transaction does not delay them.
 
     `source_states` holds, for each partition that moved, what the source has to remember beside the offset, as opaque text. It is
     committed with the units, and given back to `seek` by the next owner. A source that can replay from an offset has none.

@@ -92,7 +92,7 @@ class Cycle:
         began_at = self._tools.clock.now()
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
-        orders = self._take_orders(polled.ends)
+        orders = self._take_orders({**polled.log_ends, **polled.ends})
         decisions = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
         committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)

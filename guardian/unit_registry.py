@@ -32,6 +32,9 @@ _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 _SKEW_MS = 1_000
 """Tolerated clock skew: differences between the clocks of two workers, and steps back of a clock, up to this have no effect."""
 
+_END_UNKNOWN_MS = 200
+"""How long a deadline is put off if nothing says where the log of its partition ends."""
+
 AT_ONCE = 1_000
 """Default limit of units that are woken or stopped at once: a million idle units must not stop the reading."""
 
@@ -223,7 +226,7 @@ class UnitRegistry:
             elif waits.kind is WaitKind.DEPENDENCY:
                 self._dependencies.queue(key, waits.waits_for)
             else:
-                self._backlog.hold(key, ends.get(key.partition, 0))
+                self._hold(key, now, read_to, ends)
         caught_up = list(islice(self._backlog.caught_up(read_to), limit))
         passed, self._passed = self._passed, {}
         for key in (*passed, *caught_up):
@@ -243,6 +246,13 @@ class UnitRegistry:
                 wakes.setdefault(key, Wake.BOUND)
         self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _hold(self, key: UnitKey, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        """Let a deadline wait until its backlog was read, or until it is known where the log of its partition ends."""
+        if key.partition in read_to and key.partition not in ends:
+            self._timers.arm(key, now + _END_UNKNOWN_MS)
+        else:
+            self._backlog.hold(key, ends.get(key.partition, 0))
 
     def _follow_clock(self, now: Instant) -> None:
         """Correct instants that lie too far in the future.

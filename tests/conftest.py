@@ -1,4 +1,5 @@
-"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `artemis`, `own_server`.
+"""Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `artemis`,
+`own_server`.
 
 All but the last are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of its
 own, with names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.

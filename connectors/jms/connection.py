@@ -201,7 +201,7 @@ class JmsConnection:
         job = _Job(work)
         self._jobs.append(job)
         self._waker.wake()
-        if self._problem is not None:  # The thread may have ended before it saw the job.
+        if self.is_lost:  # The thread may have ended before it saw the job.
             job.answer.cancel()
         limit = (seconds or self._settings.call_timeout_ms / 1000) + _GRACE_SECONDS
         try:

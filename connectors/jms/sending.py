@@ -210,9 +210,14 @@ def _check(deliveries: Sequence[Any], to_send: ToSend, markers: str, undo: Calla
 
 
 def _refuse_too_large(queue: str, outgoing: Outgoing, sender: Any) -> None:
-    limit = sender.remote_max_message_size
+    limit = limit_of(sender)
     if limit and (size := len(to_message(outgoing).encode())) > limit:
         raise NotTaken(outgoing.id, f"the message takes {size} bytes, but queue {queue} accepts {limit}")
+
+
+def limit_of(sender: Any) -> int:
+    """Return the largest message that the broker takes through this link, in bytes; 0 for any."""
+    return int(sender.remote_max_message_size)
 
 
 def _marker_message(partition: Partition, id_: str, marker: Marker) -> Outgoing:

@@ -45,6 +45,7 @@ class RegionTransport:
         self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
+        self._reached: dict[Partition, int] = {}
 
     @property
     def remembers(self) -> bool:
@@ -72,16 +73,18 @@ class RegionTransport:
         region = own if own is not None else next(reversed(known), None)
         if region is None:
             return None
+        self._reached[partition] = region.offset
         return replace(region, beyond=frozenset(), highest=max((each.highest for each in known), default=0))
 
     def source(self, partition: Partition) -> str:
         return self._source.source(partition)
 
     def start_offset(self, partition: Partition) -> int:
-        return self._source.start_offset(partition)
+        """As the port describes. A source that cannot replay has nothing before the position that was read last."""
+        return self._beyond(partition, self._source.start_offset(partition))
 
     def end_offset(self, partition: Partition) -> int:
-        return self._source.end_offset(partition)
+        return self._beyond(partition, self._source.end_offset(partition))
 
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
         self._source.seek(partition, offset, source_state)
@@ -105,6 +108,11 @@ class RegionTransport:
         for close in (self._source.close, *(route.sink.close for route in self._routes)):
             with suppress(ResequencerError):
                 close()
+
+    def _beyond(self, partition: Partition, offset: int) -> int:
+        """Return the offset. A source that cannot replay does not know which numbers were given out before it was started."""
+        can_replay = self._source.capabilities.can_replay
+        return offset if can_replay else max(offset, self._reached.get(partition, 0))
 
     def _send(self, outputs: Sequence[PartitionOutput]) -> None:
         for at, route in enumerate(self._routes):

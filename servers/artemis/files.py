@@ -1,6 +1,7 @@
 """Writes the configuration file of an Artemis broker."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
@@ -28,7 +29,7 @@ _BROKER = """<?xml version="1.0" encoding="UTF-8"?>
     <id-cache-size>20000</id-cache-size>
     <persist-id-cache>true</persist-id-cache>
     <acceptors>
-      <acceptor name="amqp">tcp://{host}:{amqp}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpIdleTimeout=10000</acceptor>
+      <acceptor name="amqp">tcp://{host}:{amqp}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300;amqpIdleTimeout={idle}</acceptor>
       <acceptor name="mqtt">tcp://{host}:{mqtt}?protocols=MQTT</acceptor>
     </acceptors>
     <security-settings>
@@ -53,25 +54,34 @@ _BROKER = """<?xml version="1.0" encoding="UTF-8"?>
 </configuration>
 """
 
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may do what. With `has_users` users may do everything, except with the addresses `closed`.
+
+    With `creates_queues` a queue is made when it is first used. A connection of AMQP that is silent for `idle_ms` is closed.
+    """
+
+    has_users: bool
+    closed: Sequence[str]
+    creates_queues: bool
+    idle_ms: int
+
+
 _RIGHTS = ("createAddress", "createNonDurableQueue", "createDurableQueue", "consume", "browse", "send")
 
 
-def broker_xml(
-    ports: Mapping[str, int], data: Path, queues: Mapping[str, bool], closed: Sequence[str], *, has_users: bool, creates: bool
-) -> str:
-    """Return the configuration. `queues` says of each queue that is there from the start whether it is exclusive.
-
-    With `creates` a queue is made when it is first used. With `has_users` users may do everything, except with the addresses
-    `closed`.
-    """
+def broker_xml(ports: Mapping[str, int], data: Path, queues: Mapping[str, bool], access: Access) -> str:
+    """Return the configuration. `queues` says of each queue that is there from the start whether it is exclusive."""
     return _BROKER.format(
         data=escape(str(data)),
         host=LOOPBACK,
         amqp=ports["artemis"],
         mqtt=ports["mqtt"],
-        secured=str(has_users).lower(),
-        creates=str(creates).lower(),
-        security="\n".join([_setting("#", "user"), *(_setting(each, "none") for each in closed)]),
+        idle=access.idle_ms,
+        secured=str(access.has_users).lower(),
+        creates=str(access.creates_queues).lower(),
+        security="\n".join([_setting("#", "user"), *(_setting(each, "none") for each in access.closed)]),
         addresses="\n".join(_address(name, is_exclusive=exclusive) for name, exclusive in queues.items()),
     )
 

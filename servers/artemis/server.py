@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from servers.artemis.files import broker_xml, write_users
+from servers.artemis.files import Access, broker_xml, write_users
 from servers.java.jars import get_jars
 from servers.java.program import QUICK_JAVA, find_java
 from servers.ports import LOOPBACK
@@ -25,12 +25,14 @@ class ArtemisSettings:
     """The setup of a broker. With `users` (passwords by name) only they have access, but not to the addresses `closed`.
 
     `queues` are there from the start, and say whether they are exclusive. Without `creates_queues` there are no others.
+    A connection of AMQP that is silent for `idle_ms` is closed.
     """
 
     users: Mapping[str, str] = field(default_factory=dict)
     closed: Sequence[str] = ()
     queues: Mapping[str, bool] = field(default_factory=dict)
     creates_queues: bool = True
+    idle_ms: int = 10_000
     java_options: Sequence[str] = QUICK_JAVA
 
 
@@ -68,11 +70,8 @@ class ArtemisServer(Server):
         settings, data = self.settings, self.directory / DATA
         data.mkdir(exist_ok=True)
         configuration, users = self.directory / "broker.xml", self.directory / "users.properties"
-        has_users = bool(settings.users)
-        written = broker_xml(
-            self.ports, data, settings.queues, settings.closed, has_users=has_users, creates=settings.creates_queues
-        )
-        configuration.write_text(written)
+        access = Access(bool(settings.users), settings.closed, settings.creates_queues, settings.idle_ms)
+        configuration.write_text(broker_xml(self.ports, data, settings.queues, access))
         write_users(users, settings.users)
         java = [str(find_java()), "-cp", f"{get_jars('artemis')}/*", *settings.java_options]
         log = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"  # At the level below, each duplicate is a line.

@@ -93,6 +93,15 @@ def test_an_unread_backlog_holds_a_deadline_back() -> None:
     assert one.backlogged == 0
 
 
+def test_a_deadline_waits_while_the_end_of_its_log_is_not_known() -> None:
+    one = registry()
+    act(one, A, waits(21_000))
+    assert one.dues(21_000, {P0: 10}, {}).wakes == {}
+    assert one.dues(60_000, {P0: 10}, {}).wakes == {}
+    assert one.dues(60_200, {P0: 10}, {P0: 12}).wakes == {}
+    assert one.dues(60_300, {P0: 12}, {}).wakes == {A: Wake.DEADLINE}
+
+
 def test_an_unread_backlog_elsewhere_holds_no_unit_back() -> None:
     one = registry()
     act(one, A, waits(21_000))

@@ -1,0 +1,113 @@
+"""A broker's queues for tests: writes envelopes, reads what has left, and makes sources and sinks."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from proton import Message, Timeout
+from proton.reactor import Copy, Selector
+from proton.utils import BlockingConnection
+
+from connectors.jms.messages import read_record
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from connectors.jms.sink import JmsSink
+from connectors.jms.source import JmsSource
+from connectors.port import Channel
+from domain.record import Origin, Partition, Record
+from servers.artemis.server import ArtemisServer
+
+HEARTBEAT_MS, CALL_MS = 2_000, 3_000
+
+
+class Clock:
+    def now(self) -> int:
+        return int(time.time() * 1000)
+
+
+class Queues(NamedTuple):
+    """The queues of one test on a broker. Partitions are those messages of `events` whose property `part` is their number."""
+
+    server: ArtemisServer
+    name: str
+
+    @classmethod
+    def fresh(cls, server: ArtemisServer) -> "Queues":
+        return cls(server, f"Q-{uuid4().hex[:12]}")
+
+    @property
+    def events(self) -> str:
+        return f"{self.name}-EVENTS"
+
+    @property
+    def broker(self) -> BrokerSettings:
+        return BrokerSettings(self.server.url, heartbeat_ms=HEARTBEAT_MS, call_timeout_ms=CALL_MS)
+
+    def partitions(self, count: int = 2) -> list[Partition]:
+        return [Partition(self.events, each) for each in range(count)]
+
+    def source(self, count: int = 2, **settings: Any) -> JmsSource:
+        queues = [QueuePartition(self.events, f"part = {each}") for each in range(count)]
+        return JmsSource(JmsSourceSettings(self.broker, **{"partitions": queues, **settings}))
+
+    def sink(self, **settings: Any) -> JmsSink:
+        names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D", "markers": f"{self.name}-M"}
+        return JmsSink(JmsSinkSettings(**{"broker": self.broker, **names, **settings}), Clock())
+
+    def send(self, *messages: Message, queue: str | None = None) -> None:
+        """Send messages; each is on the broker's disk afterwards."""
+        connection = BlockingConnection(self.server.url, timeout=20)
+        link = connection.create_sender(queue or self.events, name=uuid4().hex)
+        deliveries = [link.link.send(each) for each in messages]
+        connection.wait(lambda: all(each.remote_state for each in deliveries[-1:]) and all(each.settled for each in deliveries))
+        connection.close()
+
+    def send_to(self, part: int, *values: bytes | str) -> None:
+        self.send(*[message(each, part=part) for each in values])
+
+    def browse(self, queue: str, count: int | None = None, selector: str = "") -> list[Record]:
+        """Return the records in a queue, which stay there; wait until there are `count` if given."""
+        found: list[Record] = []
+        connection = BlockingConnection(self.server.url, timeout=20)
+        options = [Copy(), *([Selector(selector)] if selector else [])]
+        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=options)
+        while True:
+            try:
+                got = link.receive(timeout=5 if count is not None and len(found) < count else 0.3)
+            except Timeout:
+                break
+            found.append(read_record(Origin(Partition(queue, 0), len(found)), got, b"", 1 << 30, needs_id=True))
+        connection.close()
+        return found
+
+    def drain(self, queue: str) -> list[bytes]:
+        """Take all messages away from a queue; return their bodies."""
+        found: list[bytes] = []
+        connection = BlockingConnection(self.server.url, timeout=20)
+        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex)
+        while True:
+            try:
+                got = link.receive(timeout=0.5)
+            except Timeout:
+                break
+            link.accept()
+            found.append(str(got.body).encode())
+        connection.close()
+        return found
+
+    def left(self, channel: Channel, count: int | None = None) -> list[Record]:
+        names = {Channel.NOTIFICATIONS: f"{self.name}-N", Channel.DEAD_LETTERS: f"{self.name}-D"}
+        return self.browse(names[channel], count)
+
+    def markers(self) -> list[Record]:
+        return self.browse(f"{self.name}-M")
+
+
+def message(value: bytes | str | None, id_: str | None = "", part: int = 0, **more: Any) -> Message:
+    """Return a message with an id of its own, unless another is given."""
+    properties: Mapping[str, Any] = {"part": part, **more.pop("properties", {})}
+    body = value.decode() if isinstance(value, bytes) else value
+    made = Message(body=body, durable=True, properties=dict(properties), **more)
+    if id_ is not None:
+        made.id = id_ or f"ID:{uuid4()}"
+    return made

@@ -1,0 +1,52 @@
+"""The contracts of sources and sinks, on a real broker."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from connectors.jms.sink import JmsSink
+from connectors.jms.source import JmsSource
+from connectors.port import Channel
+from domain.record import Partition, Record
+from servers.artemis.server import ArtemisServer
+from tests.connectors.jms.stage import Queues
+from tests.connectors.region.sink_contract import SinkContract
+from tests.connectors.region.source_contract import SourceContract
+
+pytestmark = pytest.mark.slow
+
+
+class JmsHarness:
+    fences = True
+
+    def __init__(self, server: ArtemisServer) -> None:
+        self._queues = Queues.fresh(server)
+        self.partitions: Sequence[Partition] = self._queues.partitions()
+
+    def send(self, partition: Partition, *values: bytes) -> None:
+        self._queues.send_to(partition.number, *values)
+
+    def left(self, channel: Channel) -> list[Record]:
+        return self._queues.left(channel)
+
+
+class SourceHarness(JmsHarness):
+    def make(self) -> JmsSource:
+        return self._queues.source()
+
+
+class SinkHarness(JmsHarness):
+    def make(self) -> JmsSink:
+        return self._queues.sink()
+
+
+class TestJmsSource(SourceContract):
+    @pytest.fixture
+    def harness(self, artemis: ArtemisServer) -> SourceHarness:
+        return SourceHarness(artemis)
+
+
+class TestJmsSink(SinkContract):
+    @pytest.fixture
+    def harness(self, artemis: ArtemisServer) -> SinkHarness:
+        return SinkHarness(artemis)
