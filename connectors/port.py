@@ -124,19 +124,35 @@ class Polled(msgspec.Struct, frozen=True):
     source_states: Mapping[Partition, str] = MappingProxyType({})
 
 
+class Participant(msgspec.Struct, frozen=True):
+    """A source or a sink of a region, for operators. `role` is `source`, `sink`, or `source and sink` where one object is both.
+
+    `can_replay`, `is_transactional` and `remembers`: connectors/region/port.py; None where that is no question of its role.
+    `problem` is why its last call failed, None if it did not.
+    """
+
+    name: str
+    role: str
+    can_replay: bool | None
+    is_transactional: bool | None
+    remembers: bool
+    problem: str | None = None
+
+
 class TransportStatus(msgspec.Struct, frozen=True):
     """The state of a transport, for operators.
 
     `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
     `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
     than the default partitioner gives for their key, for transports that have one. `remembers` is False for a transport that
-    keeps no positions; the storage alone says then where to go on.
+    keeps no positions; the storage alone says then where to go on. `participants` are those of a transport made of several.
     """
 
     has_joined: bool = True
     notes: tuple[str, ...] = ()
     misplaced: int = 0
     remembers: bool = True
+    participants: tuple[Participant, ...] = ()
 
 
 class Transport(Protocol):

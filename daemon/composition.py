@@ -22,6 +22,7 @@ from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.refusal import ConfigurationRefused
+from daemon.configuration.region_sections import Trigger
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
 from daemon.regions import find_unusable_clients, make_region_transport
@@ -38,6 +39,8 @@ from guardian.cycle import Cycle
 from guardian.done_offsets import MOST_CHARACTERS
 from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.region import RegionLimits
+from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.in_flight_handler import InFlightHandler
@@ -70,6 +73,7 @@ class Parts(NamedTuple):
     """A worker's parts; the caller closes `servers` and `handler`."""
 
     cycle: Cycle
+    region: RegionCycles
     servers: Servers
     retry: RetryWithBackoff
     overruns: OverrunCounter
@@ -122,10 +126,13 @@ def compose(
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
+        region=_region_limits(configuration),
     )
     if configuration.is_region:
-        settings = replace(settings, idle_ms=configuration.region.period_ms)
-    return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
+        takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
+        settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
+    cycle = Cycle(servers, tools, settings)
+    return Parts(cycle, RegionCycles(cycle, servers, tools, wait), servers, retry, overruns, handler, mishaps)
 
 
 def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
@@ -231,6 +238,11 @@ def output_bytes(max_record_bytes: int) -> int:
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
     """Return the configured time-outs and limits of a unit."""
     return settings_from(ResequencerSettings, configuration.resequencer)
+
+
+def _region_limits(configuration: Configuration) -> RegionLimits:
+    region = configuration.region
+    return RegionLimits(region.most_resets, region.drain_timeout_ms, region.reset_timeout_ms)
 
 
 def _make_storage(configuration: Configuration) -> Storage:

@@ -21,9 +21,8 @@ from domain.errors import ConfigurationError
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
-    return RegionTransport(
-        source, routes_of({each.value: _make_sink(configuration, each, slot) for each in configuration.notification.transports})
-    )
+    sinks = {each.value: _make_sink(configuration, each, slot) for each in configuration.notification.transports}
+    return RegionTransport(source, routes_of(sinks), configuration.ingress.transport.value)
 
 
 def find_unusable_clients(configuration: Configuration) -> Iterator[ConfigurationError]:

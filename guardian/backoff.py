@@ -40,6 +40,10 @@ class RetryWithBackoff:
         self.unavailable: str | None = None
         self.reason: str | None = None
 
+    def is_stopping(self) -> bool:
+        """Whether the worker has to stop."""
+        return self._is_stopping()
+
     def until_answered(self, what: str, call: Callable[[], _Answer]) -> _Answer:
         """Return the answer of `call`, however long it takes. A failure is reported for `what`, or for the storage if it raised.
 

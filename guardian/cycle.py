@@ -7,6 +7,7 @@ the cycle's commit. A reset goes back to the last acknowledged position.
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.publication_size import PublicationSize
+from guardian.region import IntervalTimes, MustReset, Region, RegionState
 from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Decision, Output
 from storage.port import Snapshot
@@ -70,6 +72,7 @@ class Cycle:
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
         self.metrics = Metrics()
+        self.region = Region(settings.region)
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
         self.orders_problem: str | None = None
@@ -81,26 +84,44 @@ class Cycle:
         Raises:
             Stopped: The worker has to stop while a server is unavailable; nothing is lost.
             Escalated: A unit failed, and the worker must end.
+            TransportRefused, MustReset: The partitions must be dropped and taken over anew; what is not committed is read again.
         """
         self.partitions.follow_assignment()
         if self._owes():
             self._publish([owned for owned in self.partitions.owned.values() if owned.unpublished])
             self._follow_group(0)
+            self._end_interval()
             return False
         polled_at = self._tools.clock.now()
         polled = self._tools.retry.until_answered("source", partial(self._poll, polled_at))
         began_at = self._tools.clock.now()
+        self.region.enter(RegionState.DRAINING)
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
         orders = self._take_orders({**polled.log_ends, **polled.ends})
         decisions = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
+        self.region.enter(RegionState.CHECKPOINTING)
         committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)
         committed_at = self._tools.clock.now()
+        self.region.enter(RegionState.PUBLISHING)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
         self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
+        if committed:
+            self.region.note_committed()
+        self._end_interval()
         return bool(committed)
+
+    def drop_all(self) -> None:
+        """Drop everything from memory that is not committed; the next cycle takes over what is assigned."""
+        self.partitions.drop_all()
+        self._next_wake_at, self._is_held_up, self.refusal = None, False, None
+
+    def stay_in_group(self) -> None:
+        """Poll without reading records. A source that does not answer or refuses changes nothing."""
+        with suppress(TransportUnavailable, TransportRefused):
+            self._transport.poll(0, 0, self._transport.assignment())
 
     def expire(self) -> int:
         """Remove expired units from the storage and return how many were removed.
@@ -122,6 +143,17 @@ class Cycle:
         """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
         self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
 
+    def _end_interval(self) -> None:
+        """Tell the region whether a participant refuses something, and that the interval is complete if nothing is owed."""
+        now, refused = self._tools.clock.now(), self.partitions.put_off_takeovers.refused
+        why = self.refusal if self.refusal is not None else refused.reason if refused is not None else None
+        if why is not None:
+            self.region.note_refused(why, now, self._tools.retry.is_stopping)
+        else:
+            self.region.note_accepted()
+        if not self._owes():
+            self.region.complete(now)
+
     def _note_times(self, polled: Polled, decisions: Sequence[TurnTaken], instants: Sequence[Instant]) -> None:
         """Record how long the steps took. `instants` enclose four steps: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(decisions))
@@ -131,6 +163,7 @@ class Cycle:
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
+            self.region.note_times(IntervalTimes(*spans[1:]))
 
     def _has_news(self, owned: OwnedPartition, now: Instant) -> bool:
         return owned.has_news(now) or (self._settings.acknowledges_at_once and owned.positions.has_moved())
@@ -142,11 +175,15 @@ class Cycle:
     def _poll(self, now: Instant) -> Polled:
         wakes_at = [each for each in (self._next_wake_at, self.partitions.put_off_takeovers.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
-        at_once = 1 if self._is_held_up else self._batch_size.at_once
+        at_once = 1 if self._is_held_up else self._at_once
         rooms = self._rooms()
         full = [name for name, room in rooms.items() if not room]
         full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
         return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
+
+    @property
+    def _at_once(self) -> int:
+        return self._settings.batch_size if self._settings.takes_whole_batches else self._batch_size.at_once
 
     def _rooms(self) -> dict[Partition, int]:
         """Return how many records each partition may read, for partitions that store done offsets in the position's metadata."""
@@ -218,9 +255,19 @@ class Cycle:
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
         known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in owned}
         orders = {key: each for key, each in ordered.items() if key.partition in owned}
-        decided = self._actors.decide(Decide(self._tools.clock.now(), known, snapshots, orders))
+        began_at = self._tools.clock.now()
+        decided = self._actors.decide(Decide(began_at, known, snapshots, orders))
+        self._check_drain(max(len(arrivals.envelopes), len(decided.decisions)), self._tools.clock.now() - began_at)
         self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
         return decided.decisions
+
+    def _check_drain(self, count: int, took_ms: int) -> None:
+        """Raise `MustReset` if the turns took too long. Then the next interval is smaller, unless `takes_whole_batches`."""
+        try:
+            self.region.check_drain(took_ms, count, self._tools.retry.is_stopping)
+        except MustReset:
+            self._batch_size.note(count, took_ms)
+            raise
 
     def _note_activity(
         self,

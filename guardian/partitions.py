@@ -20,6 +20,7 @@ from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import Arm, Drop, Rest
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
+from guardian.region import RegionLimits
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey
@@ -41,7 +42,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
 
     A unit in which nothing waits is kept for `retention_ms` of its partition's caught-up clock. `portion_bytes` is the most that
     is published at once. Orders of the kinds in `approval` need a second person. With `acknowledges_at_once` a position is
-    published as soon as it moves, because the source hands out only a window of records that are not acknowledged.
+    published as soon as it moves, because the source hands out only a window of records that are not acknowledged. With
+    `takes_whole_batches` a poll asks for `batch_size` records, however long their turns take; else for as many as take a second.
     """
 
     strategy: str
@@ -53,6 +55,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
     portion_bytes: int = 16 << 20
     approval: frozenset[OrderKind] = frozenset()
     acknowledges_at_once: bool = False
+    takes_whole_batches: bool = False
+    region: RegionLimits = RegionLimits()
 
 
 class Servers(NamedTuple):
@@ -137,6 +141,13 @@ class Partitions:
         self.losses += 1
         self._drop(partition)
 
+    def drop_all(self) -> None:
+        """Drop all partitions from memory, and the takeovers that were put off: the next cycle takes over what is assigned."""
+        for partition in list(self.owned):
+            self._drop(partition)
+        for partition in list(self.put_off_takeovers.untaken):
+            self.put_off_takeovers.forget(partition)
+
     def _drop(self, partition: Partition) -> None:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
@@ -150,11 +161,12 @@ class Partitions:
         except OwnershipLost as error:
             # Another worker opened the partition meanwhile. The worker that it is assigned to tries again and comes last.
             self.losses += 1
-            self._put_off(partition, "storage", error)
+            self._put_off(partition, "storage", error, is_refused=True)
         except (TransientError, Withheld, PublishRefused) as error:
             if isinstance(error, Withheld) and not self._tools.retry.can_wait_for(error):
                 raise
-            self._put_off(partition, "storage" if is_of_storage(error) else "output", error)
+            what = "storage" if is_of_storage(error) else "output"
+            self._put_off(partition, what, error, is_refused=isinstance(error, PublishRefused))
         except (TransportRefused, StorageRefused) as error:
             self._set_aside(partition, error)
             return error
@@ -168,8 +180,9 @@ class Partitions:
             told = {"partition": str(partition)}
             _log.error("%s is set aside until an operator acts, the other partitions go on: %s", partition, error, extra=told)
 
-    def _put_off(self, partition: Partition, what: str, error: Exception) -> None:
-        if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
+    def _put_off(self, partition: Partition, what: str, error: Exception, *, is_refused: bool = False) -> None:
+        now = self._tools.clock.now()
+        if self.put_off_takeovers.put_off(partition, what, str(error), now, is_refused=is_refused):
             told = {"partition": str(partition)}
             _log.warning(
                 "the %s is unavailable, retrying the takeover of %s until it answers: %s", what, partition, error, extra=told

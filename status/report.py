@@ -11,7 +11,11 @@ from guardian.metrics import CycleTimes
 
 
 class State(StrEnum):
-    """The states in the order of a worker's life. In the `… unavailable` states the service waits and continues by itself."""
+    """The states in the order of a worker's life. In the `… unavailable` states the service waits and continues by itself.
+
+    A worker is `resetting` while its region goes back to the last checkpoint, and `failed` when that did not help: it waits for
+    an operator then.
+    """
 
     STARTING = "starting"
     READY = "ready"
@@ -19,6 +23,8 @@ class State(StrEnum):
     SOURCE_UNAVAILABLE = "source unavailable"
     STORAGE_UNAVAILABLE = "storage unavailable"
     OUTPUT_UNAVAILABLE = "output unavailable"
+    RESETTING = "resetting"
+    FAILED = "failed"
     DRAINING = "draining"
     STOPPED = "stopped"
 
@@ -96,6 +102,44 @@ class ServerStatus(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class ParticipantStatus(msgspec.Struct, frozen=True):
+    """A source or sink of a region, what it can do, and why its last call failed (connectors/port.py)."""
+
+    name: str
+    role: str
+    can_replay: bool | None
+    is_transactional: bool | None
+    remembers: bool
+    problem: str | None = None
+
+
+class RegionStatus(msgspec.Struct, frozen=True):
+    """The region of a worker: docs/regions.md.
+
+    `sequence` counts the intervals with work that were completed since the start of the process, `resets` the resets, `attempts`
+    those in a row without a completed interval. Durations are in milliseconds, those of the last interval with work and of the
+    last reset; None before there was one. `failed` is the participant that failed last (`units`: their turns took too long), and
+    `failure` why. `answered` is the id of the last reset that was ordered, `answer` what came of it, `has_obeyed` whether it
+    was done.
+    """
+
+    state: str
+    sequence: int
+    resets: int
+    attempts: int
+    participants: tuple[ParticipantStatus, ...]
+    drain_ms: int | None = None
+    checkpoint_ms: int | None = None
+    publication_ms: int | None = None
+    reset_ms: int | None = None
+    failed: str | None = None
+    failure: str | None = None
+    failed_at: str | None = None
+    answered: str | None = None
+    answer: str | None = None
+    has_obeyed: bool = False
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
@@ -108,6 +152,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
     `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
     lookups in use were built. `orders` counts outcomes of orders by kind and result (`release done`).
+    `region` is None before the worker has its parts, and where several workers' reports are combined.
     The worker is stale if the report is older than `stale_after_ms`.
     """
 
@@ -141,6 +186,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     lookups_created_at: str | None = None
     orders: Mapping[str, int] = {}
     stale_after_ms: int = STALE_AFTER_MS
+    region: RegionStatus | None = None
 
     @property
     def is_standing_by(self) -> bool:

@@ -16,10 +16,12 @@ NOT_RUNNING, STALE = "not running", "stale"
 """A worker reports twice a second; a report this old says that it hangs or cannot write."""
 _BY_URGENCY = (
     STALE,
+    State.FAILED,
     State.SOURCE_UNAVAILABLE,
     State.STORAGE_UNAVAILABLE,
     State.OUTPUT_UNAVAILABLE,
     State.STARTING,
+    State.RESETTING,
     State.HEALING,
     State.DRAINING,
     State.STOPPED,
@@ -120,6 +122,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         restart_causes=_added(reports, lambda each: each.restart_causes),
         servers=_servers(reports),
         histograms=_histograms(reports),
+        region=None,
         lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
 

@@ -1,7 +1,7 @@
 """A transport made of a source and one or several sinks."""
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from connectors.port import (
     Channel,
     NothingLeft,
+    Participant,
     PartitionOutput,
     Polled,
     Position,
@@ -35,13 +36,15 @@ class RegionTransport:
     A publication goes to the sinks that do not remember, then to those that do, and is acknowledged to the source last. So a
     participant is at the same publication as the one after it, or one ahead. The position of the last participant that
     remembers is the region's: everything before it has left through every sink. The sinks before it may have more; they pass over
-    records that come again, if they remember.
+    records that come again, if they remember. `source_name` is the source's name for operators.
 
     Raises of all calls: as the port's.
     """
 
-    def __init__(self, source: Source, routes: Sequence[Route]) -> None:
+    def __init__(self, source: Source, routes: Sequence[Route], source_name: str = "source") -> None:
         assert routes, "output needs a sink"
+        self._source_name = f"source {source_name}"
+        self._problems: dict[str, str] = {}
         self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
@@ -55,11 +58,13 @@ class RegionTransport:
     def standing(self) -> TransportStatus:
         found = self._source.standing()
         notes = [note for each in self._routes for note in each.sink.notes]
-        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers)
+        participants = tuple(self._participants())
+        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers, participants=participants)
 
     def assignment(self) -> list[Partition]:
         """As the port describes. A partition for which a sink refused a publication is left out once, too."""
-        assigned = [each for each in self._source.assignment() if each not in self._lost]
+        with self._watching(self._source_name):
+            assigned = [each for each in self._source.assignment() if each not in self._lost]
         self._lost.clear()
         return assigned
 
@@ -68,8 +73,13 @@ class RegionTransport:
 
         Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner.
         """
-        known = [found for each in self._routes if (found := each.sink.position(partition)) is not None]
-        own = self._source.position(partition) if self._source.capabilities.remembers else None
+        known = []
+        for each in self._routes:
+            with self._watching(each.name):
+                if (found := each.sink.position(partition)) is not None:
+                    known.append(found)
+        with self._watching(self._source_name):
+            own = self._source.position(partition) if self._source.capabilities.remembers else None
         region = own if own is not None else next(reversed(known), None)
         if region is None:
             return None
@@ -87,17 +97,21 @@ class RegionTransport:
         return self._beyond(partition, self._source.end_offset(partition))
 
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
-        self._source.seek(partition, offset, source_state)
+        with self._watching(self._source_name):
+            self._source.seek(partition, offset, source_state)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
-        return self._source.poll(max_records, timeout_ms, resting)
+        with self._watching(self._source_name):
+            return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         positions = {each.partition: each.position for each in outputs}
-        self._source.check_owned(positions.keys())
+        with self._watching(self._source_name):
+            self._source.check_owned(positions.keys())
         try:
             self._send(outputs)
-            self._source.acknowledge(positions)
+            with self._watching(self._source_name):
+                self._source.acknowledge(positions)
         except PublishRefused:
             # Another worker may have owned them meanwhile, so they are taken over anew.
             self._lost |= positions.keys()
@@ -109,6 +123,23 @@ class RegionTransport:
             with suppress(ResequencerError):
                 close()
 
+    def _participants(self) -> Iterator[Participant]:
+        source, of_source = self._source_name, self._source.capabilities
+        yield Participant(source, "source", of_source.can_replay, None, of_source.remembers, self._problems.get(source))
+        for route in self._routes:
+            found = route.sink.capabilities
+            yield Participant(route.name, "sink", None, found.is_transactional, found.remembers, self._problems.get(route.name))
+
+    @contextmanager
+    def _watching(self, participant: str) -> Iterator[None]:
+        """Note whether the last call of a participant failed, for operators."""
+        try:
+            yield
+        except ResequencerError as error:
+            self._problems[participant] = str(error)
+            raise
+        self._problems.pop(participant, None)
+
     def _beyond(self, partition: Partition, offset: int) -> int:
         """Return the offset. A source that cannot replay does not know which numbers were given out before it was started."""
         can_replay = self._source.capabilities.can_replay
@@ -117,7 +148,8 @@ class RegionTransport:
     def _send(self, outputs: Sequence[PartitionOutput]) -> None:
         for at, route in enumerate(self._routes):
             try:
-                route.sink.publish([_part(each, route.channels) for each in outputs])
+                with self._watching(route.name):
+                    route.sink.publish([_part(each, route.channels) for each in outputs])
             except NothingLeft as error:
                 if at == 0:
                     raise
@@ -132,4 +164,4 @@ def _part(output: PartitionOutput, channels: Collection[Channel]) -> PartitionOu
 def routes_of(sinks: Mapping[str, Sink]) -> list[Route]:
     """Return the routes to sinks by name. The first takes all channels, the others the notifications."""
     channels = [frozenset(Channel), *[frozenset({Channel.NOTIFICATIONS})] * (len(sinks) - 1)]
-    return [Route(name, sink, taken) for (name, sink), taken in zip(sinks.items(), channels, strict=True)]
+    return [Route(f"sink {name}", sink, taken) for (name, sink), taken in zip(sinks.items(), channels, strict=True)]

@@ -12,12 +12,14 @@ from daemon.supervision.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.worker.deadline_text import deadline_words
 from daemon.worker.in_flight import WorkerInFlight
+from daemon.worker.region_control import RegionControl
 from daemon.worker.server_states import ServerStates
 from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.messages import ReportUnits
+from guardian.region import RegionState
 from status.file import StatusFile
 from status.report import Identity, State, report
 
@@ -25,6 +27,7 @@ _log = logging.getLogger("resequencer.daemon")
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
 _REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}
+_OF_REGION = {RegionState.FAILED: State.FAILED, RegionState.RESETTING: State.RESETTING}
 _NOT_JOINED = "waiting for Kafka to assign partitions"
 _MANY = 100
 """If one call expired this many idle units, there are probably more, and the next call follows at once."""
@@ -60,6 +63,7 @@ class Worker:
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._in_flight = WorkerInFlight(memory or InFlightMemory(), Suspects(configuration.notification.run_directory))
         self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._in_flight)
+        self._region = RegionControl(configuration, identity, self._parts.region)
         # The first worker of a service that starts fails at once if a person must fix something; later workers wait for it.
         self._parts.retry.waits_for_people = identity.restarts > 0
 
@@ -93,7 +97,7 @@ class Worker:
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
         self._in_flight.look()
-        parts.cycle.run_once()
+        parts.region.run_once()
         self._in_flight.forget_those_that(parts.cycle.partitions.has_left)
         if has_joined and not self._has_begun:
             parts.retry.until_answered("storage", parts.servers.storage.connect)
@@ -111,7 +115,10 @@ class Worker:
             gone = self._get_parts().cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
         now, state = self._clock.now(), self._state()
-        if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+        is_due = state is not self._told or _is_over(_REPORT_MS, self._reported_at, now)
+        if is_due and self._region.look():
+            state = self._state()
+        if is_due:
             self._report(now, state)
         self._get_parts().mishaps.tell(now)
         if self._beside is not None:
@@ -125,6 +132,7 @@ class Worker:
 
     def _leave(self, parts: Parts, reason: str | None) -> None:
         now = self._clock.now()
+        parts.cycle.region.stop()
         try:
             self._report(now, State.STOPPED, reason)
         except ActorsFailed:
@@ -152,6 +160,7 @@ class Worker:
                 lookups_version=parts.handler.version,
                 lookups_created_at=parts.handler.created_at,
                 deadlines=deadline_words(self._settings, parts.handler.profile_count),
+                region=self._region.report(standing, is_waiting=bool(self._find_unavailable())),
                 servers=self._server_states.note(self._find_unavailable(), now, is_known=self._has_begun),
             )
         )
@@ -167,6 +176,9 @@ class Worker:
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()
         untaken = next(iter(parts.cycle.partitions.put_off_takeovers.untaken.values()), None)
+        region = parts.cycle.region
+        if region.state in _OF_REGION and region.failure is not None:
+            return f"{region.failure.participant}: {region.failure.reason}"
         why = parts.retry.reason or (untaken.reason if untaken else parts.cycle.refusal)
         if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
             return _NOT_JOINED
@@ -186,14 +198,15 @@ class Worker:
 
     def _state(self) -> State:
         parts = self._get_parts()
-        if parts.retry.unavailable is not None:
-            return State(f"{parts.retry.unavailable} unavailable")
-        untaken = parts.cycle.partitions.put_off_takeovers.untaken
-        if untaken:
-            return State(f"{next(iter(untaken.values())).what} unavailable")
-        if parts.cycle.refusal is not None:
+        cycle, untaken = parts.cycle, parts.cycle.partitions.put_off_takeovers.untaken
+        away = parts.retry.unavailable or next((each.what for each in untaken.values()), None)
+        if away is not None:
+            return State(f"{away} unavailable")
+        if cycle.region.state in _OF_REGION:
+            return _OF_REGION[cycle.region.state]
+        if cycle.refusal is not None:
             return State.OUTPUT_UNAVAILABLE
-        if parts.cycle.partitions.is_healing:
+        if cycle.partitions.is_healing:
             return State.HEALING
         if self._is_stopping():
             return State.DRAINING

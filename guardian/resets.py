@@ -1,0 +1,110 @@
+"""Runs the cycles of a region. An error that a new takeover may mend leads to a reset, in the process.
+
+When several resets in a row did not help, the region has failed: it takes nothing in until an operator resets it.
+
+A reset goes back to the last checkpoint: all units and positions are dropped from memory, and each partition is taken over anew.
+The takeover reads the position of each participant, which fences what is still under way, and publishes what is pending.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from connectors.port import TransportRefused
+from guardian.backoff import BackoffSettings
+from guardian.cycle import Cycle
+from guardian.partitions import Servers, Tools
+from guardian.region import MustReset, Region, RegionState
+
+_log = logging.getLogger("resequencer.guardian")
+_REST_MS = 500
+"""How often a failed region polls without reading records, so that it stays a member of its group."""
+
+_PAUSES = BackoffSettings(first_pause_ms=200)
+
+
+class ResetAnswer(NamedTuple):
+    """What came of an ordered reset."""
+
+    is_done: bool
+    text: str
+
+
+class RegionCycles:
+    """Runs cycles, resets the region, and obeys an operator. `wait` sleeps for that many milliseconds.
+
+    A failed region owns no partition and reads nothing, but stays in its group. If it left, another worker would take the same
+    partitions over, and would most probably fail of the same record or right: one after the other. An operator who wants that
+    ends the worker.
+    """
+
+    def __init__(self, cycle: Cycle, servers: Servers, tools: Tools, wait: Callable[[int], None]) -> None:
+        self._cycle = cycle
+        self._transport = servers.transport
+        self._tools = tools
+        self._wait = wait
+
+    @property
+    def region(self) -> Region:
+        return self._cycle.region
+
+    def run_once(self) -> bool:
+        """Run one cycle and return whether anything was committed; or go on with a reset, or rest while the region has failed.
+
+        Raises: as `Cycle.run_once`. Before the service has begun, and while it stops, also what else leads to a reset.
+        """
+        if self.region.state is RegionState.FAILED:
+            self._rest()
+            return False
+        try:
+            if self.region.state is RegionState.RESETTING:
+                self._begin_anew()
+            return self._cycle.run_once()
+        except (TransportRefused, MustReset) as error:
+            if not self._tools.retry.waits_for_people or self._tools.retry.is_stopping():
+                raise
+            self._fail(error)
+            return False
+
+    def reset_by(self, who: str, *, is_forced: bool) -> ResetAnswer:
+        """Reset the region for an operator: a failed one, or with `is_forced` one that runs. Called between two cycles."""
+        state = self.region.state
+        if state is RegionState.RESETTING:
+            _log.warning("refused the reset of the region that %s ordered: a reset is under way", who)
+            return ResetAnswer(is_done=False, text="a reset is under way; look again with `resequencer region show`")
+        if state is not RegionState.FAILED and not is_forced:
+            _log.warning("refused the reset of the region that %s ordered without --force: it has not failed", who)
+            return ResetAnswer(is_done=False, text="the region has not failed; to reset it all the same, add --force")
+        _log.warning("%s reset the region, which was %s", who, state.value)
+        self.region.reset_by_order(self._tools.clock.now())
+        self._cycle.drop_all()
+        return ResetAnswer(is_done=True, text=f"the region, which was {state.value}, goes back to its last checkpoint")
+
+    def _fail(self, error: TransportRefused | MustReset) -> None:
+        participant = "units" if isinstance(error, MustReset) and error.are_units else self._find_failing()
+        self.region.fail(participant, str(error), self._tools.clock.now())
+        self._cycle.drop_all()
+        if self.region.state is RegionState.FAILED:
+            told = "the region has failed and takes nothing in until `resequencer region reset`: %d resets did not help. %s: %s"
+            _log.error(told, self.region.attempts, participant, error)
+            return
+        pause_ms = min(_PAUSES.first_pause_ms << (self.region.attempts - 1), _PAUSES.longest_pause_ms)
+        told = "the region goes back to its last checkpoint in %.1f s, reset %d of %d in a row. %s: %s"
+        _log.warning(told, pause_ms / 1_000, self.region.attempts, self.region.limits.most_resets, participant, error)
+        self._wait(pause_ms)
+
+    def _find_failing(self) -> str:
+        """Return the name of the participant whose last call failed; of the only one, if there is one."""
+        participants = self._transport.standing().participants
+        return next((each.name for each in participants if each.problem is not None), "source and sink")
+
+    def _begin_anew(self) -> None:
+        began_at = self._tools.clock.now()
+        self._cycle.partitions.follow_assignment()
+        now = self._tools.clock.now()
+        self.region.end_reset(now - began_at, now)
+
+    def _rest(self) -> None:
+        """Poll for the sake of the group alone. What the source answers does not matter: the region has failed already."""
+        self._cycle.stay_in_group()
+        self._wait(_REST_MS)

@@ -1,0 +1,36 @@
+"""The order to reset the region of one worker: a file in the run directory, which the worker takes away when it reads it."""
+
+from pathlib import Path
+
+import msgspec
+
+from status.run_file import RunFile
+
+
+class RegionOrder(msgspec.Struct, frozen=True):
+    """Reset the region of a worker. `by` gave the order; the worker's report names its `id` when it has obeyed or refused it.
+
+    `service_process_id` is the supervisor's. An order for an earlier service is never obeyed.
+    """
+
+    service_process_id: int
+    id: str
+    by: str
+    is_forced: bool
+
+
+class RegionOrderFile(RunFile[RegionOrder]):
+    """The order for the worker in this slot. A newer order replaces one that the worker has not read yet."""
+
+    def __init__(self, run_directory: Path, slot: int) -> None:
+        super().__init__(run_directory, f"region-order-{slot}", RegionOrder)
+
+    def take(self, service_process_id: int) -> RegionOrder | None:
+        """Return the order of this service and remove the file; None if there is none.
+
+        It is removed before it is obeyed. A worker that dies in between begins anew all the same, as a reset does.
+        """
+        found = self.find(service_process_id)
+        if found is not None:
+            self.remove()
+        return found
