@@ -14,9 +14,10 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
+from guardian.region import RegionState
 from status.aggregation import AggregationStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
-from status.report import PartitionStatus, State, StatusReport
+from status.report import PartitionStatus, RegionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
 
 STATES = (*[state.value for state in State], STALE)
@@ -110,6 +111,24 @@ def _steps(worker: Worker) -> Samples:
     return [((step,), worker.report.histograms.get(f"cycle_{step}")) for step in _STEPS]
 
 
+def _region_state(worker: Worker) -> Samples:
+    found = worker.report.region
+    return [] if found is None else [((state.value,), float(state == found.state)) for state in RegionState]
+
+
+def _of_region(get: Callable[[RegionStatus], float | None], worker: Worker) -> Samples:
+    return [] if worker.report.region is None else [((), get(worker.report.region))]
+
+
+def _region_durations(worker: Worker) -> Samples:
+    found = worker.report.region
+    if found is None:
+        return []
+    steps = {"drain": found.drain_ms, "checkpoint": found.checkpoint_ms, "publication": found.publication_ms}
+    steps["reset"] = found.reset_ms
+    return [((step,), None if took is None else took / 1_000) for step, took in steps.items()]
+
+
 def _seconds_of(instant: str | None) -> float | None:
     return None if instant is None else instant_of(instant) / 1_000
 
@@ -137,6 +156,35 @@ METRICS: tuple[Described, ...] = (
         "Restarts of the worker under this supervisor: exit-code, signal, "
         "hung (handling-limit), record (in flight), told (by an operator).",
         lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
+    ),
+    Described("region_state", "gauge", ("state",), "1 for the state of the worker's region, 0 for the others.", _region_state),
+    Described(
+        "region_intervals",
+        "counter",
+        (),
+        "Intervals of the region that had work and were completed.",
+        partial(_of_region, lambda each: each.sequence),
+    ),
+    Described(
+        "region_resets",
+        "counter",
+        (),
+        "Resets of the region, ordered ones included.",
+        partial(_of_region, lambda each: each.resets),
+    ),
+    Described(
+        "region_resets_in_a_row",
+        "gauge",
+        (),
+        "Resets of the region since its last completed interval.",
+        partial(_of_region, lambda each: each.attempts),
+    ),
+    Described(
+        "region_last_duration_seconds",
+        "gauge",
+        ("step",),
+        "How long the steps of the last interval with work took, and the last reset.",
+        _region_durations,
     ),
     *(Described(name, "counter", (), meaning, partial(_count, count)) for count, (name, meaning) in COUNTERS.items()),
     Described(

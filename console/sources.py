@@ -32,6 +32,18 @@ class WorkerControl(Protocol):
         ...
 
 
+class RegionControl(Protocol):
+    """What an operator may ask of the regions of this machine's workers."""
+
+    def reset(self, slot: int, by: str, *, is_forced: bool) -> bool:
+        """Order a reset of the worker's region, in the name of `by`. Return whether there is such a worker.
+
+        Raises:
+            ResequencerError: The order could not be given.
+        """
+        ...
+
+
 class ArchiveDistance(NamedTuple):
     """How far a partition's archive is from what the brokers delete, in offsets.
 
@@ -63,6 +75,7 @@ class Sources(NamedTuple):
     that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
     outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
     `groups` are the payments of messages, None where they are not counted.
+    `regions` takes orders for regions, None where none can be given.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -88,3 +101,4 @@ class Sources(NamedTuple):
     direct_receivers: tuple[str, ...] = ()
     order_delivery: OrderDelivery | None = None
     groups: GroupSource | None = None
+    regions: RegionControl | None = None

@@ -92,6 +92,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.orders:partitions",
         "daemon.commands.orders:add_partitions_arguments",
     ),
+    "region": Command(
+        "show the regions of the workers, or reset one that has failed",
+        "daemon.commands.region:region",
+        "daemon.commands.region:add_arguments",
+    ),
     "units": Command(
         "list what waits, show everything about one unit of work, or order what is done with it",
         "daemon.commands.units.command:units",

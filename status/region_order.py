@@ -1,5 +1,7 @@
 """The order to reset the region of one worker: a file in the run directory, which the worker takes away when it reads it."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,23 @@ class RegionOrderFile(RunFile[RegionOrder]):
 
     def __init__(self, run_directory: Path, slot: int) -> None:
         super().__init__(run_directory, f"region-order-{slot}", RegionOrder)
+
+    def give(self, order: RegionOrder) -> None:
+        """Write the order durably.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        fresh = self._path.with_name(f"{self._path.name}.{order.id}")
+        try:
+            with fresh.open("xb") as file:
+                file.write(msgspec.json.encode(order))
+                os.fsync(file.fileno())
+            os.replace(fresh, self._path)
+        except OSError:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
 
     def take(self, service_process_id: int) -> RegionOrder | None:
         """Return the order of this service and remove the file; None if there is none.

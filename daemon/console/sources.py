@@ -16,6 +16,7 @@ from daemon.console.archive_distances import find_archive_distances
 from daemon.console.archived_output import find_left_in
 from daemon.console.groups import LocalGroups
 from daemon.console.partitions import InputPartitions
+from daemon.console.regions import LocalRegions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
 from daemon.delivery.composition import make_ledger
@@ -49,6 +50,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_dead_letters=_dead_letters_of(configuration),
         codec=UnitCodec(strategy, decoder.decode),
         workers=LocalWorkers(configuration),
+        regions=LocalRegions(configuration),
         clock=clock,
         run_directory=configuration.notification.run_directory,
         lag_unit=_LAG_UNITS[configuration.ingress.transport],
