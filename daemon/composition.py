@@ -132,7 +132,8 @@ def compose(
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
         settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
     cycle = Cycle(servers, tools, settings)
-    return Parts(cycle, RegionCycles(cycle, servers, tools, wait), servers, retry, overruns, handler, mishaps)
+    cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
+    return Parts(cycle, cycles, servers, retry, overruns, handler, mishaps)
 
 
 def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:

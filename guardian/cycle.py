@@ -88,6 +88,9 @@ class Cycle:
         """
         self.partitions.follow_assignment()
         if self._owes():
+            # What was committed is the work of an interval, also if a reset or another owner came in between.
+            self.region.note_committed()
+            self.region.enter(RegionState.PUBLISHING)
             self._publish([owned for owned in self.partitions.owned.values() if owned.unpublished])
             self._follow_group(0)
             self._end_interval()

@@ -33,16 +33,21 @@ class ResetAnswer(NamedTuple):
 class RegionCycles:
     """Runs cycles, resets the region, and obeys an operator. `wait` sleeps for that many milliseconds.
 
+    `name` is that of the participant where one is both source and sink.
+
     A failed region owns no partition and reads nothing, but stays in its group. If it left, another worker would take the same
     partitions over, and would most probably fail of the same record or right: one after the other. An operator who wants that
     ends the worker.
     """
 
-    def __init__(self, cycle: Cycle, servers: Servers, tools: Tools, wait: Callable[[int], None]) -> None:
+    def __init__(
+        self, cycle: Cycle, servers: Servers, tools: Tools, wait: Callable[[int], None], name: str = "source and sink"
+    ) -> None:
         self._cycle = cycle
         self._transport = servers.transport
         self._tools = tools
         self._wait = wait
+        self._name = name
 
     @property
     def region(self) -> Region:
@@ -96,7 +101,7 @@ class RegionCycles:
     def _find_failing(self) -> str:
         """Return the name of the participant whose last call failed; of the only one, if there is one."""
         participants = self._transport.standing().participants
-        return next((each.name for each in participants if each.problem is not None), "source and sink")
+        return next((each.name for each in participants if each.problem is not None), self._name)
 
     def _begin_anew(self) -> None:
         began_at = self._tools.clock.now()

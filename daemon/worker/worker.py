@@ -55,7 +55,7 @@ class Worker:
         self._status = StatusFile(configuration.notification.run_directory, identity.slot)
         self._identity = identity
         self._settings = resequencer_settings(configuration)
-        self._reported_at = self._expired_at = 0
+        self._reported_at = self._expired_at = self._looked_at = 0
         self._has_begun = False
         self._told: State | None = None
         self._server_states = ServerStates()
@@ -115,14 +115,18 @@ class Worker:
             gone = self._get_parts().cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
         now, state = self._clock.now(), self._state()
-        is_due = state is not self._told or _is_over(_REPORT_MS, self._reported_at, now)
-        if is_due and self._region.look():
-            state = self._state()
-        if is_due:
-            self._report(now, state)
+        if self._has_new_order(now) or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+            self._report(now, self._state())
         self._get_parts().mishaps.tell(now)
         if self._beside is not None:
             self._beside(now)
+
+    def _has_new_order(self, now: Instant) -> bool:
+        """Carry out an order for the region, and return whether there was one."""
+        if not _is_over(_REPORT_MS, self._looked_at, now):
+            return False
+        self._looked_at = now
+        return self._region.look()
 
     def _drain(self) -> None:
         _log.info("draining")

@@ -35,6 +35,8 @@ from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import ReportUnits, UnitsReport
 from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.region import RegionLimits
+from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.port import Handled, Marks
@@ -151,6 +153,8 @@ class Plan(msgspec.Struct, frozen=True):
     portion_bytes: int = 16 << 20
     has_orders: bool = False
     has_facts: bool = False
+    region: RegionLimits = RegionLimits()
+    takes_whole_batches: bool = False
 
 
 class Service:
@@ -178,6 +182,7 @@ class Service:
         self.facts_directory = directory / "facts"
         self._tokens = count(1)
         self._cycle: Cycle | None = None
+        self._cycles: RegionCycles | None = None
         self._servers: Servers | None = None
         (directory / "in").mkdir(parents=True, exist_ok=True)
 
@@ -187,6 +192,12 @@ class Service:
     def cycle(self) -> Cycle:
         assert self._cycle is not None, "it was not started"
         return self._cycle
+
+    @property
+    def cycles(self) -> RegionCycles:
+        """The cycles with the resets between them."""
+        assert self._cycles is not None, "it was not started"
+        return self._cycles
 
     @property
     def servers(self) -> Servers:
@@ -216,7 +227,11 @@ class Service:
         tools = Tools(decoder, self.clock, retry, lambda: f"token-{next(self._tokens)}", LogRateLimit())
         bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
+        cycle_settings = msgspec.structs.replace(
+            cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches
+        )
         self._cycle = Cycle(self._servers, tools, cycle_settings)
+        self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)
         # The clock stands still between two cycles.
         self._cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self
@@ -231,7 +246,7 @@ class Service:
         if self._servers is not None:
             for each in self._servers:
                 each.close()
-        self._servers = self._cycle = None
+        self._servers = self._cycle = self._cycles = None
 
     def restart(self) -> None:
         self.stop()
