@@ -114,14 +114,15 @@ class Worker:
         if _is_over(_EXPIRE_MS, self._expired_at, now):
             gone = self._get_parts().cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
-        now, state = self._clock.now(), self._state()
-        if self._has_new_order(now) or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
-            self._report(now, self._state())
+        now = self._clock.now()
+        is_obeyed, state = self._obey(now), self._state()
+        if is_obeyed or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+            self._report(now, state)
         self._get_parts().mishaps.tell(now)
         if self._beside is not None:
             self._beside(now)
 
-    def _has_new_order(self, now: Instant) -> bool:
+    def _obey(self, now: Instant) -> bool:
         """Carry out an order for the region, and return whether there was one."""
         if not _is_over(_REPORT_MS, self._looked_at, now):
             return False

@@ -49,7 +49,7 @@ def test_a_sink_that_refuses_fails_the_region_which_stays_and_goes_on_after_an_o
     assert "EACCES" in (region.failure or "")
     assert report.reason == f"{region.failed}: {region.failure}"
     assert "the region has failed and takes nothing in until `resequencer region reset`" in service.log
-    assert not service.has_died
+    assert not service.has_died()
 
     table = service.verb("region", "show")
     assert table.returncode == 1
