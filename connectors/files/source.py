@@ -11,8 +11,8 @@ from connectors.files.errors import translated
 from connectors.files.operations import FileOperations
 from connectors.files.partition import PartitionFile
 from connectors.files.settings import FileSettings
+from connectors.port import Polled, Position, TransportRefused, TransportStatus, TransportUnavailable
 from connectors.region.port import SourceCapabilities
-from connectors.port import Polled, Position, TransportStatus, TransportRefused, TransportUnavailable
 from domain.record import Partition, Record
 
 POLL_BYTES = 16 * 1024 * 1024

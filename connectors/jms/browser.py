@@ -9,7 +9,7 @@ from proton.handlers import MessagingHandler
 _CREDIT = 1_000
 
 
-class Browser(MessagingHandler):  # type: ignore[misc,unused-ignore] - The client's types are not looked at.
+class Browser(MessagingHandler):  # type: ignore[misc]
     """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
 
     `problem` is what `take` has returned; then the rest is passed over.
@@ -21,6 +21,9 @@ class Browser(MessagingHandler):  # type: ignore[misc,unused-ignore] - The clien
         self._link: Any = None
         self.count = 0
         self.problem: str | None = None
+
+    def has_more_than(self, count: int) -> bool:
+        return self.count > count
 
     def attach(self, link: Any) -> None:
         self._link = link

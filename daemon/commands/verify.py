@@ -180,8 +180,8 @@ class _Waiting:
 
 
 class _Output(NamedTuple):
-    """The directories of the first sink's output and of the notifications; of topics and queues copies, which `catch_up` brings up
-    to date.
+    """The directories of the first sink's output and of the notifications. Of topics and queues they are copies, which `catch_up`
+    brings up to date.
 
     `groups` are the files of the facts, of the group reports and of the groups' dead letters.
     """

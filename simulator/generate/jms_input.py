@@ -137,6 +137,7 @@ def _read_counts(file: Path, partitions: int) -> list[int]:
         file.parent.mkdir(parents=True, exist_ok=True)
         return [0] * partitions
     if len(counts) != partitions:
-        problem = f"it counts the messages of {len(counts)} partitions, and {partitions} are configured; begin with an empty queue and without it"
+        problem = f"it counts the messages of {len(counts)} partitions, and {partitions} are configured"
+        problem += ". Begin with an empty queue and without this file"
         raise TransportRefused(str(file), problem)
     return list(map(int, counts))
