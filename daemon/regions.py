@@ -11,7 +11,7 @@ from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import kafka_settings, kafka_source_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.system_clock import SystemClock
@@ -44,7 +44,7 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     if kind is TransportType.KAFKA:
         from connectors.kafka.source import KafkaSource  # Imported here, which takes a third of a second.
 
-        return KafkaSource(kafka_settings(configuration, slot), SystemClock())
+        return KafkaSource(kafka_source_settings(configuration, slot), SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.source import JmsSource  # Imported here: its client may not be installed.
 
