@@ -123,18 +123,16 @@ class JmsSource:
         return Polled(tuple(records), moved, known, log_ends, states)
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
+        """As the port describes. A takeover publishes before it seeks: then nothing was taken, and nothing is acknowledged."""
         self._notice_losses()
-        if lost := [each for each in partitions if each not in self._named or each in self._left_out]:
+        if lost := [each for each in partitions if each in self._left_out or not self._is_served(each)]:
             raise PublishRefused(f"not read by this worker at the moment: {', '.join(map(str, lost))}")
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
-        """Accept all messages below the positions in one transaction, and wait for its outcome.
-
-        Before its first seek a partition has none.
-        """
+        """Accept all messages below the positions in one transaction, and wait for its outcome."""
         self.check_owned(positions)
         taken = {each: self._readings[each].taken for each in positions if each in self._readings}
-        self._accept({name: [*each.below(positions[name].offset), *each.dropped] for name, each in taken.items()})
+        self._accept({each: [*found.below(positions[each].offset), *found.dropped] for each, found in taken.items()})
 
     def close(self) -> None:
         self._readings.clear()
@@ -150,8 +148,8 @@ class JmsSource:
         return self._connection
 
     def _is_served(self, partition: Partition) -> bool:
-        if not self._named[partition].is_exclusive:
-            return True
+        if partition not in self._named or not self._named[partition].is_exclusive:
+            return partition in self._named
         reading = self._readings.get(partition)
         link = self._waiting.get(partition) if reading is None else reading.link
         return link is not None and link.has_served
