@@ -11,7 +11,7 @@ from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings, kafka_source_settings
+from daemon.configuration.kafka_settings import kafka_notification_settings, kafka_settings, kafka_source_settings
 from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
@@ -57,7 +57,10 @@ def _make_sink(configuration: Configuration, kind: TransportType, slot: int) -> 
     if kind is TransportType.KAFKA:
         from connectors.kafka.sink import KafkaSink  # Imported here, which takes a third of a second.
 
-        return KafkaSink(kafka_settings(configuration, slot), SystemClock())
+        is_first = configuration.notification.transport is kind
+        settings = kafka_settings(configuration, slot) if is_first else kafka_notification_settings(configuration, slot)
+        name = f"{configuration.storage.namespace}.{settings.group_id}"
+        return KafkaSink(settings, configuration.notification.markers_topic, name, SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.sink import JmsSink  # Imported here: its client may not be installed.
 

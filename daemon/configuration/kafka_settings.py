@@ -43,6 +43,14 @@ def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "Kafka
     return replace(settings, topics=KafkaTopics(topic, topic, topic))
 
 
+def kafka_notification_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
+    """Return the settings of a further sink, which takes the notifications alone: with no other topic."""
+    from connectors.kafka.core.topic_names import KafkaTopics
+
+    settings, topic = kafka_settings(configuration, slot), configuration.notification.topic
+    return replace(settings, topics=KafkaTopics(topic, topic, ""))
+
+
 def copied_settings(configuration: Configuration) -> "KafkaSettings":
     """Return the settings of a program that copies or judges all that the service writes: with the topic of the group reports."""
     settings, aggregation = kafka_settings(configuration), configuration.aggregation
