@@ -64,10 +64,12 @@ class KafkaSink:
         self._limits: SizeLimits | None = None
         self._producers: dict[Partition, TransactionalProducer] = {}
         self._known: dict[Partition, _Marker | None] = {}
+        self._tried: dict[Partition, _Marker] = {}
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port describes. A new producer fences the earlier owner, and ends what it has left open, before the marker is read."""
+        """As the port describes. Before the marker is read, a new producer fences the earlier owner, and ends what it left open."""
         self._known.pop(partition, None)
+        self._tried.pop(partition, None)
         self._make_ready()
         self._renew(partition)
         found = self._read(partition)
@@ -144,9 +146,8 @@ class KafkaSink:
             except NotTaken as error:
                 self._discard(partition)
                 if error.at >= len(fresh) or fresh[error.at].channel is not Channel.NOTIFICATIONS:
-                    raise TransportRefused(
-                        f"topic {[*records, told][error.at].topic}", f"it refuses a record: {error}"
-                    ) from error
+                    topic = [*records, told][error.at].topic
+                    raise TransportRefused(f"topic {topic}", f"it refuses a record: {error}") from error
                 records[error.at] = self._limits.letter(fresh[error.at], str(error), now)
                 self._renew(partition)
             except errors.KafkaError as error:
@@ -154,6 +155,7 @@ class KafkaSink:
                 if isinstance(error, _FENCED):
                     self._known.pop(partition)
                     raise PublishRefused(f"another worker has taken over {partition}: {error}") from error
+                self._tried[partition] = marker
                 raise to_transport_error("the output", error) from error
             else:
                 return
@@ -166,7 +168,12 @@ class KafkaSink:
     def _resolve(self, partition: Partition) -> None:
         """After a transaction without an outcome: end it, and read whether it was committed.
 
-        The marker is what was known, or what was tried. Records that have left are passed over by their numbers.
+        Raises:
+            PublishRefused: The marker is neither what was known nor what was tried: another worker has published meanwhile.
         """
         self._renew(partition)
-        self._known[partition] = self._read(partition)
+        found = self._read(partition)
+        if found not in (self._known[partition], self._tried.pop(partition, None)):
+            del self._known[partition]
+            raise PublishRefused(f"another worker has taken over {partition}")
+        self._known[partition] = found
