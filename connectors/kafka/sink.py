@@ -67,7 +67,7 @@ class KafkaSink:
         self._tried: dict[Partition, _Marker] = {}
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port describes. Before the marker is read, a new producer fences the earlier owner, and ends what it left open."""
+        """As the port describes. Before the marker is read, a new producer fences the earlier owner and ends its transaction."""
         self._known.pop(partition, None)
         self._tried.pop(partition, None)
         self._make_ready()
