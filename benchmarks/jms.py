@@ -80,7 +80,9 @@ def bare(url: str, name: str, count: int) -> None:
             message, delivery = inbox.came.popleft()
             shared.transaction.accept(delivery)
             sent.append(shared.transaction.send(sender.link, Message(id=message.id, body=message.body, durable=True)))
-        connection.wait(lambda sent=sent: all(each.remote_state for each in sent[-1:]) and all(each.remote_state for each in sent))
+        connection.wait(
+            lambda sent=sent: all(each.remote_state for each in sent[-1:]) and all(each.remote_state for each in sent)
+        )
         shared.transaction.commit()
         connection.wait(lambda: shared.is_committed)
         receiver.link.flow(AT_ONCE)

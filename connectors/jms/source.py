@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from connectors.jms.client import connect
@@ -178,6 +178,7 @@ class JmsSource:
         links = [self._readings[each].link for each in readable]
         watched = [each.link for each in self._readings.values()] + list(self._waiting.values())
         if connection is None:
+            sleep(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
             return
         while (left := until - monotonic()) > 0:
             connection.arrived.clear()

@@ -1,7 +1,9 @@
 """A broker that is killed, frozen or restarted at the worst moments, and a worker that computes for long."""
 
+import os
+import threading
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import monotonic, process_time, sleep
 from typing import Any
 
 import pytest
@@ -266,9 +268,6 @@ def test_heartbeats_go_on_while_the_worker_computes(server: ArtemisServer) -> No
 
 
 def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: ArtemisServer) -> None:
-    import os
-    import threading
-
     queues = Queues.fresh(artemis)
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(20):
@@ -277,6 +276,28 @@ def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: 
         source.poll(1, 1)
         source.close()
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+def test_connections_to_a_frozen_broker_leave_nothing_open(server: ArtemisServer) -> None:
+    queues = Queues.fresh(server)
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        source = queues.source()
+        source.seek(queues.partitions()[0], 0)
+        server.pause()
+        with pytest.raises(TransportUnavailable):
+            source.seek(queues.partitions()[0], 0)
+        server.resume()
+        source.close()
+    wait_until(lambda: (len(os.listdir("/proc/self/fd")), threading.active_count()) == before, "threads and files")
+
+
+def test_a_source_without_a_connection_waits_instead_of_computing(server: ArtemisServer) -> None:
+    source = Queues.fresh(server).source()
+    began_at, cpu = monotonic(), process_time()
+    assert source.poll(1, 300).records == ()
+    assert monotonic() - began_at >= 0.3
+    assert process_time() - cpu < 0.2
 
 
 def restarted(server: ArtemisServer) -> Callable[[], None]:
