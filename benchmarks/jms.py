@@ -1,7 +1,7 @@
 """What it costs to take from a JMS queue and to send to another: `python -m benchmarks.jms [--help]`.
 
-A bare loop of the client takes 500 messages and sends 500 in one transaction, again and again. Beside it our source and sink do the
-same on the same broker: poll, publish with a marker, acknowledge. Both take turns; the ratio is that of the best rounds.
+A bare loop of the client takes 500 messages and sends 500 in one transaction, again and again. Beside it our source and sink do
+the same on the same broker: poll, publish with a marker, acknowledge. Both take turns; the ratio is that of the best rounds.
 """
 
 import argparse

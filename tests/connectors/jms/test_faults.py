@@ -280,10 +280,12 @@ def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: 
 
 def test_connections_to_a_frozen_broker_leave_nothing_open(server: ArtemisServer) -> None:
     queues = Queues.fresh(server)
+    queues.send_to(0, b"1")
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(3):
         source = queues.source()
         source.seek(queues.partitions()[0], 0)
+        assert source.poll(1, 5_000).records
         server.pause()
         with pytest.raises(TransportUnavailable):
             source.seek(queues.partitions()[0], 0)
