@@ -219,7 +219,7 @@ class JmsSource:
             number, raw, message = reading.link.take()
             reading.has_taken = True
             digest = digest_of(message, raw)
-            if reading.taken.has_come_again(number, digest):
+            if reading.taken.drop_known(number, digest):
                 continue
             origin = Origin(name, reading.next_offset)
             needs_id = settings.message_id is Missing.REQUIRED
