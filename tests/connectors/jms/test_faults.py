@@ -12,6 +12,7 @@ from harness.waiting import wait_until
 from connectors.jms.connection import Io
 from connectors.jms.receiving_link import ReceivingLink
 from connectors.jms.sending import Sending
+from connectors.jms.source import JmsSource
 from connectors.jms.transaction import Transaction
 from connectors.port import Channel, NothingLeft, PublishRefused, TransportUnavailable
 from domain.record import Partition
@@ -202,6 +203,30 @@ def test_a_lost_connection_leaves_its_partitions_out_once_and_they_are_taken_ove
     read.records.clear()
     read.seek(one)
     assert read.read(2) == [b"1", b"2"]
+    source.close()
+
+
+def test_a_connection_lost_right_before_an_acknowledgement_leaves_its_partitions_out(server: ArtemisServer, monkeypatch) -> None:
+    queues = Queues.fresh(server)
+    one = queues.partitions()[0]
+    queues.send_to(0, b"1")
+    source = queues.source()
+    read = Intake(source)
+    read.seek(one)
+    read.read(1)
+    connection = source._connection
+
+    def lose() -> None:
+        restarted(server)()
+        wait_until(lambda: connection.is_lost, "the loss")
+
+    strikes(monkeypatch, JmsSource, "_accept", lose, before=True)
+    with pytest.raises(TransportUnavailable):
+        read.acknowledge(one)
+    assert one not in source.assignment()
+    assert one in source.assignment()
+    read.seek(one)
+    assert read.read(2) == [b"1", b"1"]
     source.close()
 
 
