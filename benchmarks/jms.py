@@ -1,7 +1,7 @@
 """What it costs to take from a JMS queue and to send to another: `python -m benchmarks.jms [--help]`.
 
-A bare loop of the client takes 500 messages and sends 500 in one transaction, again and again. Beside it our source and sink do the
-same on the same broker: poll, publish with a marker, acknowledge. Both take turns; the ratio is that of the best rounds.
+A bare loop of the client takes 500 messages and sends 500 in one transaction, again and again. Beside it our source and sink do
+the same on the same broker: poll, publish with a marker, acknowledge. Both take turns; the ratio is that of the best rounds.
 """
 
 import argparse
@@ -80,7 +80,9 @@ def bare(url: str, name: str, count: int) -> None:
             message, delivery = inbox.came.popleft()
             shared.transaction.accept(delivery)
             sent.append(shared.transaction.send(sender.link, Message(id=message.id, body=message.body, durable=True)))
-        connection.wait(lambda sent=sent: all(each.remote_state for each in sent[-1:]) and all(each.remote_state for each in sent))
+        connection.wait(
+            lambda sent=sent: all(each.remote_state for each in sent[-1:]) and all(each.remote_state for each in sent)
+        )
         shared.transaction.commit()
         connection.wait(lambda: shared.is_committed)
         receiver.link.flow(AT_ONCE)

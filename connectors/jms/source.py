@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from connectors.jms.client import connect
@@ -118,8 +118,8 @@ class JmsSource:
         # Ends come before the records, because they must not be newer.
         known, log_ends = self._ends()
         records, moved = self._take([each for each in readable if each in self._readings], max_records)
+        states = {each: self._readings[each].taken.state() for each in moved}
         self._drop_what_came_again()
-        states = {each: self._readings[each].taken.state() for each in moved if each in self._readings}
         return Polled(tuple(records), moved, known, log_ends, states)
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
@@ -142,8 +142,8 @@ class JmsSource:
             connection.close()
 
     def _connected(self) -> "JmsConnection":
-        if self._connection is None or self._connection.is_lost:
-            self.close()
+        self._notice_losses()
+        if self._connection is None:
             self._connection = self._connect(self._settings.broker)
         return self._connection
 
@@ -178,6 +178,7 @@ class JmsSource:
         links = [self._readings[each].link for each in readable]
         watched = [each.link for each in self._readings.values()] + list(self._waiting.values())
         if connection is None:
+            sleep(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
             return
         while (left := until - monotonic()) > 0:
             connection.arrived.clear()
@@ -218,7 +219,7 @@ class JmsSource:
             number, raw, message = reading.link.take()
             reading.has_taken = True
             digest = digest_of(message, raw)
-            if reading.taken.has_come_again(number, digest):
+            if reading.taken.drop_known(number, digest):
                 continue
             origin = Origin(name, reading.next_offset)
             needs_id = settings.message_id is Missing.REQUIRED
@@ -244,7 +245,8 @@ class JmsSource:
         wanted = {name: each for name, each in numbers.items() if each}
         if not wanted:
             return
-        links = {name: self._readings[name].link for name in wanted}
+        connection, links = self._connection, {name: self._readings[name].link for name in wanted}
+        assert connection is not None, "messages were taken through it"
         what = ", ".join(str(self._named[each]) for each in wanted)
 
         def accept(io: "Io") -> None:
@@ -258,6 +260,7 @@ class JmsSource:
             for name, each in wanted.items():
                 links[name].give_credit(each)
 
-        self._connected().call(accept, 2 * self._settings.broker.call_timeout_ms / 1000)
+        # A connection made anew has none of these messages: if this one is lost, so is the acknowledgement.
+        connection.call(accept, 2 * self._settings.broker.call_timeout_ms / 1000)
         for name, each in wanted.items():
             self._readings[name].taken.note_accepted(each)
