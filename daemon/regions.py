@@ -11,7 +11,8 @@ from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import kafka_notification_settings, kafka_settings, kafka_source_settings
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.system_clock import SystemClock
@@ -21,7 +22,7 @@ from domain.errors import ConfigurationError
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
-    sinks = {each.value: _make_sink(configuration, each, slot) for each in configuration.notification.transports}
+    sinks = {each.value: _make_sink(configuration, each, slot) for each in sinks_of(configuration)}
     return RegionTransport(source, routes_of(sinks), configuration.ingress.transport.value)
 
 
@@ -34,7 +35,7 @@ def find_unusable_clients(configuration: Configuration) -> Iterator[Configuratio
     )
     if configuration.ingress.transport is TransportType.JMS:
         yield ConfigurationError(path_of(Ingress, "transport"), remedy)
-    if TransportType.JMS in configuration.notification.transports:
+    if TransportType.JMS in sinks_of(configuration):
         yield ConfigurationError(path_of(Notifications, "transport"), remedy)
 
 
@@ -43,7 +44,7 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     if kind is TransportType.KAFKA:
         from connectors.kafka.source import KafkaSource  # Imported here, which takes a third of a second.
 
-        return KafkaSource(kafka_settings(configuration, slot), SystemClock())
+        return KafkaSource(kafka_source_settings(configuration, slot), SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.source import JmsSource  # Imported here: its client may not be installed.
 
@@ -55,7 +56,10 @@ def _make_sink(configuration: Configuration, kind: TransportType, slot: int) -> 
     if kind is TransportType.KAFKA:
         from connectors.kafka.sink import KafkaSink  # Imported here, which takes a third of a second.
 
-        return KafkaSink(kafka_settings(configuration, slot), SystemClock())
+        is_first = configuration.notification.transport is kind
+        settings = kafka_settings(configuration, slot) if is_first else kafka_notification_settings(configuration, slot)
+        name = f"{configuration.storage.namespace}.{settings.group_id}"
+        return KafkaSink(settings, configuration.notification.markers_topic, name, SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.sink import JmsSink  # Imported here: its client may not be installed.
 

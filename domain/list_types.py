@@ -50,7 +50,7 @@ class QueuePart(NamedTuple):
 
 
 class QueueParts(msgspec.Struct, frozen=True):
-    """A list of parts of queues, each an object with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
+    """A list of parts of queues: objects with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
 
     expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
 

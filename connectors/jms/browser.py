@@ -9,7 +9,7 @@ from proton.handlers import MessagingHandler
 _CREDIT = 1_000
 
 
-class Browser(MessagingHandler):  # type: ignore[misc,unused-ignore] - The client's types are not looked at.
+class Browser(MessagingHandler):  # type: ignore[misc]
     """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
 
     `problem` is what `take` has returned; then the rest is passed over.
@@ -22,9 +22,19 @@ class Browser(MessagingHandler):  # type: ignore[misc,unused-ignore] - The clien
         self.count = 0
         self.problem: str | None = None
 
+    def has_more_than(self, count: int) -> bool:
+        return self.count > count
+
     def attach(self, link: Any) -> None:
         self._link = link
         link.flow(_CREDIT)
+
+    def on_link_error(self, event: Any) -> None:
+        """Close the link alone: by default the client closes the connection."""
+        event.link.close()
+
+    def on_link_closing(self, event: Any) -> None:
+        event.link.close()
 
     def on_delivery(self, event: Any) -> None:
         delivery = event.delivery

@@ -1,6 +1,7 @@
 """Copies the output queues to files in the form of the file transport, for comparing them as files. Nothing is taken away."""
 
 from contextlib import suppress
+from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ class QueueExport:
         if self._connection is None or self._connection.is_lost:
             self._connection = connect(self._settings.broker)
         for copy in self._copies:
-            self._connection.call(lambda io, copy=copy: _browse(io, copy), _LONGEST_SECONDS)
+            self._connection.call(partial(_browse, copy), _LONGEST_SECONDS)
             copy.file.flush()
 
     def close(self) -> None:
@@ -62,11 +63,11 @@ class QueueExport:
             copy.file.close()
 
 
-def _browse(io: "Io", copy: _Copy) -> None:
+def _browse(copy: _Copy, io: "Io") -> None:
     """Copy, in the thread of the connection, what comes behind the messages that were copied before."""
     from connectors.jms.browser import Browser
 
-    browser = Browser(lambda at, message: _take(copy, at, message))
+    browser = Browser(partial(_take, copy))
     link = io.open_browser(copy.queue, browser)
     browser.attach(link)
     _wait_for_silence(io, browser, copy.queue)
@@ -79,8 +80,7 @@ def _browse(io: "Io", copy: _Copy) -> None:
 def _wait_for_silence(io: "Io", browser: "Browser", queue: str) -> None:
     with suppress(TransportUnavailable):
         while browser.problem is None:
-            seen = browser.count
-            io.wait(lambda seen=seen: browser.count > seen, queue, _SILENCE_SECONDS)
+            io.wait(partial(browser.has_more_than, browser.count), queue, _SILENCE_SECONDS)
 
 
 def _take(copy: _Copy, at: int, message: Any) -> str | None:

@@ -66,6 +66,16 @@ class TransactionalProducer:
         except errors.KafkaError as error:
             raise _first_failure(error) from error.__cause__
 
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        """Send the records in one transaction, without positions. Raises: as `commit`."""
+        until = monotonic() + self._timeout_ms / 1000
+        try:
+            self._producer.begin_transaction()
+            self._await([self._send(at, each) for at, each in enumerate(records)], until)
+            self._within(until, self._producer.commit_transaction)
+        except errors.KafkaError as error:
+            raise _first_failure(error) from error.__cause__
+
     def _commit(self, records: Sequence[ProducerRecord], positions: Positions, group: ConsumerGroupMetadata) -> None:
         until = monotonic() + self._timeout_ms / 1000
         offsets = {TopicPartition(*each): OffsetAndMetadata(*position, -1) for each, position in positions.items()}

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from daemon.composition import resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.jms_settings import jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import kafka_source_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
 from domain.errors import ConfigurationError
@@ -83,7 +83,7 @@ def _open_input(plan: Plan, configuration: Configuration, expected: Path) -> Inp
         return JmsInput(jms_source_settings(configuration), expected.with_suffix(".sent.json"), new_retry())
     from simulator.generate.kafka_input import KafkaInput  # Imported here: the client takes a third of a second.
 
-    return KafkaInput(kafka_settings(configuration), new_retry())
+    return KafkaInput(kafka_source_settings(configuration), new_retry())
 
 
 def _write(plan: Plan, pacer: Pacer, configuration: Configuration, expected: Path) -> Summary:

@@ -35,6 +35,22 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
     return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
 
 
+def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
+    """Return the settings of a source whose sinks are no topics: with the input topic alone, for which alone it needs rights."""
+    from connectors.kafka.core.topic_names import KafkaTopics
+
+    settings, topic = kafka_settings(configuration, slot), configuration.ingress.topic
+    return replace(settings, topics=KafkaTopics(topic, topic, topic))
+
+
+def kafka_notification_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
+    """Return the settings of a further sink, which takes the notifications alone: with no other topic."""
+    from connectors.kafka.core.topic_names import KafkaTopics
+
+    settings, topic = kafka_settings(configuration, slot), configuration.notification.topic
+    return replace(settings, topics=KafkaTopics(topic, topic, ""))
+
+
 def copied_settings(configuration: Configuration) -> "KafkaSettings":
     """Return the settings of a program that copies or judges all that the service writes: with the topic of the group reports."""
     settings, aggregation = kafka_settings(configuration), configuration.aggregation

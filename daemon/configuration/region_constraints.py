@@ -94,8 +94,8 @@ REGION_CONSTRAINTS = (
     Constraint(
         (_PARTITIONS, _SOURCE),
         lambda values: values[_SOURCE] != "jms" or not any(each.selector and each.is_exclusive for each in values[_PARTITIONS]),
-        "has a partition with a selector and exclusive = true: the broker serves one consumer of an exclusive queue, so the other "
-        "partitions of the queue would never get a message. Leave one of them out",
+        "has a partition with a selector and exclusive = true: the broker serves one consumer of an exclusive queue, so the "
+        "other partitions of the queue would never get a message. Leave one of them out",
     ),
     Constraint(
         (_PARTITIONS, _IN_URL, _OUT_URL, *_QUEUES, *_REGION),

@@ -119,7 +119,7 @@ def _send_all(io: "Io", queues: Sequence[str], waiting: Sequence[_Waiting]) -> N
         message.properties |= {PART: partition, _DUPLICATE_ID: told.id}
         deliveries.append(senders[queues[partition]].send(message))
     outcomes = Outcomes(deliveries)
-    io.wait(lambda: outcomes.are_known, "the input", _FLUSH_SECONDS)
+    io.wait(outcomes.look, "the input", _FLUSH_SECONDS)
     for each in deliveries:
         each.settle()
     refused = outcomes.find_refused()
@@ -137,6 +137,7 @@ def _read_counts(file: Path, partitions: int) -> list[int]:
         file.parent.mkdir(parents=True, exist_ok=True)
         return [0] * partitions
     if len(counts) != partitions:
-        problem = f"it counts the messages of {len(counts)} partitions, and {partitions} are configured; begin with an empty queue and without it"
+        problem = f"it counts the messages of {len(counts)} partitions, and {partitions} are configured"
+        problem += ". Begin with an empty queue and without this file"
         raise TransportRefused(str(file), problem)
     return list(map(int, counts))

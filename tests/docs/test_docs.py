@@ -192,7 +192,7 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert shown in done.stdout
     assert re.search(r"^worker [01] \(process [0-9]+\): ready, [1-4] partitions$", done.stdout, re.MULTILINE)
-    assert done.stdout.endswith("stopped\nstopped: infinispan, kafka, postgresql, receiver, redis\n")
+    assert done.stdout.endswith("stopped\nstopped: artemis, infinispan, kafka, postgresql, receiver, redis\n")
 
 
 def checkout_of_a_user(directory: Path) -> None:

@@ -10,7 +10,8 @@ from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import kafka_settings, kafka_source_settings
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.sections import StorageType, TransportType
 from domain.errors import ResequencerError, TransientError
@@ -98,14 +99,25 @@ def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
 def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     """Check the topics and the group's positions as a takeover does, but take nothing over.
 
+    The topics of a sink alone must be readable, too: `verify` and delivery read them.
+
     Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
-    if configuration.ingress.transport is not TransportType.KAFKA:
-        return ()
-    from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
+    notification = configuration.notification
+    is_sink = TransportType.KAFKA in sinks_of(configuration)
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
 
-    return preflight(kafka_settings(configuration))
+        return preflight(kafka_settings(configuration) if is_sink else kafka_source_settings(configuration))
+    if is_sink:
+        from connectors.kafka.preflight import preflight_topics
+
+        topics = notification.topic, notification.dead_letters_topic
+        used = topics if notification.transport is TransportType.KAFKA else topics[:1]
+        preflight_topics(kafka_settings(configuration), [(used[0], used[-1]), (used[-1], used[0])])
+    return ()
 
 
 def jms_is_usable(configuration: Configuration) -> None:
@@ -116,21 +128,22 @@ def jms_is_usable(configuration: Configuration) -> None:
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
     is_source = configuration.ingress.transport is TransportType.JMS
-    is_sink = TransportType.JMS in configuration.notification.transports
+    is_sink = TransportType.JMS in sinks_of(configuration)
     if not (is_source or is_sink):
         return
     from connectors.jms.preflight import preflight_sink, preflight_source  # Imported here: the client may not be installed.
 
     problems: list[Exception] = []
-    for is_used, preflight in (
-        (is_source, lambda: preflight_source(jms_source_settings(configuration))),
-        (is_sink, lambda: preflight_sink(jms_sink_settings(configuration))),
-    ):
-        try:
-            if is_used:
-                preflight()
-        except (ExceptionGroup, ResequencerError) as error:
-            problems += _each(error)
+    try:
+        if is_source:
+            preflight_source(jms_source_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
+    try:
+        if is_sink:
+            preflight_sink(jms_sink_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
     if problems:
         raise ExceptionGroup("refused", problems)
 
