@@ -227,9 +227,7 @@ class Service:
         tools = Tools(decoder, self.clock, retry, lambda: f"token-{next(self._tokens)}", LogRateLimit())
         bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
-        cycle_settings = msgspec.structs.replace(
-            cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches
-        )
+        cycle_settings = msgspec.structs.replace(cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)
         # The clock stands still between two cycles.
