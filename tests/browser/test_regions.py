@@ -44,16 +44,17 @@ def failed(tmp_path: Path) -> Iterator[tuple[Daemon, Fault]]:
 
 def test_a_failed_region_is_reset_by_its_button(browser: Browser, failed: tuple[Daemon, Fault]) -> None:
     daemon, fault = failed
-    for size in (WIDE, NARROW):
-        with Visit(browser, address_of(daemon.service), size) as visit:
+    for width, scheme in ((NARROW, "dark"), (WIDE, "light")):
+        with Visit(browser, address_of(daemon.service), width, scheme) as visit:
             visit.open("/regions")
             assert "it takes nothing in until it is reset" in visit.main
             assert "EACCES" in visit.main
+            assert (visit.overflow, visit.barriers, visit.complaints) == (0, [], [])
     fault.lift()
-    with Visit(browser, address_of(daemon.service), WIDE) as visit:
+    with Visit(browser, address_of(daemon.service), script=False) as visit:
         visit.open("/regions")
         visit.page.get_by_role("button", name="Reset the region of worker 0").click()
         visit.page.wait_for_url("**/regions")
-        daemon.service.wait_for("uow-1", 1)
+        wait_until(lambda: daemon.service.sequences("uow-1") == [1], "it has left")
         wait_until(lambda: (visit.open("/regions"), "goes back to its last checkpoint" in visit.main)[1], "the answer")
         assert "running" in visit.main

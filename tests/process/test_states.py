@@ -4,9 +4,10 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, closing, redirect_stdout
 from errno import EIO, ENOSPC
 from io import StringIO
 from pathlib import Path
@@ -197,16 +198,37 @@ def test_what_a_worker_said_of_its_end_is_said_while_the_next_one_tries(daemon: 
     daemon.service.tell("uow-1", 1)
     daemon.start()
     daemon.wait_for(lambda report: report.counts.get("handled") == 1, "it is handled")
+    with closing(sqlite3.connect(daemon.service.run_directory / "state.db")) as database:
+        database.execute("ALTER TABLE units RENAME TO misnamed")
+        daemon.service.tell("uow-2", 1)
+        daemon.wait_for(lambda report: report.restarts > 0 and report.last_exit is not None, "it died of it")
+        assert daemon.report is not None
+        assert "state.db: no such table: units" in str(daemon.report.last_exit)
+        assert said(daemon.service)[0] != State.READY
+        database.execute("ALTER TABLE misnamed RENAME TO units")
+    wait_until(daemon.is_ready, "it goes on")
+    assert said(daemon.service)[2].startswith("started again ")
+    daemon.service.verb("stop")
+    assert daemon.service.sequences("uow-2") == [1]
+
+
+def test_an_input_that_was_cut_off_fails_the_region_and_ends_no_worker(daemon: Daemon) -> None:
+    daemon.service.tell("uow-1", 1)
+    daemon.start()
+    daemon.wait_for(lambda report: report.counts.get("handled") == 1, "it is handled")
     file = daemon.service.in_directory / "partition-0.jsonl"
     whole = file.read_bytes()
     file.write_bytes(b"")
-    daemon.wait_for(lambda report: report.restarts > 0 and report.last_exit is not None, "it died of it")
-    assert daemon.report is not None
-    assert f"partition-0.jsonl: has 0 bytes but was read up to position {len(whole)}: it was cut" in str(daemon.report.last_exit)
-    assert said(daemon.service)[0] != State.READY
+    daemon.wait_for(lambda report: report.state is State.FAILED, "resets do not help")
+    first = said(daemon.service)[0]
+    assert first.startswith("failed: file: ")
+    assert f"partition-0.jsonl: has 0 bytes but was read up to position {len(whole)}: it was cut" in first
     file.write_bytes(whole)
+    assert daemon.service.verb("region", "reset").returncode == 0
     wait_until(daemon.is_ready, "it goes on")
-    assert said(daemon.service)[2].startswith("started again ")
+    assert daemon.report is not None
+    assert daemon.report.region is not None
+    assert (daemon.report.restarts, daemon.report.region.resets) == (0, 6)
 
 
 def test_two_daemons_with_two_configurations_each_say_their_own(new_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
