@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 
+from status.report import State
+
 pytestmark = pytest.mark.slow
 
 HEADER = "process_flow_name,event_name,transaction_status,reason_code,additional_information\n"
@@ -143,7 +145,7 @@ def test_an_output_that_was_cut_or_edited_is_refused_by_name_and_nothing_is_lost
     assert len(service.dead_letters()) == 1
 
 
-def test_an_output_that_is_cut_while_it_runs_ends_it_at_the_next_line_with_the_reason(service: OperatedService) -> None:
+def test_an_output_that_is_cut_while_it_runs_sets_its_partitions_aside_until_it_is_whole(service: OperatedService) -> None:
     service.start_and_wait()
     service.tell("uow-1", 1)
     service.wait_for("uow-1", 1)
@@ -151,10 +153,9 @@ def test_an_output_that_is_cut_while_it_runs_ends_it_at_the_next_line_with_the_r
     whole = file.read_bytes()
     os.truncate(file, len(whole) - 30)
     service.tell("uow-1", 2)
-    assert service.wait() == 1
-    assert "notifications.jsonl: has " in service.log.splitlines()[-1]
+    report = service.wait_for_report(lambda report: report.state is State.SOURCE_UNAVAILABLE, "its partition is set aside")
+    assert "notifications.jsonl: has " in (report.reason or "")
     file.write_bytes(whole)
-    service.start_and_wait()
     service.wait_for("uow-1", 1, 2)
     assert service.stop() == 0
 
