@@ -33,9 +33,9 @@ class RegionTransport:
     """Implements the port of transports.
 
     A publication goes to the sinks that do not remember, then to those that do, and is acknowledged to the source last. So a
-    participant is at the same publication as the one after it, or one ahead. The position of the last participant that
-    remembers is the region's: everything before it has left through every sink. The sinks before it may have more; they pass over
-    records that come again, if they remember.
+    participant is at the same publication as the one after it, or one ahead. The region's position is that of the source, if it
+    remembers, else of the sink that is furthest behind: everything before it has left through every sink. Other sinks may have
+    more; they pass over records that come again, if they remember.
 
     Raises of all calls: as the port's.
     """
@@ -45,6 +45,7 @@ class RegionTransport:
         self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
+        self._undecided: dict[str, set[Partition]] = {each.name: set() for each in routes}
 
     @property
     def remembers(self) -> bool:
@@ -54,7 +55,8 @@ class RegionTransport:
     def standing(self) -> TransportStatus:
         found = self._source.standing()
         notes = [note for each in self._routes for note in each.sink.notes]
-        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers)
+        window = self._source.capabilities.window
+        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers, window=window)
 
     def assignment(self) -> list[Partition]:
         """As the port describes. A partition for which a sink refused a publication is left out once, too."""
@@ -63,16 +65,21 @@ class RegionTransport:
         return assigned
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port describes. `highest` is that of the sink which is furthest.
+        """As the port describes.
 
-        Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner.
+        Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner. Sinks are
+        compared by their numbers and not by their order, which the configuration may have changed.
         """
+        for undecided in self._undecided.values():
+            undecided.discard(partition)
         known = [found for each in self._routes if (found := each.sink.position(partition)) is not None]
         own = self._source.position(partition) if self._source.capabilities.remembers else None
-        region = own if own is not None else next(reversed(known), None)
+        region = own if own is not None else min(known, key=_progress, default=None)
         if region is None:
             return None
-        return replace(region, beyond=frozenset(), highest=max((each.highest for each in known), default=0))
+        highest = max((number for each in known for number in (each.highest, *each.beyond)), default=0)
+        is_whole = len(known) == sum(each.sink.capabilities.remembers for each in self._routes)
+        return replace(region, beyond=frozenset(), highest=highest, is_whole=is_whole)
 
     def source(self, partition: Partition) -> str:
         return self._source.source(partition)
@@ -93,7 +100,8 @@ class RegionTransport:
         positions = {each.partition: each.position for each in outputs}
         self._source.check_owned(positions.keys())
         try:
-            self._send(outputs)
+            for route in self._routes:
+                self._send(route, outputs)
             self._source.acknowledge(positions)
         except PublishRefused:
             # Another worker may have owned them meanwhile, so they are taken over anew.
@@ -106,15 +114,29 @@ class RegionTransport:
             with suppress(ResequencerError):
                 close()
 
-    def _send(self, outputs: Sequence[PartitionOutput]) -> None:
-        for at, route in enumerate(self._routes):
-            try:
-                route.sink.publish([_part(each, route.channels) for each in outputs])
-            except NothingLeft as error:
-                if at == 0:
-                    raise
-                # The sinks before it have the records, so the next call must bring the same.
+    def _send(self, route: Route, outputs: Sequence[PartitionOutput]) -> None:
+        """Publish through one sink.
+
+        That nothing left through it is passed on, so that the next portion is smaller. The sinks before it pass over what they
+        have. But a sink whose outcome is not known must get the same once more.
+        """
+        partitions, undecided = {each.partition for each in outputs}, self._undecided[route.name]
+        try:
+            route.sink.publish([_part(each, route.channels) for each in outputs])
+        except NothingLeft as error:
+            undecided -= partitions
+            if any(not each.isdisjoint(partitions) for each in self._undecided.values()):
                 raise TransportUnavailable(f"{route.name}: {error}") from error
+            raise
+        except TransportUnavailable:
+            undecided |= partitions
+            raise
+        undecided -= partitions
+
+
+def _progress(position: Position) -> tuple[int, bool]:
+    """The order of sinks. Of those with the same number, the first knows the storage commit, if one does."""
+    return position.highest, not position.metadata
 
 
 def _part(output: PartitionOutput, channels: Collection[Channel]) -> PartitionOutput:
