@@ -45,6 +45,7 @@ class RegionTransport:
         self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
+        self._sought: set[Partition] = set()
         self._undecided: dict[str, set[Partition]] = {each.name: set() for each in routes}
 
     @property
@@ -70,8 +71,8 @@ class RegionTransport:
         Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner. Sinks are
         compared by their numbers and not by their order, which the configuration may have changed.
         """
-        for undecided in self._undecided.values():
-            undecided.discard(partition)
+        for noted in (self._sought, *self._undecided.values()):
+            noted.discard(partition)
         known = [found for each in self._routes if (found := each.sink.position(partition)) is not None]
         own = self._source.position(partition) if self._source.capabilities.remembers else None
         region = own if own is not None else min(known, key=_progress, default=None)
@@ -92,20 +93,23 @@ class RegionTransport:
 
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
         self._source.seek(partition, offset, source_state)
+        self._sought.add(partition)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        positions = {each.partition: each.position for each in outputs}
-        self._source.check_owned(positions.keys())
+        read = {each.partition: each.position for each in outputs if self._is_read(each.partition)}
+        if read:
+            self._source.check_owned(read.keys())
         try:
             for route in self._routes:
                 self._send(route, outputs)
-            self._source.acknowledge(positions)
+            if read:
+                self._source.acknowledge(read)
         except PublishRefused:
             # Another worker may have owned them meanwhile, so they are taken over anew.
-            self._lost |= positions.keys()
+            self._lost.update(each.partition for each in outputs)
             raise
 
     def close(self) -> None:
@@ -113,6 +117,13 @@ class RegionTransport:
         for close in (self._source.close, *(route.sink.close for route in self._routes)):
             with suppress(ResequencerError):
                 close()
+
+    def _is_read(self, partition: Partition) -> bool:
+        """Whether the source may acknowledge records of the partition.
+
+        What a source without replay took before this takeover has numbers of its own, and may not be stored.
+        """
+        return self._source.capabilities.can_replay or partition in self._sought
 
     def _send(self, route: Route, outputs: Sequence[PartitionOutput]) -> None:
         """Publish through one sink.

@@ -291,6 +291,22 @@ def test_partitions_of_a_refused_publication_are_left_out_once(who: str) -> None
     assert stage.transport.assignment() == [P0, P1]
 
 
+QUEUE = SourceCapabilities(can_replay=False, remembers=False, window=500)
+
+
+def test_a_queue_is_asked_only_for_partitions_after_their_seek() -> None:
+    """What it took before may not be stored: nothing of it may be acknowledged, not even by the position of a heal."""
+    stage = Stage("jms", source=QUEUE)
+    stage.transport.publish([output(1)])
+    assert stage.calls == ["jms"]
+    stage.transport.seek(P0, 7)
+    stage.transport.publish([output(2), output(1, partition=P1)])
+    assert stage.source.positions == {P0: position(2)}
+    stage.transport.position(P0)
+    stage.transport.publish([output(3)])
+    assert stage.source.positions == {P0: position(2)}
+
+
 # The rest
 
 
@@ -301,8 +317,7 @@ def test_a_region_remembers_if_one_participant_does() -> None:
 
 
 def test_the_window_of_a_source_without_replay_is_told() -> None:
-    queue = SourceCapabilities(can_replay=False, remembers=False, window=500)
-    assert Stage("jms", source=queue).transport.standing().window == 500
+    assert Stage("jms", source=QUEUE).transport.standing().window == 500
     assert Stage("jms", source=REMEMBERING).transport.standing().window == 0
 
 
