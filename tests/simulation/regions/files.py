@@ -74,7 +74,8 @@ def forget_positions(directory: Path) -> None:
 def _of_channel(path: Path, channel: Channel) -> list[Left]:
     if not path.exists():
         return []
-    return [_to_left(line, channel) for line in path.read_bytes().splitlines() if line]
+    # The last line may be torn if the sink was removed since.
+    return [_to_left(line, channel) for line in path.read_bytes().split(b"\n")[:-1] if line]
 
 
 def _to_left(line: bytes, channel: Channel) -> Left:

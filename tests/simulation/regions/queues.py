@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from simulation.regions.sources import PARTITIONS, LeasedSource, Leases, next_offsets, to_record
 
-from connectors.port import Polled, Position, TransportUnavailable
+from connectors.port import Polled, Position, PublishRefused, TransportUnavailable
 from connectors.region.port import SourceCapabilities
 from domain.record import Partition, Record
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker
 
-WINDOW = 6
+WINDOW = 3
 """The most messages that a consumer holds at a time."""
 
-KEPT = 8 * WINDOW
+KEPT = 4 * WINDOW
 """How many ids of earlier owners are kept. So many may still be held by consumers that stand still."""
 
 
@@ -83,7 +83,9 @@ class Queues:
 class QueueSource(LeasedSource):
     """Numbers messages when it takes them, and keeps the ids of those whose acknowledgement is not confirmed.
 
-    `_taken` holds these ids in the order in which they were taken, with their offsets; None for those of earlier owners.
+    `_taken` holds these ids in the order in which they were taken, with their offsets; None for those of earlier owners. A link
+    that was lost is not replaced: its partition is taken over anew. Only what the header named is settled when it comes again: what
+    was taken here may not be stored.
     """
 
     def __init__(self, worker: RegionWorker, leases: Leases, queues: Queues) -> None:
@@ -92,6 +94,7 @@ class QueueSource(LeasedSource):
         self.capabilities = SourceCapabilities(can_replay=False, remembers=False, window=WINDOW)
         self._links: dict[Partition, Consumer] = {}
         self._taken: dict[Partition, dict[str, int | None]] = {}
+        self._is_reset: set[Partition] = set()
 
     def position(self, partition: Partition) -> None:
         raise AssertionError(f"asked for the position of {partition}, and remembers none")
@@ -100,6 +103,7 @@ class QueueSource(LeasedSource):
         return self.offsets.get(partition, 0)
 
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        self._sought.pop(partition, None)
         self.worker.ask("seek", lambda: self._detach(partition), TransportUnavailable("no answer to seek"))
         super().seek(partition, offset)
         earlier = msgspec.json.decode(source_state, type=list[str]) if source_state else []
@@ -108,8 +112,10 @@ class QueueSource(LeasedSource):
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         self.hear()
-        for each in list(self._links):
-            if not self._is_read(each):
+        for each, link in list(self._links.items()):
+            if link.is_cut:
+                self._reset(each)
+            elif not self._is_read(each):
                 self._detach(each)
         read = [each for each in self._sought if self._is_read(each)]
         records: list[Record] = []
@@ -129,7 +135,9 @@ class QueueSource(LeasedSource):
             self.worker.takes(each, taken)
         moved = next_offsets(records)
         self.offsets |= moved
-        ends = {each: self.offsets[each] + self._queues.waiting(each) for each in self._sought}
+        # The end of one whose link was lost is not known: there is more.
+        more = {each: self._queues.waiting(each) + (each in self._is_reset) for each in self.offsets}
+        ends = {each: self.offsets[each] + count for each, count in more.items()}
         return Polled(tuple(records), moved, ends, ends, {each: self._state(each) for each in moved})
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
@@ -155,7 +163,7 @@ class QueueSource(LeasedSource):
             message = self._queues.receive(partition, self._link(partition))
             if message is None:
                 break
-            if message.id in taken:
+            if taken.get(message.id, offset) is None:
                 self._settle(partition, message)
                 continue
             new[message.id] = offset
@@ -167,7 +175,7 @@ class QueueSource(LeasedSource):
         """Settle messages at the head of the queue that were taken before and come again."""
         while self._queues.waiting(partition):
             head = next(each for each in self._queues.messages[partition] if each.held_by is None)
-            if head.id not in self._taken[partition]:
+            if self._taken[partition].get(head.id, -1) is not None:
                 return
             head.held_by = self._link(partition)
             self._settle(partition, head)
@@ -188,10 +196,23 @@ class QueueSource(LeasedSource):
             raise
 
     def _reset(self, partition: Partition) -> None:
-        """Detach. What was taken comes again, and is known."""
+        """Give the partition up. Its next takeover knows what is stored: what was taken here may not be."""
+        self._sought.pop(partition, None)
         self._detach(partition)
-        if partition in self._taken:
-            self._taken[partition] = dict.fromkeys(self._taken[partition])
+        self._is_reset.add(partition)
+
+    def assignment(self) -> list[Partition]:
+        """As the port describes. A partition whose link was lost is left out once."""
+        assigned = [each for each in super().assignment() if each not in self._is_reset]
+        for each in self._is_reset:
+            self._forget(each)
+        self._is_reset.clear()
+        return assigned
+
+    def check_owned(self, partitions: Collection[Partition]) -> None:
+        super().check_owned(partitions)
+        if not self._sought.keys() >= set(partitions):
+            raise PublishRefused("the link was lost")
 
     def _detach(self, partition: Partition) -> None:
         link = self._links.pop(partition, None)
@@ -199,11 +220,10 @@ class QueueSource(LeasedSource):
             self._queues.give_back(link)
 
     def _link(self, partition: Partition) -> Consumer:
-        link = self._links.get(partition)
-        if link is not None and link.is_cut:
-            self._reset(partition)
-            link = None
-        return self._links.setdefault(partition, link or Consumer())
+        link = self._links.setdefault(partition, Consumer())
+        if link.is_cut:
+            raise TransportUnavailable("the connection is lost")
+        return link
 
     def _state(self, partition: Partition) -> str:
         """The ids for the header: all of this owner, and a bounded number of earlier ones."""

@@ -77,6 +77,26 @@ class RegionOutcome(NamedTuple):
     trace: tuple[str, ...]
 
 
+class Totals(NamedTuple):
+    """The sums of several runs."""
+
+    runs: int = 0
+    crashes: int = 0
+    takeovers: int = 0
+    losses: int = 0
+    others: int = 0
+
+    def with_run(self, outcome: RegionOutcome) -> Totals:
+        others = outcome.strikes - outcome.crashes - outcome.takeovers - outcome.losses
+        return self.plus(Totals(1, outcome.crashes, outcome.takeovers, outcome.losses, others))
+
+    def plus(self, more: Totals) -> Totals:
+        return Totals(*(one + other for one, other in zip(self, more, strict=True)))
+
+    def __str__(self) -> str:
+        return f"{self.crashes} kills, {self.takeovers} takeovers, {self.losses} losses, {self.others} other injected faults"
+
+
 def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | None = None) -> RegionOutcome:
     """Do one run, and judge it."""
     region, work = Region.drawn(seed, run), workload(seed, _MOST_UNITS)

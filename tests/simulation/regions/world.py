@@ -13,7 +13,7 @@ from harness.service_under_test import FakeClock, Plan
 from simulation.injected_faults import InjectedFaults
 from simulation.reading import SourcedTeller
 from simulation.regions.files import forget_positions, written
-from simulation.regions.queues import WINDOW, Consumer, Queues
+from simulation.regions.queues import KEPT, WINDOW, Consumer, Queues
 from simulation.regions.sinks import Fences, Left, SinkServer
 from simulation.regions.sources import PARTITIONS, Leases, Log
 from simulation.regions.watched_memory import WatchedMemory
@@ -22,7 +22,7 @@ from simulation.shared_storage import Backup
 
 from domain.record import Partition
 
-_MOST_STATE = 11 * WINDOW
+_MOST_STATE = KEPT + WINDOW
 _HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.5, 3
 
 
@@ -188,8 +188,8 @@ class RegionWorld:
             if each in self.history:
                 self.wrong = self.wrong or f"{each} is taken twice into {partition}"
             self.history[each] = str(partition)
-        if state.count(",") >= _MOST_STATE:
-            self.wrong = self.wrong or f"the state of the source has {state.count(',') + 1} ids"
+        if (ids := state.count('"') // 2) > _MOST_STATE:
+            self.wrong = self.wrong or f"the state of the source has {ids} ids"
 
     def _befall(self) -> None:
         drawn = self.random.random
