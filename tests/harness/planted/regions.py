@@ -375,6 +375,11 @@ def _age(message: str) -> int:
     return int(message[1:])
 
 
+def acknowledged_before_the_seek(patch: Patch) -> None:
+    """The position of a heal acknowledges what this source took before, and what is stored nowhere."""
+    patch.setattr(RegionTransport, "_is_read", lambda *_: True)
+
+
 def acknowledged_above_the_position(patch: Patch) -> None:
     """A poll acknowledges what the one before it took, committed or not: as `auto-acknowledge` does."""
     right = QueueSource.poll
@@ -388,13 +393,13 @@ def acknowledged_above_the_position(patch: Patch) -> None:
     patch.setattr(QueueSource, "poll", faulty)
 
 
-def what_a_failed_poll_took_counts_as_taken(patch: Patch) -> None:
-    right = QueueSource._take
+def what_was_taken_here_is_settled_when_it_comes_again(patch: Patch) -> None:
+    """It may not be stored: the partition was lost before the commit, or its takeover is put off."""
+    right = QueueSource.seek
 
-    def faulty(self: QueueSource, partition: Partition, most: int, new: dict[str, int | None]) -> list[Record]:
-        try:
-            return right(self, partition, most, new)
-        finally:
-            self._taken[partition] |= new
+    def faulty(self: QueueSource, partition: Partition, offset: int, source_state: str = "") -> None:
+        taken = list(self._taken.get(partition, ()))
+        right(self, partition, offset, source_state)
+        self._taken[partition] |= dict.fromkeys(taken)
 
-    patch.setattr(QueueSource, "_take", faulty)
+    patch.setattr(QueueSource, "seek", faulty)

@@ -51,7 +51,7 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
         plant.source_state_never_cleared: 0,
         plant.what_comes_again_told_by_how_often_it_was_delivered: 0,
         plant.what_comes_again_told_by_its_age: 0,
-        plant.what_a_failed_poll_took_counts_as_taken: 0,
+        plant.what_was_taken_here_is_settled_when_it_comes_again: 0,
         protocol.publish_before_commit: 0,
         protocol.pending_not_stored: 0,
         protocol.watermark_one_too_high: 0,
@@ -60,6 +60,7 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
     RegionRun.STORAGE: {
         plant.highest_number_of_the_sinks_ignored: 0,
         plant.sink_ahead_of_the_storage_not_noticed: 0,
+        plant.acknowledged_before_the_seek: 0,
         plant.queue_healed_with_offsets_from_the_start: 0,
         plant.queue_healed_without_marks: 0,
         protocol.heal_not_noticed: 0,

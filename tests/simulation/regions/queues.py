@@ -84,8 +84,8 @@ class QueueSource(LeasedSource):
     """Numbers messages when it takes them, and keeps the ids of those whose acknowledgement is not confirmed.
 
     `_taken` holds these ids in the order in which they were taken, with their offsets; None for those of earlier owners. A link
-    that was lost is not replaced: its partition is taken over anew. Only what the header named is settled when it comes again: what
-    was taken here may not be stored.
+    that was lost is not replaced: its partition is taken over anew. Only what the header named is settled when it comes again:
+    what was taken here may not be stored.
     """
 
     def __init__(self, worker: RegionWorker, leases: Leases, queues: Queues) -> None:

@@ -170,6 +170,9 @@ def _strike(world: RegionWorld, run: RegionRun, random: Random) -> None:
             world.keep_backup()
             world.live(random.choice((1, 2, 4, 10, 20)))
         world.forget()
+        if random.random() < 0.5:
+            # A sink may then be ahead of what is known.
+            world.kill_all()
     elif run is RegionRun.MARKERS:
         remembering = [each for each in world.sink_names if each not in ("mqtt", "xms")]
         if remembering:

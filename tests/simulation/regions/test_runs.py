@@ -1,4 +1,4 @@
-"""Regions with one to three sinks, whose workers are killed, paused, replaced and get no answers: each sink gets what it is promised."""
+"""Regions whose workers are killed, paused, replaced and get no answers: each sink gets what it is promised."""
 
 import os
 from itertools import count
