@@ -108,8 +108,7 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     left = tuple(each for each in pending if not is_whole or (each.number > published and each.number not in beyond))
     if position is None and header.is_empty:
         return Takeover(log.start, highest, 0, is_new=True)
-    # A number is given out by a commit, so the storage has lost the commits of numbers that it has not given out.
-    if position is not None and metadata is not None and _is_known(metadata, header) and has_left <= header.highest_number:
+    if position is not None and metadata is not None and _is_known(metadata, header, has_left):
         offset = header.next_offset if header.next_offset is not None else position.offset
         return Takeover(offset, highest, header.heal_offset, left, must_mark=bool(left) and not is_whole)
     if not is_durable:
@@ -151,11 +150,14 @@ def last_commit(header: Header) -> tuple[str, int]:
     return next((each for each in reversed(owners) if each[1]), (header.token, 0))
 
 
-def _is_known(metadata: Metadata, header: Header) -> bool:
+def _is_known(metadata: Metadata, header: Header, has_left: int) -> bool:
     """Whether the storage has the commit that the position stands on, or a later one under the same token.
 
-    Commit 0 is the empty storage, which precedes every commit.
+    Commit 0 is the empty storage, which precedes every commit. `has_left` is the highest number that left, also beyond the
+    position. A number is given out by a commit: a storage that has not given it out has lost that commit.
     """
+    if has_left > header.highest_number:
+        return False
     if not metadata.commit:
         return True
     known = dict(header.history) | {header.token: header.commit}
