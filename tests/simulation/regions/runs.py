@@ -178,7 +178,8 @@ def _strike(world: RegionWorld, run: RegionRun, random: Random) -> None:
         if remembering:
             world.lose_marker(random.choice(remembering))
     elif run is RegionRun.SINKS:
-        world.change_sinks(random.choice(MIXTURES))
+        others = random.choice(MIXTURES) if random.random() < 0.5 else random.sample(world.sink_names, len(world.sink_names))
+        world.change_sinks(others)
     world.live(_TURNS)
 
 

@@ -15,6 +15,7 @@ def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> 
     assert as_table() in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=[each.name for each in PLANTED])
 def test_the_simulation_notices(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _find_noticing(planted, monkeypatch) is not None, f"no simulated run noticed {planted.name}"

@@ -32,7 +32,7 @@ def test_without_faults_everything_is_told_once_and_nothing_waits() -> None:
 
 @pytest.mark.parametrize("run", RegionRun)
 def test_some_runs_keep_the_word_of_each_sink(run: RegionRun) -> None:
-    totals = live_through(range(15), run)
+    totals = live_through(range(12), run)
     assert totals.crashes > 100
     assert totals.takeovers > 300
 
