@@ -89,8 +89,8 @@ def plan_takeover(
         assert header.next_offset is not None
         return Takeover(header.next_offset, header.highest_number, header.heal_offset, tuple(pending))
     plan = _plan(header, pending, position, log, is_durable=is_durable)
-    if plan.must_heal and standing.window:
-        return _without_replay(plan, header, position, standing.window)
+    if standing.window:
+        return _without_replay(plan, header, position, standing.window) if plan.must_heal else plan
     if plan.offset >= log.start:
         return plan
     undone = (plan.done or DoneOffsets(plan.offset)).undone_before(log.start)

@@ -137,6 +137,12 @@ def test_a_queue_whose_storage_has_lost_nothing_goes_on_at_its_next_offset() -> 
     assert (planned.must_heal, planned.offset, planned.heal_offset, planned.gone) == (False, 500, 0, range(0))
 
 
+def test_a_queue_has_no_beginning_before_which_records_could_be_gone() -> None:
+    """After a heal the position may be a window beyond what was read."""
+    planned = plan_takeover(HEADER, PENDING, position(), range(700, 700), is_durable=True, standing=QUEUE)
+    assert (planned.must_heal, planned.offset, planned.gone) == (False, 500, range(0))
+
+
 def test_a_deleted_database_is_healed_from_the_start_of_the_log() -> None:
     planned = plan(EMPTY, position(), ())
     assert planned == Takeover(100, 10, 450, must_heal=True)
