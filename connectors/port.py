@@ -81,14 +81,19 @@ class Position(msgspec.Struct, frozen=True):
 
     `beyond` holds the numbers published after this position was written; only a transport without transactions has any.
 
-    `highest` is the highest number that has left through a sink, 0 if the sink does not note it. In a region, a sink may be ahead
-    of the position: it keeps what it has, and passes over it when it comes again.
+    `highest` of a position to publish is the number up to which everything has left once it is published. A sink that notes it
+    keeps the greatest, passes over numbers up to it when they come again, and returns it with its position; others return 0. Of a
+    region it is the highest number that any sink has: a sink may be ahead of the position.
+
+    `is_whole` is False if a sink that remembers has no position and another participant has one: the sink is new, or its marker
+    was deleted.
     """
 
     offset: int
     metadata: str
     beyond: frozenset[int] = frozenset()
     highest: int = 0
+    is_whole: bool = True
 
 
 class PartitionOutput(msgspec.Struct, frozen=True):
@@ -145,13 +150,16 @@ class TransportStatus(msgspec.Struct, frozen=True):
     `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
     `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
     than the default partitioner gives for their key, for transports that have one. `remembers` is False for a transport that
-    keeps no positions; the storage alone says then where to go on. `participants` are those of a transport made of several.
+    keeps no positions; the storage alone says then where to go on. `window` is the most records that a source without replay
+    hands out before they are acknowledged: so many may come again, under new offsets. It is 0 for a source that can replay.
+    `participants` are those of a transport made of several.
     """
 
     has_joined: bool = True
     notes: tuple[str, ...] = ()
     misplaced: int = 0
     remembers: bool = True
+    window: int = 0
     participants: tuple[Participant, ...] = ()
 
 

@@ -265,7 +265,7 @@ class OwnedPartition:
         done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
         metadata = Metadata(*last_commit(self.store.header), published, done, at)
-        output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode()))
+        output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode(), highest=published))
         self.attempt = output if leaves else None
         return output
 

@@ -214,8 +214,8 @@ class Partitions:
         self, partition: Partition, store: PartitionStore, position: Position | None, source: str
     ) -> tuple[OwnedPartition, bool]:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
-        remembers, is_durable = self._transport.standing().remembers, self._storage.is_durable
-        plan = plan_takeover(store.header, store.pending(), position, log, is_durable=is_durable, remembers=remembers)
+        standing, is_durable = self._transport.standing(), self._storage.is_durable
+        plan = plan_takeover(store.header, store.pending(), position, log, is_durable=is_durable, standing=standing)
         _report_gone(partition, plan)
         plan = self._with_orders(partition, store.header, plan)
         owned = OwnedPartition(
@@ -227,14 +227,24 @@ class Partitions:
             waits_for_handled=self._settings.acknowledge_handled,
             done_characters=self._settings.done_characters,
         )
+        told = {"partition": str(partition)}
         if plan.must_heal:
             _log.warning(
                 "the storage of %s does not know the commit that its position stands on: the storage was lost or restored, or "
                 "the position was reset. Reading from offset %d; output of records below offset %d is marked possible-duplicate",
-                partition, plan.offset, plan.heal_offset, extra={"partition": str(partition)},
+                partition, plan.offset, plan.heal_offset, extra=told,
             )  # fmt: skip
+            if standing.window:
+                _log.error("%s: what its source got acknowledged since the storage's last commit is lost", partition, extra=told)
             self._heal(owned, position or Position(plan.offset, ""), plan.lost_orders)
-        return owned, plan.is_new or plan.must_heal
+        elif plan.must_mark:
+            _log.warning(
+                "a sink of %s has no marker: it is new, or its markers were deleted. Output that is not published yet is marked "
+                "possible-duplicate", partition, extra=told,
+            )  # fmt: skip
+            self._commit_heal(owned)
+        is_whole = position is None or position.is_whole
+        return owned, plan.is_new or plan.must_heal or not is_whole
 
     def _with_orders(self, partition: Partition, header: Header, plan: Takeover) -> Takeover:
         """Return the plan with what is known of the partition's orders, and the outcomes of those that the storage has lost.
@@ -258,10 +268,13 @@ class Partitions:
         """Publish the position unchanged, then commit the healing. The publication fails for a zombie, which must not heal."""
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
+        self._commit_heal(owned, lost)
+        self.heals += 1
+
+    def _commit_heal(self, owned: OwnedPartition, lost: Sequence[OrderOutcome] = ()) -> None:
         commit = owned.healing_commit(self._tools.random_token(), lost)
         owned.store.commit(commit)
         owned.note_committed(commit, (), self._tools.clock.now())
-        self.heals += 1
 
     def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
         for unit, waits in waiting:

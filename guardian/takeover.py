@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from connectors.port import Position
+from connectors.port import Position, TransportStatus
 from domain.order import OrderOutcome
 from guardian.done_offsets import DoneOffsets, decode
 from guardian.partition_orders import PartitionOrders
@@ -47,6 +47,9 @@ class Takeover(msgspec.Struct, frozen=True):
     gets new numbers, and both are committed before anything is published. `has_expired`: the position is missing. Brokers delete
     the position of a group that is inactive for long; an operator does not.
 
+    `must_mark`: it is unknown which of `pending` a sink of the region has, because it has no marker. The storage has lost
+    nothing. `pending` is all that the storage has; it gets new numbers and the mark, and is committed before anything leaves.
+
     `gone` spans the offsets that are not done and that the log no longer has, because it begins behind them. Records that are in
     `done` cause no output again.
 
@@ -59,6 +62,7 @@ class Takeover(msgspec.Struct, frozen=True):
     pending: tuple[Pending, ...] = ()
     is_new: bool = False
     must_heal: bool = False
+    must_mark: bool = False
     has_expired: bool = False
     gone: range = range(0)
     done: DoneOffsets | None = None
@@ -67,18 +71,26 @@ class Takeover(msgspec.Struct, frozen=True):
 
 
 def plan_takeover(
-    header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool, remembers: bool = True
+    header: Header,
+    pending: Sequence[Pending],
+    position: Position | None,
+    log: range,
+    *,
+    is_durable: bool,
+    standing: TransportStatus = TransportStatus(),  # noqa: B008 - frozen.
 ) -> Takeover:
     """Compare the storage with what was published. `log` runs from the first offset in the log to its end.
 
     A storage that is not durable loses its content with the process, by design. Its partition goes on from the position, and
-    nothing is healed. If the transport `remembers` no positions, the storage alone says where to go on, and all that is pending
-    is published once more.
+    nothing is healed. If the transport remembers no positions (`standing`), the storage alone says where to go on, and all that
+    is pending is published once more.
     """
-    if not remembers and not header.is_empty:
+    if not standing.remembers and not header.is_empty:
         assert header.next_offset is not None
         return Takeover(header.next_offset, header.highest_number, header.heal_offset, tuple(pending))
     plan = _plan(header, pending, position, log, is_durable=is_durable)
+    if standing.window:
+        return _without_replay(plan, header, position, standing.window) if plan.must_heal else plan
     if plan.offset >= log.start:
         return plan
     undone = (plan.done or DoneOffsets(plan.offset)).undone_before(log.start)
@@ -89,14 +101,16 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     metadata = find_metadata(position.metadata) if position is not None else None
     beyond = position.beyond if position is not None else frozenset[int]()
     published = metadata.published if metadata is not None else 0
-    highest = max(header.highest_number, published, *beyond, position.highest if position is not None else 0)
-    is_ahead = bool(beyond) or (position is not None and position.highest > published)
-    left = tuple(each for each in pending if each.number > published and each.number not in beyond)
+    has_left = max(published, *beyond, position.highest if position is not None else 0)
+    highest, is_ahead = max(header.highest_number, has_left), has_left > published
+    is_whole = position is None or position.is_whole
+    # A sink without a marker may be behind the position: all that is pending must leave.
+    left = tuple(each for each in pending if not is_whole or (each.number > published and each.number not in beyond))
     if position is None and header.is_empty:
         return Takeover(log.start, highest, 0, is_new=True)
-    if position is not None and metadata is not None and _is_known(metadata, header, is_ahead=is_ahead):
+    if position is not None and metadata is not None and _is_known(metadata, header, has_left):
         offset = header.next_offset if header.next_offset is not None else position.offset
-        return Takeover(offset, highest, header.heal_offset, left)
+        return Takeover(offset, highest, header.heal_offset, left, must_mark=bool(left) and not is_whole)
     if not is_durable:
         done = decode(position.offset, metadata.done) if position is not None and metadata is not None else None
         return Takeover(position.offset if position else log.start, highest, 0, done=done)
@@ -105,6 +119,17 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
     return Takeover(offset, highest, heal_offset, left, must_heal=True, has_expired=position is None)
+
+
+def _without_replay(plan: Takeover, header: Header, position: Position | None, window: int) -> Takeover:
+    """Return the plan to heal a storage whose source cannot be read again.
+
+    What was acknowledged is gone. What was not comes again, and gets new offsets. At most a window of it may have been handled,
+    so the next window of records is marked. No offset is used twice: a sink is ahead of the position by one cycle at most, and a
+    cycle takes at most a window.
+    """
+    offset = max(header.next_offset or 0, position.offset if position is not None else 0) + window
+    return replace(plan, offset=offset, heal_offset=max(plan.heal_offset, offset + window))
 
 
 def find_metadata(text: str) -> Metadata | None:
@@ -125,13 +150,15 @@ def last_commit(header: Header) -> tuple[str, int]:
     return next((each for each in reversed(owners) if each[1]), (header.token, 0))
 
 
-def _is_known(metadata: Metadata, header: Header, *, is_ahead: bool) -> bool:
+def _is_known(metadata: Metadata, header: Header, has_left: int) -> bool:
     """Whether the storage has the commit that the position stands on, or a later one under the same token.
 
-    Commit 0 is the empty storage, which precedes every commit. A storage that is empty although output was published beyond the
-    position (`is_ahead`) has lost commits.
+    Commit 0 is the empty storage, which precedes every commit. `has_left` is the highest number that left, also beyond the
+    position. A number is given out by a commit: a storage that has not given it out has lost that commit.
     """
+    if has_left > header.highest_number:
+        return False
     if not metadata.commit:
-        return not (header.is_empty and is_ahead)
+        return True
     known = dict(header.history) | {header.token: header.commit}
     return metadata.commit <= known.get(metadata.token, -1)

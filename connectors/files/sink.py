@@ -58,7 +58,7 @@ class FileSink:
         """As `Transport.position`. The offset is 0 and the metadata empty where only numbers are known."""
         self._make_ready()
         found = self._positions.get(partition)
-        return None if found is None else replace(found, highest=max(self._highest.get(partition, 0), *found.beyond, 0))
+        return None if found is None else replace(found, highest=self._highest.get(partition, 0))
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As `Transport.publish`. Records that were published before are skipped, so repeating the call is safe.
@@ -70,10 +70,10 @@ class FileSink:
         for channel, output in self._outputs.items():
             self._append(channel, output, outputs)
         highest = self._highest | {
-            each.partition: max([self._highest.get(each.partition, 0), *(record.number for record in each.records)])
+            each.partition: max(self._highest.get(each.partition, 0), each.position.highest, *_numbers(each), 0)
             for each in outputs
         }
-        positions = self._positions | {each.partition: self._moved(each) for each in outputs}
+        positions = self._positions | {each.partition: self._moved(each, highest[each.partition]) for each in outputs}
         self._write(positions, highest)
 
     def close(self) -> None:
@@ -151,17 +151,19 @@ class FileSink:
     def _has_left(self, partition: Partition, number: int) -> bool:
         return number <= self._highest.get(partition, 0) or number in self._positions.get(partition, _NOTHING).beyond
 
-    def _moved(self, output: PartitionOutput) -> Position:
+    def _moved(self, output: PartitionOutput, highest: int) -> Position:
         beyond = self._positions.get(output.partition, _NOTHING).beyond
-        if output.records and beyond:
-            highest = max(each.number for each in output.records)
-            beyond = frozenset(number for number in beyond if number > highest)
+        beyond = frozenset(number for number in beyond if number > highest)
         return Position(output.position.offset, output.position.metadata, beyond)
 
     def _write(self, positions: dict[Partition, Position], highest: dict[Partition, int]) -> None:
         lengths = {output.name: output.length for output in self._outputs.values()}
         self._stored.write(Positions(lengths, positions, self._rotation.last, highest))
         self._positions, self._highest = positions, highest
+
+
+def _numbers(output: PartitionOutput) -> list[int]:
+    return [each.number for each in output.records]
 
 
 def _encode(partition: Partition, record: OutputRecord) -> bytes:

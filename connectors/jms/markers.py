@@ -26,7 +26,7 @@ class Marker(msgspec.Struct, frozen=True):
 
     def after(self, output: PartitionOutput) -> "Marker":
         """Return the marker once this output has left."""
-        highest = max([self.highest, *(each.number for each in output.records)])
+        highest = max(self.highest, output.position.highest, *(each.number for each in output.records), 0)
         return Marker(output.position.offset, output.position.metadata, highest)
 
     def encode(self) -> str:

@@ -50,9 +50,8 @@ class JmsSource:
     of its messages that are not acknowledged come again.
     """
 
-    capabilities = SourceCapabilities(can_replay=False, remembers=False)
-
     def __init__(self, settings: JmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
+        self.capabilities = SourceCapabilities(can_replay=False, remembers=False, window=settings.window)
         self._settings = settings
         self._connect = connect
         self._named = settings.named

@@ -17,11 +17,13 @@ class SourceCapabilities(msgspec.Struct, frozen=True):
     """What a source can do.
 
     `can_replay`: it can be read again from an offset, so a storage that has lost commits can be healed from it. `remembers`: it
-    keeps the position that was acknowledged, with its metadata.
+    keeps the position that was acknowledged, with its metadata. `window` is for a source that cannot replay: the most records
+    that it hands out before they are acknowledged.
     """
 
     can_replay: bool
     remembers: bool
+    window: int = 0
 
 
 class SinkCapabilities(msgspec.Struct, frozen=True):

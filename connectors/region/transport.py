@@ -34,21 +34,22 @@ class RegionTransport:
     """Implements the port of transports.
 
     A publication goes to the sinks that do not remember, then to those that do, and is acknowledged to the source last. So a
-    participant is at the same publication as the one after it, or one ahead. The position of the last participant that
-    remembers is the region's: everything before it has left through every sink. The sinks before it may have more; they pass over
-    records that come again, if they remember. `source_name` is the source's name for operators.
+    participant is at the same publication as the one after it, or one ahead. The region's position is that of the source, if it
+    remembers, else of the sink that is furthest behind: everything before it has left through every sink. Other sinks may have
+    more; they pass over records that come again, if they remember. `source_name` is the source's name for operators.
 
     Raises of all calls: as the port's.
     """
 
     def __init__(self, source: Source, routes: Sequence[Route], source_name: str = "source") -> None:
         assert routes, "output needs a sink"
+        self._source = source
         self._source_name = f"source {source_name}"
         self._problems: dict[str, str] = {}
-        self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
-        self._reached: dict[Partition, int] = {}
+        self._sought: set[Partition] = set()
+        self._undecided: dict[str, set[Partition]] = {each.name: set() for each in routes}
 
     @property
     def remembers(self) -> bool:
@@ -58,8 +59,8 @@ class RegionTransport:
     def standing(self) -> TransportStatus:
         found = self._source.standing()
         notes = [note for each in self._routes for note in each.sink.notes]
-        participants = tuple(self._participants())
-        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers, participants=participants)
+        window, participants = self._source.capabilities.window, tuple(self._participants())
+        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers, window=window, participants=participants)
 
     def assignment(self) -> list[Partition]:
         """As the port describes. A partition for which a sink refused a publication is left out once, too."""
@@ -69,10 +70,13 @@ class RegionTransport:
         return assigned
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port describes. `highest` is that of the sink which is furthest.
+        """As the port describes.
 
-        Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner.
+        Each sink is asked, also where the source knows the position: asking fences the sink against an earlier owner. Sinks are
+        compared by their numbers and not by their order, which the configuration may have changed.
         """
+        for noted in (self._sought, *self._undecided.values()):
+            noted.discard(partition)
         known = []
         for each in self._routes:
             with self._watching(each.name):
@@ -80,41 +84,45 @@ class RegionTransport:
                     known.append(found)
         with self._watching(self._source_name):
             own = self._source.position(partition) if self._source.capabilities.remembers else None
-        region = own if own is not None else next(reversed(known), None)
+        region = own if own is not None else min(known, key=_progress, default=None)
         if region is None:
             return None
-        self._reached[partition] = region.offset
-        return replace(region, beyond=frozenset(), highest=max((each.highest for each in known), default=0))
+        highest = max((number for each in known for number in (each.highest, *each.beyond)), default=0)
+        is_whole = len(known) == sum(each.sink.capabilities.remembers for each in self._routes)
+        return replace(region, beyond=frozenset(), highest=highest, is_whole=is_whole)
 
     def source(self, partition: Partition) -> str:
         return self._source.source(partition)
 
     def start_offset(self, partition: Partition) -> int:
-        """As the port describes. A source that cannot replay has nothing before the position that was read last."""
-        return self._beyond(partition, self._source.start_offset(partition))
+        return self._source.start_offset(partition)
 
     def end_offset(self, partition: Partition) -> int:
-        return self._beyond(partition, self._source.end_offset(partition))
+        return self._source.end_offset(partition)
 
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
         with self._watching(self._source_name):
             self._source.seek(partition, offset, source_state)
+        self._sought.add(partition)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         with self._watching(self._source_name):
             return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        positions = {each.partition: each.position for each in outputs}
-        with self._watching(self._source_name):
-            self._source.check_owned(positions.keys())
-        try:
-            self._send(outputs)
+        read = {each.partition: each.position for each in outputs if self._is_read(each.partition)}
+        if read:
             with self._watching(self._source_name):
-                self._source.acknowledge(positions)
+                self._source.check_owned(read.keys())
+        try:
+            for route in self._routes:
+                self._send(route, outputs)
+            if read:
+                with self._watching(self._source_name):
+                    self._source.acknowledge(read)
         except PublishRefused:
             # Another worker may have owned them meanwhile, so they are taken over anew.
-            self._lost |= positions.keys()
+            self._lost.update(each.partition for each in outputs)
             raise
 
     def close(self) -> None:
@@ -140,21 +148,37 @@ class RegionTransport:
             raise
         self._problems.pop(participant, None)
 
-    def _beyond(self, partition: Partition, offset: int) -> int:
-        """Return the offset. A source that cannot replay does not know which numbers were given out before it was started."""
-        can_replay = self._source.capabilities.can_replay
-        return offset if can_replay else max(offset, self._reached.get(partition, 0))
+    def _is_read(self, partition: Partition) -> bool:
+        """Whether the source may acknowledge records of the partition.
 
-    def _send(self, outputs: Sequence[PartitionOutput]) -> None:
-        for at, route in enumerate(self._routes):
-            try:
-                with self._watching(route.name):
-                    route.sink.publish([_part(each, route.channels) for each in outputs])
-            except NothingLeft as error:
-                if at == 0:
-                    raise
-                # The sinks before it have the records, so the next call must bring the same.
+        What a source without replay took before this takeover has numbers of its own, and may not be stored.
+        """
+        return self._source.capabilities.can_replay or partition in self._sought
+
+    def _send(self, route: Route, outputs: Sequence[PartitionOutput]) -> None:
+        """Publish through one sink.
+
+        That nothing left through it is passed on, so that the next portion is smaller. The sinks before it pass over what they
+        have. But a sink whose outcome is not known must get the same once more.
+        """
+        partitions, undecided = {each.partition for each in outputs}, self._undecided[route.name]
+        try:
+            with self._watching(route.name):
+                route.sink.publish([_part(each, route.channels) for each in outputs])
+        except NothingLeft as error:
+            undecided -= partitions
+            if any(not each.isdisjoint(partitions) for each in self._undecided.values()):
                 raise TransportUnavailable(f"{route.name}: {error}") from error
+            raise
+        except TransportUnavailable:
+            undecided |= partitions
+            raise
+        undecided -= partitions
+
+
+def _progress(position: Position) -> tuple[int, bool]:
+    """The order of sinks. Of those with the same number, the first knows the storage commit, if one does."""
+    return position.highest, not position.metadata
 
 
 def _part(output: PartitionOutput, channels: Collection[Channel]) -> PartitionOutput:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harness.service_under_test import P0, P1, Service
+from msgspec.structs import replace
 
 from connectors.files.transport import FileTransport
 from connectors.port import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
@@ -21,6 +22,7 @@ class Group:
         self.recreated: set[Partition] = set()
         self.source = "topic-id-1/group"
         self.start = 0
+        self.has_new_sink = False
         self.polls: list[int] = []
 
     def around(self, inner: Transport) -> Any:
@@ -39,7 +41,8 @@ class Group:
             def position(self, partition: Partition) -> Position | None:
                 if partition in group.undecided:
                     raise TransportUnavailable("another's transaction is open")
-                return inner.position(partition)
+                found = inner.position(partition)
+                return replace(found, is_whole=False) if found is not None and group.has_new_sink else found
 
             def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
                 group.polls.append(max_records)
@@ -137,6 +140,23 @@ def test_a_takeover_whose_publication_is_refused_is_begun_again(service: Service
     group.refusals = [PublishRefused("the group has moved on")]
     service.start().run()
     assert service.sequences("u") == [1]
+
+
+def test_what_a_sink_without_a_marker_may_have_is_stored_with_the_mark_before_it_leaves(service: Service, group: Group) -> None:
+    """A worker that dies in between leaves the storage and no marker, so the next one does the same again."""
+    service.put()
+    service.start().run()
+    service.tell("u", 1)
+    group.refusals = [PublishRefused("the group has moved on")] * 2
+    service.cycle.run_once()
+    service.kill()
+    group.has_new_sink = True
+    group.refusals = [PublishRefused("the group has moved on")]
+    service.start().cycle.run_once()
+    assert (service.told, service.cycle.partitions.heals) == ([], 0)
+    service.kill()
+    service.start().run()
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True)]
 
 
 def test_a_topic_that_was_made_anew_is_refused_with_what_to_do(service: Service, group: Group) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from connectors.port import Position
+from connectors.port import Position, TransportStatus
 from guardian.done_offsets import DoneOffsets, encode
 from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
 from storage.port import Header, Pending
@@ -73,6 +73,74 @@ def test_the_beginning_is_known_to_every_storage() -> None:
 def test_an_empty_storage_from_which_something_left_has_forgotten() -> None:
     planned = plan(EMPTY, Position(100, Metadata("long ago", 0, 0).encode(), frozenset({1})), ())
     assert (planned.must_heal, planned.heal_offset, planned.highest_number) == (True, 900, 1)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [replace(position(published=10), highest=13), position(published=10, beyond=(13,))],
+    ids=["a sink ahead", "lines beyond"],
+)
+def test_a_number_that_left_and_that_the_storage_has_not_given_out_means_that_it_forgot(at: Position) -> None:
+    """The storage went back to the very commit that the position names, and a sink had more."""
+    planned = plan(at=at)
+    assert (planned.must_heal, planned.heal_offset, planned.highest_number) == (True, 900, 13)
+
+
+def test_a_sink_that_is_ahead_with_numbers_that_the_storage_knows_passes_them_over() -> None:
+    planned = plan(at=replace(position(published=10), highest=12))
+    assert (planned.must_heal, planned.must_mark, numbers(planned)) == (False, False, [11, 12])
+
+
+def test_a_sink_without_a_marker_gets_all_that_is_pending_marked_and_nothing_is_healed() -> None:
+    """It may be behind the position, which another sink tells."""
+    planned = plan(at=replace(position(published=12), is_whole=False))
+    assert (planned.must_mark, planned.must_heal, planned.heal_offset) == (True, False, 0)
+    assert numbers(planned) == [10, 11, 12]
+
+
+def test_a_sink_without_a_marker_gets_all_that_is_pending_of_a_storage_that_has_forgotten() -> None:
+    planned = plan(at=replace(position("other_owner", published=12), is_whole=False))
+    assert (planned.must_heal, planned.must_mark, numbers(planned)) == (True, False, [10, 11, 12])
+
+
+def test_without_pending_output_a_new_sink_marks_nothing() -> None:
+    assert plan(at=replace(position(published=12), is_whole=False), pending=()).must_mark is False
+
+
+FORGETTING = TransportStatus(remembers=False)
+
+
+def test_without_any_memory_all_that_is_pending_leaves_again_and_the_storage_says_where_to_go_on() -> None:
+    planned = plan_takeover(HEADER, PENDING, None, range(600, 900), is_durable=True, standing=FORGETTING)
+    assert (planned.offset, numbers(planned), planned.must_heal) == (500, [10, 11, 12], False)
+
+
+def test_without_any_memory_an_empty_storage_is_new() -> None:
+    assert plan_takeover(EMPTY, (), None, LOG, is_durable=True, standing=FORGETTING).is_new is True
+
+
+QUEUE, NO_LOG = TransportStatus(window=50), range(0)
+
+
+def test_a_queue_goes_on_with_offsets_that_were_never_used_and_marks_what_may_come_again() -> None:
+    planned = plan_takeover(EMPTY, (), position(), NO_LOG, is_durable=True, standing=QUEUE)
+    assert (planned.must_heal, planned.offset, planned.heal_offset) == (True, 500, 550)
+
+
+def test_a_queue_goes_on_behind_the_offsets_of_a_storage_without_positions() -> None:
+    planned = plan_takeover(HEADER, PENDING, None, NO_LOG, is_durable=True, standing=QUEUE)
+    assert (planned.must_heal, planned.offset, planned.heal_offset) == (True, 550, 600)
+
+
+def test_a_queue_whose_storage_has_lost_nothing_goes_on_at_its_next_offset() -> None:
+    planned = plan_takeover(HEADER, PENDING, position(), NO_LOG, is_durable=True, standing=QUEUE)
+    assert (planned.must_heal, planned.offset, planned.heal_offset, planned.gone) == (False, 500, 0, range(0))
+
+
+def test_a_queue_has_no_beginning_before_which_records_could_be_gone() -> None:
+    """After a heal the position may be a window beyond what was read."""
+    planned = plan_takeover(HEADER, PENDING, position(), range(700, 700), is_durable=True, standing=QUEUE)
+    assert (planned.must_heal, planned.offset, planned.gone) == (False, 500, range(0))
 
 
 def test_a_deleted_database_is_healed_from_the_start_of_the_log() -> None:

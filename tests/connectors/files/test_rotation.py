@@ -144,7 +144,7 @@ def test_without_positions_the_file_that_was_rotated_last_tells_too_what_has_lef
     publish(transport, 3, channel=Channel.DEAD_LETTERS)
     positions.unlink()
     assert [each.number for each in find_rotated(settings.out_directory / "notifications.jsonl")] == [1, 2]
-    assert reopened(settings).position(P0) == Position(0, "", frozenset({2, 3}), 3)
+    assert reopened(settings).position(P0) == Position(0, "", frozenset({2, 3}))
 
 
 @pytest.mark.parametrize("lost", ["nothing", "all names", "positions.json"])

@@ -163,15 +163,15 @@ def duplicates_not_told(patch: Patch) -> None:
 
 
 def takeover_ignores_what_left_beyond(patch: Patch) -> None:
-    def faulty(header: Any, pending: Any, position: Position | None, log: range, *, is_durable: bool) -> Takeover:
+    def faulty(header: Any, pending: Any, position: Position | None, log: range, **named: Any) -> Takeover:
         known = position and Position(position.offset, position.metadata)
-        return plan_takeover(header, pending, known, log, is_durable=is_durable)
+        return plan_takeover(header, pending, known, log, **named)
 
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
 
 
 def heal_not_noticed(patch: Patch) -> None:
-    patch.setattr("guardian.takeover._is_known", lambda metadata, header, beyond: True)
+    patch.setattr("guardian.takeover._is_known", lambda *_: True)
 
 
 def heal_does_not_mark(patch: Patch) -> None:

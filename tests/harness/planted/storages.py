@@ -186,13 +186,11 @@ def stopped_by_one_that_owns_nothing(patch: Patch) -> None:
 def forgetting_noticed_by_the_offset_alone(patch: Patch) -> None:
     """A storage whose offset is as high as the position's counts as complete."""
 
-    def faulty(
-        header: Header, pending: Sequence[Pending], position: Position | None, log: range, *, is_durable: bool
-    ) -> Takeover:
+    def faulty(header: Header, pending: Sequence[Pending], position: Position | None, log: range, **named: Any) -> Takeover:
         is_as_far = position is not None and (header.next_offset or 0) >= position.offset
         with patch.context() as within:
             within.setattr("guardian.takeover._is_known", lambda *_: is_as_far)
-            return right(header, pending, position, log, is_durable=is_durable)
+            return right(header, pending, position, log, **named)
 
     right = guardian.partitions.plan_takeover
     patch.setattr(guardian.partitions, "plan_takeover", faulty)
