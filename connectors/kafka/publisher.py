@@ -11,7 +11,7 @@ from time import monotonic
 from kafka import errors
 
 from connectors.kafka.consumer import as_group_metadata
-from connectors.kafka.core.fencing import Committed, Fencing
+from connectors.kafka.core.fencing import FIXED, Committed, Fencing
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
 from connectors.kafka.offsets import LogReader
@@ -53,6 +53,12 @@ class Publisher:
             self.attempts += 1
         return self._producer
 
+    def fence(self) -> None:
+        """Make a new producer, which fences every earlier one of the same transactional id. The outcome may be unknown then."""
+        if self._producer is not None:
+            self._discard(self._producer)
+        self.connect()
+
     def resolve(self) -> None:
         """Find out how the last transaction ended, if that is unknown.
 
@@ -90,7 +96,7 @@ class Publisher:
         """
         assert not self._undecided
         membership = self._fencing.membership
-        if membership is None or membership.generation < 0:
+        if membership is None or (membership.generation < 0 and membership != FIXED):
             raise PublishRefused("not a member of the group")
         producer = self.connect()
         self.attempts += 1

@@ -8,6 +8,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from connectors.kafka.core.client_options import ClientOptions
 from connectors.kafka.core.topic_names import KafkaTopics
+from domain.record import Partition
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # Records read ahead are held in memory. A killed worker is detected after 10 s instead of 45 s.
@@ -44,6 +45,8 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     The transactional id belongs to one worker. It stays the same after a restart, so that the worker ends what its predecessor
     left open, and differs from all other workers' ids. A value of more than `max_value_bytes` is cut. No call waits for the
     brokers for much longer than `call_timeout_ms`, except `publish`, which takes up to `transaction_timeout_ms` more.
+
+    `partitions` are the numbers of those that this worker reads, whoever else reads them; None: the group shares all out.
     """
 
     topics: KafkaTopics
@@ -53,6 +56,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     max_value_bytes: int = 5 << 20
     call_timeout_ms: int = 5_000
     undecided_wait_ms: int = 500
+    partitions: tuple[int, ...] | None = None
 
     @property
     def group_id(self) -> str:
@@ -93,6 +97,11 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     def without_facts(self) -> "KafkaSettings":
         """Return settings for a program that does not use facts, and needs no rights on their topic."""
         return msgspec.structs.replace(self, topics=self.topics.without_facts())
+
+    def for_partition(self, partition: Partition) -> "KafkaSettings":
+        """Return settings whose transactional id belongs to the owner of this partition of the source."""
+        given = {**self.producer, "transactional_id": f"{self.transactional_id}.{partition}"}
+        return msgspec.structs.replace(self, producer=given)
 
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":
