@@ -11,7 +11,7 @@ from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.system_clock import SystemClock
@@ -22,7 +22,7 @@ def make_region_transport(configuration: Configuration, wait: Callable[[int], No
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
     return RegionTransport(
-        source, routes_of({each.value: _make_sink(configuration, each, slot) for each in configuration.notification.transports})
+        source, routes_of({each.value: _make_sink(configuration, each) for each in configuration.notification.transports})
     )
 
 
@@ -44,7 +44,7 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     if kind is TransportType.KAFKA:
         from connectors.kafka.source import KafkaSource  # Imported here, which takes a third of a second.
 
-        return KafkaSource(kafka_settings(configuration, slot), SystemClock())
+        return KafkaSource(kafka_source_settings(configuration, slot), SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.source import JmsSource  # Imported here: its client may not be installed.
 
@@ -52,11 +52,11 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     return FileSource(file_settings(configuration), wait, SystemFiles())
 
 
-def _make_sink(configuration: Configuration, kind: TransportType, slot: int) -> Sink:
+def _make_sink(configuration: Configuration, kind: TransportType) -> Sink:
     if kind is TransportType.KAFKA:
         from connectors.kafka.sink import KafkaSink  # Imported here, which takes a third of a second.
 
-        return KafkaSink(kafka_settings(configuration, slot), SystemClock())
+        return KafkaSink(kafka_sink_settings(configuration), SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.sink import JmsSink  # Imported here: its client may not be installed.
 

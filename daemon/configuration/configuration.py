@@ -29,7 +29,9 @@ class Configuration(Sections, frozen=True, kw_only=True):
     @property
     def is_region(self) -> bool:
         """Whether source and sinks are not one transport: docs/regions.md."""
-        return self.notification.transports != (self.ingress.transport,) or self.ingress.transport is TransportType.JMS
+        ingress = self.ingress
+        is_apart = self.notification.transports != (ingress.transport,) or bool(ingress.kafka_partitions)
+        return is_apart or ingress.transport is TransportType.JMS
 
     @property
     def most_of_interval(self) -> int:

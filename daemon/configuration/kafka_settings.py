@@ -36,11 +36,32 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
 
 
 def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
-    """Return the settings of a source whose sinks are no topics: with the input topic alone, for which alone it needs rights."""
+    """Return the settings of a source whose sinks are apart: with the input topic alone, for which alone it needs rights.
+
+    The slots share the fixed partitions out by their place in the list. The transactional ids of those belong to the partitions.
+    """
     from connectors.kafka.core.topic_names import KafkaTopics
 
-    settings, topic = kafka_settings(configuration, slot), configuration.ingress.topic
-    return replace(settings, topics=KafkaTopics(topic, topic, topic))
+    settings, ingress = kafka_settings(configuration, slot), configuration.ingress
+    settings = replace(settings, topics=KafkaTopics(*[ingress.topic] * 3))
+    if not ingress.kafka_partitions:
+        return settings
+    fixed = ingress.kafka_partitions[slot :: configuration.worker_count]
+    return replace(_with_id(settings, f"{settings.group_id}.source"), partitions=fixed)
+
+
+def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
+    """Return the settings of a sink of any source. Its input is the markers' topic.
+
+    Its transactional ids begin with the group and the namespace: whichever worker has a partition has the partition's id.
+    """
+    settings, notification = kafka_settings(configuration), configuration.notification
+    settings = replace(settings, topics=replace(settings.topics, input=notification.markers_topic, orders=""))
+    return _with_id(settings, f"{settings.group_id}.{configuration.storage.namespace}.sink")
+
+
+def _with_id(settings: "KafkaSettings", transactional_id: str) -> "KafkaSettings":
+    return replace(settings, producer={**settings.producer, "transactional_id": transactional_id})
 
 
 def copied_settings(configuration: Configuration) -> "KafkaSettings":
