@@ -52,5 +52,6 @@ class FixedPublishers:
 
     def _of(self, partition: Partition) -> Publisher:
         if partition not in self._publishers:
-            self._publishers[partition] = Publisher(self._settings.for_partition(partition), self._log, self._fencing)
+            settings = self._settings.with_id(f"{self._settings.group_id}.source.{partition}")
+            self._publishers[partition] = Publisher(settings, self._log, self._fencing)
         return self._publishers[partition]

@@ -26,7 +26,7 @@ class OwnedPartition:
     def __init__(self, partition: Partition, settings: KafkaSettings, markers: Markers) -> None:
         self.partition = partition
         self.is_ahead = False
-        self._settings = settings.for_partition(partition)
+        self._settings = settings.with_id(f"{settings.transactional_id}.{partition}")
         self._markers = markers
         self._tried: Marker | None = None
         self._producer: TransactionalProducer | None

@@ -8,7 +8,6 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from connectors.kafka.core.client_options import ClientOptions
 from connectors.kafka.core.topic_names import KafkaTopics
-from domain.record import Partition
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # Records read ahead are held in memory. A killed worker is detected after 10 s instead of 45 s.
@@ -98,10 +97,9 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         """Return settings for a program that does not use facts, and needs no rights on their topic."""
         return msgspec.structs.replace(self, topics=self.topics.without_facts())
 
-    def for_partition(self, partition: Partition) -> "KafkaSettings":
-        """Return settings whose transactional id belongs to the owner of this partition of the source."""
-        given = {**self.producer, "transactional_id": f"{self.transactional_id}.{partition}"}
-        return msgspec.structs.replace(self, producer=given)
+    def with_id(self, transactional_id: str) -> "KafkaSettings":
+        """Return settings with this transactional id."""
+        return msgspec.structs.replace(self, producer={**self.producer, "transactional_id": transactional_id})
 
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":

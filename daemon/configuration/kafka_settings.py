@@ -38,7 +38,7 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
 def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
     """Return the settings of a source whose sinks are apart: with the input topic alone, for which alone it needs rights.
 
-    The slots share the fixed partitions out by their place in the list. The transactional ids of those belong to the partitions.
+    The slots share the fixed partitions out by their place in the list.
     """
     from connectors.kafka.core.topic_names import KafkaTopics
 
@@ -47,7 +47,7 @@ def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "Kafka
     if not ingress.kafka_partitions:
         return settings
     fixed = ingress.kafka_partitions[slot :: configuration.worker_count]
-    return replace(_with_id(settings, f"{settings.group_id}.source"), partitions=fixed)
+    return replace(settings, partitions=fixed)
 
 
 def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
@@ -57,11 +57,7 @@ def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
     """
     settings, notification = kafka_settings(configuration), configuration.notification
     settings = replace(settings, topics=replace(settings.topics, input=notification.markers_topic, orders=""))
-    return _with_id(settings, f"{settings.group_id}.{configuration.storage.namespace}.sink")
-
-
-def _with_id(settings: "KafkaSettings", transactional_id: str) -> "KafkaSettings":
-    return replace(settings, producer={**settings.producer, "transactional_id": transactional_id})
+    return settings.with_id(f"{settings.group_id}.{configuration.storage.namespace}.sink")
 
 
 def copied_settings(configuration: Configuration) -> "KafkaSettings":

@@ -42,8 +42,8 @@ class RegionStage(KafkaStage):
         settings = replace(self.settings("sink", *limits), undecided_wait_ms=20_000 if is_patient else 500)
         return replace(settings, **{"topics": replace(self.topics, input=self.markers)} | options)
 
-    def source(self, slot: object = None, partitions: tuple[int, ...] | None = None) -> KafkaSource:
-        return KafkaSource(self.source_settings(slot, partitions), FixedClock())
+    def source(self, slot: object = None, partitions: tuple[int, ...] | None = None, **consumer: Any) -> KafkaSource:
+        return KafkaSource(self.source_settings(slot, partitions, **consumer), FixedClock())
 
     def sink(self, *, is_patient: bool = True, **options: Any) -> KafkaSink:
         return KafkaSink(self.sink_settings(is_patient=is_patient, **options), FixedClock())
