@@ -1,7 +1,8 @@
 """Regions with Kafka in them: each sink gets each record once and in order, wherever a worker dies."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,12 @@ class Crash(BaseException):
 
 
 class Worker:
-    """Sends each record on, without a storage. Its number is that of the record's place, so it is the same when it comes again."""
+    """Sends each record on, without a storage. The number is that of the record's place, so it is the same another time."""
 
     def __init__(self, source: Source, sinks: dict[str, Sink]) -> None:
         self.source = source
         self.transport = RegionTransport(source, routes_of(sinks))
         self._read_to: dict[Partition, int] = {}
-        self.numbers: Callable[[Record], int] = lambda record: record.origin.offset + 1
 
     def cycle(self) -> None:
         """Take over, poll and publish once, as the guardian does."""
@@ -63,7 +63,7 @@ class Worker:
         self._read_to[partition] = offset
 
     def _output(self, partition: Partition, offset: int, records: Sequence[Record]) -> PartitionOutput:
-        output = tuple(OutputRecord(self.numbers(each), Channel.NOTIFICATIONS, b"k", (), each.value) for each in records)
+        output = tuple(OutputRecord(each.origin.offset + 1, Channel.NOTIFICATIONS, b"k", (), each.value) for each in records)
         return PartitionOutput(partition, output, Position(offset, f'["t",{offset},0]'))
 
     def _publish(self, outputs: Sequence[PartitionOutput]) -> None:
@@ -213,11 +213,14 @@ def test_a_rebalance_in_the_middle_of_a_publication_leaves_each_record_once(plac
         monkeypatch.setattr(KafkaSource, "acknowledge", real)
 
         def has_one() -> bool:
-            source.poll(0, 50)
-            until_done(two.cycle)
+            with ThreadPoolExecutor() as both:
+                polls = [both.submit(each.poll, 0, 200) for each in (source, two.source)]
+                for each in polls:
+                    each.result()
             return bool(two.source.assignment())
 
         wait_until(has_one, "a partition for the other")
+        until_done(two.cycle)
         try:
             real(source, positions)
         except PublishRefused as error:
