@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 from harness.waiting import wait_until
 from kafka.errors import KafkaTimeoutError
+from msgspec.structs import replace
 
 from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.publisher import Publisher
 from connectors.kafka.source import KafkaSource
 from connectors.port import NothingLeft, Position, PublishRefused, TransportRefused, TransportUnavailable
 from domain.record import Partition
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.region_stage import RegionStage, until_done
+from tests.connectors.kafka.stage import FixedClock
 
 pytestmark = pytest.mark.slow
 
@@ -171,6 +174,26 @@ def test_of_two_owners_of_a_fixed_partition_the_later_one_acknowledges(stage: Re
     assert earlier.assignment() == []
     assert earlier.assignment() == [one]
     assert earlier.position(one) == at(5)
+
+
+def test_an_acknowledgement_that_an_owner_left_open_does_not_delay_the_next_owner(
+    stage: RegionStage, sources, monkeypatch
+) -> None:
+    one, _ = stage.partitions
+    stage.send(b"a", b"b", b"c")
+    dying = sources("a", partitions=(0,))
+    own(dying, one)
+    acknowledge(dying, one, 1)
+    at_the_end(monkeypatch, lambda _: (_ for _ in ()).throw(KeyboardInterrupt("planted: killed")))
+    monkeypatch.setattr(Publisher, "_discard", lambda *_: None)  # A killed process discards nothing.
+    with pytest.raises(KeyboardInterrupt):
+        acknowledge(dying, one, 2)
+    monkeypatch.undo()
+    settings = replace(stage.source_settings("b", partitions=(0,)), undecided_wait_ms=5_000)
+    later = KafkaSource(settings, FixedClock())
+    wait_until(lambda: later.assignment() or not later.poll(0, 50), "the assignment")
+    assert later.position(one) == at(1)
+    later.close()
 
 
 def test_fixed_partitions_are_read_whatever_the_group_does(stage: RegionStage, sources) -> None:
