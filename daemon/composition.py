@@ -19,6 +19,7 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.infinispan_settings import infinispan_layout, infinispan_server
 from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kinds import is_region, most_of_interval
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.refusal import ConfigurationRefused
@@ -116,14 +117,14 @@ def compose(
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
-        configuration.most_of_interval,
+        most_of_interval(configuration),
         acknowledge_handled=_waits_for_handled(configuration),
         done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
     )
-    if configuration.is_region:
+    if is_region(configuration):
         settings = replace(settings, idle_ms=configuration.region.period_ms)
     return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 
@@ -283,7 +284,7 @@ def name_storage(configuration: Configuration) -> str:
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
-    if configuration.is_region:
+    if is_region(configuration):
         return make_region_transport(configuration, wait, slot)
     if configuration.ingress.transport is TransportType.KAFKA:
         from connectors.kafka.transport import KafkaTransport  # Imported here, which takes a third of a second.

@@ -12,6 +12,7 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.system_clock import SystemClock
@@ -22,7 +23,7 @@ def make_region_transport(configuration: Configuration, wait: Callable[[int], No
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
     return RegionTransport(
-        source, routes_of({each.value: _make_sink(configuration, each) for each in configuration.notification.transports})
+        source, routes_of({each.value: _make_sink(configuration, each) for each in sinks_of(configuration)})
     )
 
 
@@ -35,7 +36,7 @@ def find_unusable_clients(configuration: Configuration) -> Iterator[Configuratio
     )
     if configuration.ingress.transport is TransportType.JMS:
         yield ConfigurationError(path_of(Ingress, "transport"), remedy)
-    if TransportType.JMS in configuration.notification.transports:
+    if TransportType.JMS in sinks_of(configuration):
         yield ConfigurationError(path_of(Notifications, "transport"), remedy)
 
 

@@ -42,17 +42,17 @@ class FileSource:
     def standing(self) -> TransportStatus:
         return TransportStatus()
 
-    def position(self, partition: Partition) -> Position | None:
+    def position(self, partition: Partition) -> Position | None:  # noqa: ARG002 - Positions are those of the sinks.
         return None
 
-    def source(self, partition: Partition) -> str:
+    def source(self, partition: Partition) -> str:  # noqa: ARG002 - A file's offsets count its bytes.
         return ""
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
         """Do nothing: one process has the directory."""
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
-        """Do nothing."""
+        """Do nothing: the positions of the sinks are enough."""
 
     def assignment(self) -> list[Partition]:
         """Return the partitions that have a file now, in ascending order."""
@@ -66,7 +66,7 @@ class FileSource:
             _LOG.info("%s begins at offset %d; the lines before it are in the archive and are not read again", path, offset)
         return offset
 
-    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:  # noqa: ARG002 - Files can be read again.
         """Read the partition from `offset` on.
 
         Raises:

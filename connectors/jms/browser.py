@@ -29,6 +29,13 @@ class Browser(MessagingHandler):  # type: ignore[misc]
         self._link = link
         link.flow(_CREDIT)
 
+    def on_link_error(self, event: Any) -> None:
+        """Close the link alone: by default the client closes the connection."""
+        event.link.close()
+
+    def on_link_closing(self, event: Any) -> None:
+        event.link.close()
+
     def on_delivery(self, event: Any) -> None:
         delivery = event.delivery
         if not delivery.readable or delivery.partial:

@@ -49,9 +49,9 @@ def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -
 
 def _receive(queue: str, selector: str, io: "Io") -> None:
     """Open and close a link without credit: nothing comes by it."""
-    from proton.handlers import MessagingHandler
+    from connectors.jms.browser import Browser
 
-    io.open_receiver(queue, selector, MessagingHandler(prefetch=0, auto_accept=False)).close()
+    io.open_receiver(queue, selector, Browser(lambda *_: None)).close()
 
 
 def _send(queue: str, io: "Io") -> None:

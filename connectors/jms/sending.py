@@ -150,7 +150,7 @@ class Sending:
     def _await(self, io: "Io", deliveries: Sequence[Any], senders: Collection[Any]) -> None:
         """Wait until the broker has each message. As long as it takes some, it is given time."""
         outcomes = Outcomes(deliveries)
-        while not outcomes.are_known:
+        while not outcomes.look():
             io.wait(partial(_has_progress, outcomes, outcomes.known, senders), "sending")
             closed = next((each for each in senders if _is_closed(each)), None)
             if closed is not None:
@@ -193,7 +193,7 @@ class Sending:
 
 
 def _has_progress(outcomes: Outcomes, before: int, senders: Collection[Any]) -> bool:
-    return outcomes.are_known or outcomes.known >= before + _STEP or any(map(_is_closed, senders))
+    return outcomes.look() or outcomes.known >= before + _STEP or any(map(_is_closed, senders))
 
 
 def _check(deliveries: Sequence[Any], to_send: ToSend, markers: str, undo: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from connectors.jms.client import connect
@@ -118,23 +118,21 @@ class JmsSource:
         # Ends come before the records, because they must not be newer.
         known, log_ends = self._ends()
         records, moved = self._take([each for each in readable if each in self._readings], max_records)
+        states = {each: self._readings[each].taken.state() for each in moved}
         self._drop_what_came_again()
-        states = {each: self._readings[each].taken.state() for each in moved if each in self._readings}
         return Polled(tuple(records), moved, known, log_ends, states)
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
+        """As the port describes. A takeover publishes before it seeks: then nothing was taken, and nothing is acknowledged."""
         self._notice_losses()
-        if lost := [each for each in partitions if each not in self._named or each in self._left_out]:
+        if lost := [each for each in partitions if each in self._left_out or not self._is_served(each)]:
             raise PublishRefused(f"not read by this worker at the moment: {', '.join(map(str, lost))}")
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
-        """Accept all messages below the positions in one transaction, and wait for its outcome.
-
-        Before its first seek a partition has none.
-        """
+        """Accept all messages below the positions in one transaction, and wait for its outcome."""
         self.check_owned(positions)
         taken = {each: self._readings[each].taken for each in positions if each in self._readings}
-        self._accept({name: [*each.below(positions[name].offset), *each.dropped] for name, each in taken.items()})
+        self._accept({each: [*found.below(positions[each].offset), *found.dropped] for each, found in taken.items()})
 
     def close(self) -> None:
         self._readings.clear()
@@ -144,14 +142,14 @@ class JmsSource:
             connection.close()
 
     def _connected(self) -> "JmsConnection":
-        if self._connection is None or self._connection.is_lost:
-            self.close()
+        self._notice_losses()
+        if self._connection is None:
             self._connection = self._connect(self._settings.broker)
         return self._connection
 
     def _is_served(self, partition: Partition) -> bool:
-        if not self._named[partition].is_exclusive:
-            return True
+        if partition not in self._named or not self._named[partition].is_exclusive:
+            return partition in self._named
         reading = self._readings.get(partition)
         link = self._waiting.get(partition) if reading is None else reading.link
         return link is not None and link.has_served
@@ -180,6 +178,7 @@ class JmsSource:
         links = [self._readings[each].link for each in readable]
         watched = [each.link for each in self._readings.values()] + list(self._waiting.values())
         if connection is None:
+            sleep(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
             return
         while (left := until - monotonic()) > 0:
             connection.arrived.clear()
@@ -220,7 +219,7 @@ class JmsSource:
             number, raw, message = reading.link.take()
             reading.has_taken = True
             digest = digest_of(message, raw)
-            if reading.taken.has_come_again(number, digest):
+            if reading.taken.drop_known(number, digest):
                 continue
             origin = Origin(name, reading.next_offset)
             needs_id = settings.message_id is Missing.REQUIRED
@@ -246,7 +245,8 @@ class JmsSource:
         wanted = {name: each for name, each in numbers.items() if each}
         if not wanted:
             return
-        links = {name: self._readings[name].link for name in wanted}
+        connection, links = self._connection, {name: self._readings[name].link for name in wanted}
+        assert connection is not None, "messages were taken through it"
         what = ", ".join(str(self._named[each]) for each in wanted)
 
         def accept(io: "Io") -> None:
@@ -260,6 +260,7 @@ class JmsSource:
             for name, each in wanted.items():
                 links[name].give_credit(each)
 
-        self._connected().call(accept, 2 * self._settings.broker.call_timeout_ms / 1000)
+        # A connection made anew has none of these messages: if this one is lost, so is the acknowledgement.
+        connection.call(accept, 2 * self._settings.broker.call_timeout_ms / 1000)
         for name, each in wanted.items():
             self._readings[name].taken.note_accepted(each)

@@ -40,8 +40,8 @@ class TakenMessages:
         """Whether messages of an earlier owner may still come."""
         return bool(self._earlier)
 
-    def has_come_again(self, number: int, digest: bytes) -> bool:
-        """Whether an earlier owner has handled this message. If so, it is among `dropped` from now on."""
+    def drop_known(self, number: int, digest: bytes) -> bool:
+        """Return whether an earlier owner has handled this message. If so, it is among `dropped` from now on."""
         if not self._awaited[digest]:
             return False
         self._awaited[digest] -= 1

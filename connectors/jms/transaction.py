@@ -87,8 +87,8 @@ class Outcomes:
         self._deliveries = deliveries
         self.known = 0
 
-    @property
-    def are_known(self) -> bool:
+    def look(self) -> bool:
+        """Look at what has come since; return whether all states are known."""
         while self.known < len(self._deliveries) and self._deliveries[self.known].remote_state:
             self.known += 1
         return self.known == len(self._deliveries)

@@ -12,6 +12,7 @@ import msgspec
 
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import copied_settings, facts_group
+from daemon.configuration.kinds import only_with_one_kind
 from daemon.configuration.lookup_sources import Job, load_spark_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
@@ -46,7 +47,7 @@ def archive_topics(arguments: Namespace) -> ExitCode:
         ResequencerError: Another process does the same, or a person must act.
     """
     configuration = load(arguments.config, arguments.overrides)
-    refusal = configuration.only_with_one_kind("archive-topics")
+    refusal = only_with_one_kind(configuration, "archive-topics")
     if refusal is not None:
         raise refusal
     if configuration.ingress.transport is not TransportType.KAFKA:

@@ -17,6 +17,7 @@ from daemon.commands.spark_jobs.working_directory import let_tasks_see_working_d
 from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import copied_settings, facts_group, kafka_settings
+from daemon.configuration.kinds import only_with_one_kind
 from daemon.configuration.lookup_sources import Job, load_spark_settings
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.schema import path_of
@@ -50,7 +51,7 @@ def audit(arguments: Namespace) -> ExitCode:
         TransientError: Brokers or file system are unavailable.
     """
     configuration = load(arguments.config, arguments.overrides)
-    refusal = configuration.only_with_one_kind("audit")
+    refusal = only_with_one_kind(configuration, "audit")
     if refusal is not None:
         raise refusal
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:

@@ -17,6 +17,7 @@ from daemon.composition import make_order_book, make_order_source, resequencer_s
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.jms_settings import jms_sink_settings
 from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Notifications, TransportType
 from daemon.console.sources import console_sources
@@ -123,7 +124,7 @@ def _sink(configuration: Configuration, named: str | None) -> TransportType:
     Raises:
         ConfigurationError: The service has no such sink.
     """
-    sinks = configuration.notification.transports
+    sinks = sinks_of(configuration)
     if named is None:
         return sinks[0]
     if named not in sinks:

@@ -9,9 +9,8 @@ from daemon.configuration.effective import EffectiveValue, effective_values
 from daemon.configuration.package_settings import settings_from
 from daemon.configuration.resolution import REFERENCE, ResolvedValues, resolve_values
 from daemon.configuration.schema import SCHEMA, path_of
-from daemon.configuration.sections import Ingress, Lookup, Notifications, Resequencers, Sections, TransportType
+from daemon.configuration.sections import Lookup, Resequencers, Sections
 from daemon.configuration.shipped import find_shipped
-from domain.errors import ConfigurationError
 
 DEFAULT_FILE = Path("conf/application.conf")
 
@@ -25,40 +24,6 @@ class Configuration(Sections, frozen=True, kw_only=True):
     file: Path
     effective: tuple[EffectiveValue, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    @property
-    def is_region(self) -> bool:
-        """Whether source and sinks are not one transport: docs/regions.md."""
-        ingress = self.ingress
-        is_apart = self.notification.transports != (ingress.transport,) or bool(ingress.kafka_partitions)
-        return is_apart or ingress.transport is TransportType.JMS
-
-    @property
-    def most_of_interval(self) -> int:
-        """The most records of a cycle."""
-        count = self.region.trigger_count if self.is_region else None
-        return self.ingress.batch_size if count is None else count
-
-    def only_with_files(self, command: str) -> ConfigurationError | None:
-        """Return the text of a refusal: this command works on files only."""
-        source, sinks = self.ingress.transport, self.notification.transports
-        if source is not TransportType.FILE:
-            why = "brokers remove old records of a topic by its retention"
-            why = "a broker removes a message once it is acknowledged" if source is TransportType.JMS else why
-            text = f"{source}: `{command}` works on files; {why}"
-            return ConfigurationError(path_of(Ingress, "transport"), text)
-        if self.is_region:
-            text = f"{', '.join(sinks)}: `{command}` needs files as the only sink: only they tell what has left"
-            return ConfigurationError(path_of(Notifications, "transport"), text)
-        return None
-
-    def only_with_one_kind(self, command: str) -> ConfigurationError | None:
-        """Return the text of a refusal: this command needs input and first sink of one kind, both topics or both files."""
-        source, sink = self.ingress.transport, self.notification.transport
-        if source is sink and source is not TransportType.JMS:
-            return None
-        text = f"{sink}, with the input {source}: `{command}` works from kafka to kafka and from file to file"
-        return ConfigurationError(path_of(Notifications, "transport"), text)
 
 
 def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configuration:

@@ -2,6 +2,7 @@
 
 from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.kinds import most_of_interval
 
 
 def jms_source_settings(configuration: Configuration, slot: int | None = None) -> JmsSourceSettings:
@@ -13,7 +14,7 @@ def jms_source_settings(configuration: Configuration, slot: int | None = None) -
     return JmsSourceSettings(
         BrokerSettings(jms.url, jms.user, jms.password, jms.heartbeat_ms),
         tuple(QueuePartition(each.queue, each.selector, each.is_exclusive) for each in jms.partitions),
-        window=configuration.most_of_interval,
+        window=most_of_interval(configuration),
         message_id=jms.message_id,
         max_value_bytes=configuration.ingress.max_record_bytes,
         slot=slot or 0,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from connectors.kafka.core.client_options import read_options
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.sections import TransportType
 from daemon.configuration.store_constraints import PAYMENTS
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -53,10 +54,14 @@ def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "Kafka
 def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
     """Return the settings of a sink of any source. Its input is the markers' topic.
 
-    Its transactional ids begin with the group and the namespace: whichever worker has a partition has the partition's id.
+    A further sink takes the notifications alone; those that are too large become dead letters. The transactional ids begin with
+    the group and the namespace: whichever worker has a partition has the partition's id.
     """
     settings, notification = kafka_settings(configuration), configuration.notification
-    settings = replace(settings, topics=replace(settings.topics, input=notification.markers_topic, orders=""))
+    topics = replace(settings.topics, input=notification.markers_topic, orders="")
+    if notification.transport is not TransportType.KAFKA:
+        topics = replace(topics, order_outcomes="", facts="")
+    settings = replace(settings, topics=topics)
     return settings.with_id(f"{settings.group_id}.{configuration.storage.namespace}.sink")
 
 

@@ -98,11 +98,6 @@ class Notifications(msgspec.Struct, frozen=True):
     handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
     settings: Annotated[Path, Key(FilePath())]
 
-    @property
-    def transports(self) -> tuple[TransportType, ...]:
-        """The kinds of all sinks; the first takes everything, the others the notifications."""
-        return (self.transport, *map(TransportType, self.further_transports))
-
 
 class Orders(msgspec.Struct, frozen=True):
     """Where operators' orders are given and their outcomes published. The topics are for transport kafka."""

@@ -11,6 +11,7 @@ from console.units.story import Left
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.sections import TransportType
 from daemon.console.archive_distances import find_archive_distances
 from daemon.console.archived_output import find_left_in
@@ -121,9 +122,9 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
 
 def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
-    if TransportType.FILE in notification.transports:
+    if TransportType.FILE in sinks_of(configuration):
         return OutputFiles(notification.output_directory, SystemFiles()).find_left
-    if TransportType.KAFKA in notification.transports:
+    if TransportType.KAFKA in sinks_of(configuration):
         return find_left_in(configuration.archive.location, notification.topic)
     return partial(left_in_queue, notification.jms.notifications_queue)
 
@@ -146,7 +147,7 @@ def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
         ("Configuration", str(configuration.file)),
         ("Run directory", str(notification.run_directory)),
         ("Input", inputs[ingress.transport]),
-        ("Output", "; ".join(outputs[each] for each in notification.transports)),
+        ("Output", "; ".join(outputs[each] for each in sinks_of(configuration))),
         *((("Consumer group", group),) if ingress.transport is TransportType.KAFKA else ()),
         ("Storage", resequencer.storage_type.value),
         ("Strategy", resequencer.strategy),

@@ -119,7 +119,7 @@ def _send_all(io: "Io", queues: Sequence[str], waiting: Sequence[_Waiting]) -> N
         message.properties |= {PART: partition, _DUPLICATE_ID: told.id}
         deliveries.append(senders[queues[partition]].send(message))
     outcomes = Outcomes(deliveries)
-    io.wait(lambda: outcomes.are_known, "the input", _FLUSH_SECONDS)
+    io.wait(outcomes.look, "the input", _FLUSH_SECONDS)
     for each in deliveries:
         each.settle()
     refused = outcomes.find_refused()

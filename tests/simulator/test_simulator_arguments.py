@@ -97,9 +97,9 @@ def test_more_than_all_cannot_be_lost_or_late():
 def test_verify_takes_a_strategy_and_the_expectations():
     parser = ArgumentParser()
     add_verify_arguments(parser)
-    alone = {"strategy": None, "expected": None, "follow": False, "interval": 2_000, "give_up_after": None}
+    alone = {"strategy": None, "sink": None, "expected": None, "follow": False, "interval": 2_000, "give_up_after": None}
     assert vars(parser.parse_args([])) == alone
     follow = ["--follow", "--interval", "0.5", "--give-up-after", "9"]
     given = parser.parse_args(["--strategy", "STRICT_SEQUENCE", "--expected", "there", *follow])
     told = {"strategy": "STRICT_SEQUENCE", "expected": Path("there"), "follow": True, "interval": 500, "give_up_after": 9_000}
-    assert vars(given) == told
+    assert vars(given) == {**alone, **told}

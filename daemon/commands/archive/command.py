@@ -11,6 +11,7 @@ from connectors.files.settings import FileSettings
 from connectors.files.source import FileSource
 from daemon.commands.archive.limit import ArchiveLimit, Limit
 from daemon.configuration.configuration import Configuration, load
+from daemon.configuration.kinds import only_with_files
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Resequencers, StorageType
 from daemon.exit_code import ExitCode
@@ -34,7 +35,7 @@ def archive(arguments: Namespace) -> ExitCode:
         TransportUnavailable: No room, or a disk fails. Everything printed is moved; the same call again continues.
     """
     configuration = load(arguments.config, arguments.overrides)
-    unsupported = configuration.only_with_files("archive")
+    unsupported = only_with_files(configuration, "archive")
     if unsupported is not None:
         raise unsupported
     _refuse_other_storages(configuration)

@@ -11,6 +11,7 @@ from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_settings, kafka_source_settings
+from daemon.configuration.kinds import sinks_of
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.sections import StorageType, TransportType
 from domain.errors import ResequencerError, TransientError
@@ -105,7 +106,7 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
     notification = configuration.notification
-    is_sink = TransportType.KAFKA in notification.transports
+    is_sink = TransportType.KAFKA in sinks_of(configuration)
     if configuration.ingress.transport is TransportType.KAFKA:
         from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
 
@@ -127,7 +128,7 @@ def jms_is_usable(configuration: Configuration) -> None:
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
     is_source = configuration.ingress.transport is TransportType.JMS
-    is_sink = TransportType.JMS in configuration.notification.transports
+    is_sink = TransportType.JMS in sinks_of(configuration)
     if not (is_source or is_sink):
         return
     from connectors.jms.preflight import preflight_sink, preflight_source  # Imported here: the client may not be installed.

@@ -8,6 +8,7 @@ from connectors.files.settings import FileSettings
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
+from daemon.configuration.kinds import only_with_one_kind
 from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import find_receiver_of, open_dead_letters
 from daemon.system_clock import SystemClock
@@ -36,7 +37,7 @@ def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = s
     if receiver is not None:
         return open_dead_letters(configuration, receiver, asked_for, sign)
     ingress, notification = configuration.ingress, configuration.notification
-    refusal = configuration.only_with_one_kind("dead-letters")
+    refusal = only_with_one_kind(configuration, "dead-letters")
     if refusal is not None:
         where = {
             TransportType.KAFKA: f"topic {notification.dead_letters_topic}",

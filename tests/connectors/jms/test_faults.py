@@ -1,7 +1,9 @@
 """A broker that is killed, frozen or restarted at the worst moments, and a worker that computes for long."""
 
+import os
+import threading
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import monotonic, process_time, sleep
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from harness.waiting import wait_until
 from connectors.jms.connection import Io
 from connectors.jms.receiving_link import ReceivingLink
 from connectors.jms.sending import Sending
+from connectors.jms.source import JmsSource
 from connectors.jms.transaction import Transaction
 from connectors.port import Channel, NothingLeft, PublishRefused, TransportUnavailable
 from domain.record import Partition
@@ -203,6 +206,30 @@ def test_a_lost_connection_leaves_its_partitions_out_once_and_they_are_taken_ove
     source.close()
 
 
+def test_a_connection_lost_right_before_an_acknowledgement_leaves_its_partitions_out(server: ArtemisServer, monkeypatch) -> None:
+    queues = Queues.fresh(server)
+    one = queues.partitions()[0]
+    queues.send_to(0, b"1")
+    source = queues.source()
+    read = Intake(source)
+    read.seek(one)
+    read.read(1)
+    connection = source._connection
+
+    def lose() -> None:
+        restarted(server)()
+        wait_until(lambda: connection.is_lost, "the loss")
+
+    strikes(monkeypatch, JmsSource, "_accept", lose, before=True)
+    with pytest.raises(TransportUnavailable):
+        read.acknowledge(one)
+    assert one not in source.assignment()
+    assert one in source.assignment()
+    read.seek(one)
+    assert read.read(2) == [b"1", b"1"]
+    source.close()
+
+
 def test_errors_of_an_old_connection_have_no_effect_after_a_reset(server: ArtemisServer) -> None:
     queues = Queues.fresh(server)
     one = queues.partitions()[0]
@@ -266,9 +293,6 @@ def test_heartbeats_go_on_while_the_worker_computes(server: ArtemisServer) -> No
 
 
 def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: ArtemisServer) -> None:
-    import os
-    import threading
-
     queues = Queues.fresh(artemis)
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(20):
@@ -277,6 +301,30 @@ def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: 
         source.poll(1, 1)
         source.close()
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+def test_connections_to_a_frozen_broker_leave_nothing_open(server: ArtemisServer) -> None:
+    queues = Queues.fresh(server)
+    queues.send_to(0, b"1")
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(3):
+        source = queues.source()
+        source.seek(queues.partitions()[0], 0)
+        assert source.poll(1, 5_000).records
+        server.pause()
+        with pytest.raises(TransportUnavailable):
+            source.seek(queues.partitions()[0], 0)
+        server.resume()
+        source.close()
+    wait_until(lambda: (len(os.listdir("/proc/self/fd")), threading.active_count()) == before, "threads and files")
+
+
+def test_a_source_without_a_connection_waits_instead_of_computing(server: ArtemisServer) -> None:
+    source = Queues.fresh(server).source()
+    began_at, cpu = monotonic(), process_time()
+    assert source.poll(1, 300).records == ()
+    assert monotonic() - began_at >= 0.3
+    assert process_time() - cpu < 0.2
 
 
 def restarted(server: ArtemisServer) -> Callable[[], None]:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from harness.waiting import wait_until
@@ -28,7 +29,7 @@ def strict(server_directory: Any) -> Iterator[ArtemisServer]:
     """A broker with a user, whose queues are made by an administrator."""
     users, queues = {"app": "secret"}, {"EVENTS": False, "CLOSED": False, "MARKERS": False, "OUT": False}
     settings = ArtemisSettings(users=users, closed=("CLOSED",), queues=queues, creates_queues=False)
-    server = ArtemisServer(server_directory / "strict", settings).start()
+    server = ArtemisServer(server_directory / f"strict-{uuid4().hex}", settings).start()
     yield server
     server.kill()
 

@@ -242,6 +242,16 @@ class SourceContract:
         with pytest.raises(PublishRefused):
             intake.source.check_owned([Partition("another", 0)])
 
+    def test_a_takeover_may_acknowledge_before_it_seeks_and_takes_nothing(self, harness: SourceHarness, made) -> None:
+        one, _ = harness.partitions
+        harness.send(one, b"1")
+        intake = made()
+        intake.source.position(one)
+        intake.source.check_owned([one])
+        intake.source.acknowledge({one: Position(0, '["t",0,0]')})
+        intake.seek(one)
+        assert intake.read(1) == [b"1"]
+
     def test_a_position_is_kept_if_the_source_says_so(self, harness: SourceHarness, made) -> None:
         one, _ = harness.partitions
         harness.send(one, b"1")

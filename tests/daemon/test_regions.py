@@ -1,0 +1,119 @@
+"""From a configuration to the transport of a region, and the commands that do not work with one."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from connectors.dead_letters.port import AskedFor
+from connectors.files.transport import FileTransport
+from connectors.kafka.transport import KafkaTransport
+from connectors.port import Channel
+from connectors.region.transport import RegionTransport
+from daemon import regions
+from daemon.commands.dead_letters.stores import open_store
+from daemon.composition import compose, refuse_unusable
+from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
+from daemon.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
+from daemon.console.partitions import InputPartitions
+from daemon.regions import make_region_transport
+from domain.errors import ConfigurationError
+
+N = "payment-status-notification"
+I = "ipf.processing-data.ingress"  # noqa: E741 (short, as N is)
+PARTS = ", ".join(f'{{ queue = E, selector = "part = {number}" }}' for number in range(5))
+JMS = f"{I} {{ transport = jms, jms.partitions = [{PARTS}] }}\n"
+EMBEDDED = f"{N}.resequencer.storage-type = embedded\n"
+
+
+@pytest.fixture
+def configured(loaded, tmp_path):
+    """Return a configuration with the embedded storage under `tmp_path`."""
+    return lambda text, *overrides: loaded(f'{EMBEDDED}{N}.run-directory = "{tmp_path}/run"\n{text}', *overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", KafkaTransport),
+        (f"{I}.transport = file\n{N}.transport = file", FileTransport),
+        (f"{I}.transport = file", RegionTransport),
+        (f"{N}.transport = file", RegionTransport),
+        (f"{N}.transport = jms", RegionTransport),
+        (f"{N}.further-transports = [jms]", RegionTransport),
+        (f"{JMS}{N}.transport = jms", RegionTransport),
+    ],
+)
+def test_only_two_kinds_or_several_sinks_are_a_region(configured, text, kind):
+    configuration = configured(text)
+    parts = compose(configuration, lambda _: None, lambda: False)
+    assert type(parts.servers.transport) is kind
+    assert is_region(configuration) is (kind is RegionTransport)
+    for server in parts.servers:
+        server.close()
+
+
+def test_the_first_sink_takes_everything_and_the_others_the_notifications(configured):
+    configuration = configured(f"{N} {{ transport = jms, further-transports = [file, kafka] }}")
+    transport = make_region_transport(configuration, lambda _: None, 0)
+    taken = {each.name: each.channels for each in transport._routes}
+    assert taken == {
+        "jms": frozenset(Channel),
+        "file": frozenset({Channel.NOTIFICATIONS}),
+        "kafka": frozenset({Channel.NOTIFICATIONS}),
+    }
+    transport.close()
+
+
+def test_the_slots_of_one_machine_share_the_partitions_out_and_each_keeps_its_number(configured):
+    configuration = configured(f"{JMS}{N}.transport = jms\n{N}.worker.count = 2")
+    shares = [jms_source_settings(configuration, slot).named for slot in range(2)]
+    assert [[each.number for each in share] for share in shares] == [[0, 2, 4], [1, 3]]
+    assert [each.selector for each in shares[1].values()] == ["part = 1", "part = 3"]
+    assert list(jms_source_settings(configuration).named) == list(InputPartitions(configuration).find())
+
+
+def test_a_trigger_count_is_the_most_of_an_interval_and_the_window_of_messages(configured):
+    counted = configured(f"{JMS}{N}.region.trigger-count = 70")
+    assert most_of_interval(counted) == jms_source_settings(counted).window == 70
+    assert most_of_interval(configured(f"{JMS}{I}.batch-size = 90")) == 90
+    assert most_of_interval(configured(f"{I}.batch-size = 90\n{N}.region.trigger-count = 70")) == 90, "this is no region"
+
+
+def test_broker_and_queues_are_those_of_the_configuration(configured):
+    told = 'url = "amqps://host", user = me, password = s3cret'
+    configuration = configured(f"{JMS}{I}.jms {{ {told}, heartbeat = 3s }}\n{N}.jms {{ {told}, notifications.queue = A }}")
+    source, sink = jms_source_settings(configuration), jms_sink_settings(configuration)
+    assert (source.broker.url, source.broker.user, source.broker.password) == ("amqps://host", "me", "s3cret")
+    assert (source.broker.heartbeat_ms, sink.broker.heartbeat_ms) == (3_000, 3_000)
+    assert (sink.notifications, sink.markers) == ("A", "PAYMENT_STATUS_NOTIFICATION_MARKERS")
+    assert "s3cret" not in repr(source) + repr(sink)
+
+
+def test_a_client_that_is_not_installed_is_refused_with_the_remedy(configured, monkeypatch):
+    configuration = configured(f"{JMS}{N}.transport = jms")
+    assert refuse_unusable(configuration) == ()
+    monkeypatch.setattr(regions, "find_spec", lambda name: None if name == "proton" else find_spec(name))
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_unusable(configuration)
+    assert f"{I}.transport: is jms, whose client is not installed; install it by pip install" in str(refused.value)
+    assert f"{N}.transport: is jms, whose client" in str(refused.value)
+    assert refuse_unusable(configured("")) == ()
+
+
+@pytest.mark.parametrize("text", [f"{JMS}{N}.transport = jms", f"{I}.transport = file", f"{N}.transport = jms"])
+def test_commands_that_need_one_kind_say_so(configured, text):
+    configuration = configured(text)
+    refusal = only_with_one_kind(configuration, "audit")
+    assert refusal is not None
+    assert "`audit` works from kafka to kafka and from file to file" in str(refusal)
+    assert only_with_files(configuration, "archive") is not None
+    with pytest.raises(ConfigurationError, match=r"These dead letters are in the (queue|topic) "):
+        open_store(configuration, AskedFor())
+
+
+def test_a_further_sink_leaves_the_commands_of_one_kind(configured):
+    configuration = configured(f"{I}.transport = file\n{N} {{ transport = file, further-transports = [jms] }}")
+    assert only_with_one_kind(configuration, "audit") is None
+    refusal = only_with_files(configuration, "archive")
+    assert refusal is not None
+    assert "only they tell what has left" in str(refusal)
