@@ -22,9 +22,7 @@ from domain.errors import ConfigurationError
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
-    return RegionTransport(
-        source, routes_of({each.value: _make_sink(configuration, each) for each in sinks_of(configuration)})
-    )
+    return RegionTransport(source, routes_of({each.value: _make_sink(configuration, each) for each in sinks_of(configuration)}))
 
 
 def find_unusable_clients(configuration: Configuration) -> Iterator[ConfigurationError]:

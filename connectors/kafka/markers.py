@@ -9,7 +9,7 @@ from connectors.kafka.made_topics import make_topics
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.kafka.topics import Topics
-from connectors.port import TransportRefused
+from connectors.port import TransportWithheld
 
 _CONFIGURATION = {
     "cleanup.policy": "compact",
@@ -19,6 +19,14 @@ _CONFIGURATION = {
 }
 _FIRST_LOOK = 1_000
 """How many records are read first: a partition at work has its marker there. Each further look is four times as long."""
+
+
+def loses_markers(topic: str, policy: str | None) -> TransportWithheld | None:
+    """Return the refusal of a topic with this cleanup.policy; None if it keeps all markers, or the policy is not known."""
+    if policy in (None, "compact"):
+        return None
+    problem = f"its cleanup.policy is {policy}, so the brokers would delete markers, and records would leave twice"
+    return TransportWithheld(f"topic {topic}", f"{problem}. Set it to compact")
 
 
 class Markers:
@@ -33,14 +41,12 @@ class Markers:
         """Make the topic if it is missing.
 
         Raises:
-            TransportRefused: It cannot be made, or the brokers would delete markers.
+            TransportRefused: It cannot be made, or its markers would get lost.
         """
         make_topics(self._settings, self._settings.topics.notifications, {self._topic: _CONFIGURATION})
         topics.look()
-        policy = topics.find_setting(self._topic, "cleanup.policy")
-        if policy not in (None, "compact"):
-            problem = f"its cleanup.policy is {policy}, so the brokers would delete markers, and records would leave twice"
-            raise TransportRefused(f"topic {self._topic}", f"{problem}. Set it to compact")
+        if (problem := loses_markers(self._topic, topics.find_setting(self._topic, "cleanup.policy"))) is not None:
+            raise problem
 
     def find(self, key: str) -> Marker | None:
         """Return the last marker with this key; None if there is none. Its owner's transactions are all decided.

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
+from msgspec.structs import replace
 
 from connectors.kafka.owned_partition import OwnedPartition
+from connectors.kafka.preflight import preflight_sink
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.sink import KafkaSink
 from connectors.port import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
@@ -228,6 +230,24 @@ def test_a_topic_of_markers_that_loses_them_is_refused(stage: RegionStage) -> No
     stage.kafka.create_topics(stage.markers, partitions=1, config={"cleanup.policy": "delete"})
     with pytest.raises(TransportRefused, match="Set it to compact"):
         stage.sink().position(ONE)
+
+
+def test_what_a_sink_needs_is_checked_and_nothing_is_made(stage: RegionStage, sinks) -> None:
+    settings = stage.sink_settings()
+    preflight_sink(settings)
+    with closing(stage.kafka.admin()) as admin:
+        assert stage.markers not in admin.list_topics()
+    sinks()
+    preflight_sink(settings)
+    mistyped = replace(settings, topics=replace(settings.topics, dead_letters="mistyped"))
+    with pytest.raises(ExceptionGroup) as missing:
+        preflight_sink(mistyped)
+    assert [str(each)[:16] for each in missing.value.exceptions] == ["topic mistyped: "]
+    stage.kafka.create_topics(f"{stage.markers}-deleted", partitions=1, config={"cleanup.policy": "delete"})
+    losing = replace(settings, topics=replace(settings.topics, input=f"{stage.markers}-deleted"))
+    with pytest.raises(ExceptionGroup) as refused:
+        preflight_sink(losing)
+    assert "Set it to compact" in str(refused.value.exceptions[0])
 
 
 def test_a_marker_of_another_program_is_refused(stage: RegionStage, sinks) -> None:
