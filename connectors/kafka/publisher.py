@@ -4,13 +4,13 @@ Steps 16 to 19 of the protocol (docs/decisions/0004-exactly-once.md).
 """
 
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from kafka import errors
 
 from connectors.kafka.consumer import as_group_metadata
+from connectors.kafka.core.fences import Fences
 from connectors.kafka.core.fencing import FIXED, Committed, Fencing
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
@@ -21,9 +21,6 @@ from connectors.port import NothingLeft, PublishRefused, TransportRefused, Trans
 from domain.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
-_FENCES, _FENCES_SECONDS = 5, 60
-"""A worker that was paused beyond its transaction's time-out is fenced once. Two workers with one transactional id fence each
-other again and again; so many fences within so many seconds are taken for the latter."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +36,7 @@ class Publisher:
         self._undecided: dict[Partition, Committed] = {}
         self._left: dict[Partition, Committed] = {}
         self._failed: dict[Partition, Committed] = {}
-        self._fenced_at: deque[float] = deque(maxlen=_FENCES)
+        self._fences = Fences()
         self.attempts = 0
 
     def connect(self) -> TransactionalProducer:
@@ -151,10 +148,12 @@ class Publisher:
     def _refuse_twins(self, error: errors.KafkaError) -> None:
         if not isinstance(error, _FENCED):
             return
-        now = monotonic()
-        self._fenced_at.append(now)
-        if len(self._fenced_at) == _FENCES and now - self._fenced_at[0] < _FENCES_SECONDS:
-            problem = "another worker uses it: two services share one run directory, or it was copied. Give each its own"
+        self._fences.note(monotonic())
+        if self._fences.has_twin(monotonic()):
+            cause = "two services share one run directory, or it was copied. Give each its own"
+            if self._fencing.membership == FIXED:
+                cause = "kafka.partitions of two workers names the same partition. Give each its own"
+            problem = f"another worker uses it: {cause}"
             raise TransportRefused(f"transactional id {self._settings.transactional_id}", problem)
 
     def _discard(self, producer: TransactionalProducer) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic
 
 from kafka import errors
 
+from connectors.kafka.core.fences import Fences
 from connectors.kafka.core.marker import Marker, highest_of, marker_after
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
@@ -50,7 +52,6 @@ class KafkaSink:
     """
 
     capabilities = SinkCapabilities(is_transactional=True, remembers=True)
-    notes: Sequence[str] = ()
 
     def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
         self._settings = settings
@@ -58,7 +59,15 @@ class KafkaSink:
         self._fitting = Fitting(settings, self._topics, clock)
         self._markers = Markers(settings)
         self._owned: dict[Partition, OwnedPartition] = {}
+        self._fences: dict[Partition, Fences] = {}
         self._is_connected = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As the port describes. Two workers that own one partition take it over from each other, and nothing leaves twice."""
+        now = monotonic()
+        problem = "another worker publishes for it again and again: two workers or two services read it. Give each its own"
+        return tuple(f"{each}: {problem}" for each, fences in sorted(self._fences.items()) if fences.has_twin(now))
 
     def position(self, partition: Partition) -> Position | None:
         self._connect()
@@ -98,12 +107,16 @@ class KafkaSink:
             try:
                 self._owned[each.partition].regain()
             except PublishRefused:
-                self._drop(each.partition)
+                self._lose(each.partition)
                 raise
 
     def _drop(self, partition: Partition) -> None:
         if partition in self._owned:
             self._owned.pop(partition).discard()
+
+    def _lose(self, partition: Partition) -> None:
+        self._drop(partition)
+        self._fences.setdefault(partition, Fences()).note(monotonic())
 
     def _part(self, output: PartitionOutput) -> _Part:
         owned = self._owned[output.partition]
@@ -142,7 +155,7 @@ class KafkaSink:
                 part.owned.end(part.marker)
             except PublishRefused:
                 _discard(parts[at:])
-                self._drop(part.owned.partition)
+                self._lose(part.owned.partition)
                 raise
             except errors.KafkaError as error:
                 _discard(parts[at:])
@@ -154,7 +167,7 @@ class KafkaSink:
     def _failed(self, part: _Part, parts: Sequence[_Part], error: errors.KafkaError) -> ResequencerError:
         """Return the error of a publication of which nothing was committed."""
         if isinstance(error, FENCED):
-            self._drop(part.owned.partition)
+            self._lose(part.owned.partition)
             return PublishRefused(f"another worker publishes for {part.owned.partition}: {text_of(error)}")
         problem = to_transport_error("the output", error)
         is_partly_there = any(each.owned.is_ahead for each in parts)

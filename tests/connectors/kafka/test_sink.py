@@ -168,7 +168,10 @@ def test_two_owners_in_turn_leave_each_number_once(stage: RegionStage, sinks) ->
         with pytest.raises(PublishRefused):
             both[1 - number % 2].publish([output(ONE, notifications(number, 1, "zombie"), number)])
         taking_over.publish([output(ONE, notifications(number, 1), number)])
+        fenced = [(number + 1) // 2, number // 2]
+        assert [len(each.notes) for each in both] == [int(count >= 5) for count in fenced]
     assert stage.left() == values(*range(1, 13))
+    assert both[0].notes[0].startswith(f"{ONE}: another worker publishes for it again and again")
 
 
 def test_a_marker_among_many_is_found_and_only_the_last_one_counts(stage: RegionStage, sinks) -> None:
