@@ -148,8 +148,9 @@ class Publisher:
     def _refuse_twins(self, error: errors.KafkaError) -> None:
         if not isinstance(error, _FENCED):
             return
-        self._fences.note(monotonic())
-        if self._fences.has_twin(monotonic()):
+        now = monotonic()
+        self._fences.note(now)
+        if self._fences.has_twin(now):
             cause = "two services share one run directory, or it was copied. Give each its own"
             if self._fencing.membership == FIXED:
                 cause = "kafka.partitions of two workers names the same partition. Give each its own"

@@ -101,7 +101,7 @@ def test_an_unknown_outcome_is_known_to_the_takeover(stage: RegionStage, sinks, 
     with pytest.raises(TransportUnavailable):
         sink.publish([output(ONE, notifications(2, 1), 2)])
     reached = 2 if fault is answer_lost else 1
-    assert stage.sink().position(ONE) == Position(reached, f'["t",{reached},{reached}]', highest=reached)
+    assert sinks().position(ONE) == Position(reached, f'["t",{reached},{reached}]', highest=reached)
 
 
 def test_a_part_that_has_left_does_not_leave_again_and_the_rest_follows(stage: RegionStage, sinks, monkeypatch) -> None:
@@ -181,11 +181,10 @@ def test_a_marker_among_many_is_found_and_only_the_last_one_counts(stage: Region
     stage.write_markers(*[b"{}"] * 6_000)
     sink.publish([output(TWO, notifications(1, 1, "two"), 1)])
     stage.write_markers(*[b"{}"] * 40)
-    again = stage.sink()
+    again = sinks()
     assert again.position(ONE) == Position(2, '["t",2,2]', highest=2)
     assert again.position(TWO) == Position(1, '["t",1,1]', highest=1)
     assert again.position(ONE._replace(number=7)) is None
-    again.close()
 
 
 def test_aborted_transactions_behind_the_last_marker_are_passed_over(stage: RegionStage, sinks) -> None:
@@ -194,7 +193,7 @@ def test_aborted_transactions_behind_the_last_marker_are_passed_over(stage: Regi
     key = sink._owned[ONE].key.encode()
     for _ in range(3):
         stage.write_markers(*[b'{"offset":9,"metadata":"","highest":9}'] * 50, key=key, abort=True)
-    assert stage.sink().position(ONE) == Position(1, '["t",1,1]', highest=1)
+    assert sinks().position(ONE) == Position(1, '["t",1,1]', highest=1)
 
 
 def test_another_partitions_open_transaction_delays_a_takeover_and_no_longer(stage: RegionStage, sinks) -> None:
@@ -209,7 +208,8 @@ def test_another_partitions_open_transaction_delays_a_takeover_and_no_longer(sta
 def test_a_transaction_that_an_owner_left_open_is_ended_by_the_takeover(stage: RegionStage, sinks, monkeypatch) -> None:
     dying = sinks()
     at_the_end(monkeypatch, lambda _: (_ for _ in ()).throw(KeyboardInterrupt("planted: killed")))
-    monkeypatch.setattr(OwnedPartition, "discard", lambda _: None)  # A killed process discards nothing.
+    left_open: list[OwnedPartition] = []
+    monkeypatch.setattr(OwnedPartition, "discard", lambda each: left_open.append(each))  # A killed process discards nothing.
     with pytest.raises(KeyboardInterrupt):
         dying.publish([output(ONE, notifications(1, 3, "open"), 3)])
     monkeypatch.undo()
@@ -217,6 +217,8 @@ def test_a_transaction_that_an_owner_left_open_is_ended_by_the_takeover(stage: R
     assert again.position(ONE) is None
     again.publish([output(ONE, notifications(1, 1), 1)])
     assert stage.left() == values(1)
+    for each in left_open:
+        each.discard()
 
 
 def test_the_topic_of_markers_is_made_compacted_and_may_get_more_partitions(stage: RegionStage, sinks) -> None:
@@ -226,13 +228,13 @@ def test_the_topic_of_markers_is_made_compacted_and_may_get_more_partitions(stag
         found = admin.describe_configs([resource], config_filter="all")["topic"][stage.markers]
         assert found["cleanup.policy"]["value"] == "compact"
         admin.create_partitions({stage.markers: 9})
-    assert stage.sink().position(ONE) == Position(1, '["t",1,1]', highest=1)
+    assert sinks().position(ONE) == Position(1, '["t",1,1]', highest=1)
 
 
-def test_a_topic_of_markers_that_loses_them_is_refused(stage: RegionStage) -> None:
+def test_a_topic_of_markers_that_loses_them_is_refused(stage: RegionStage, sinks) -> None:
     stage.kafka.create_topics(stage.markers, partitions=1, config={"cleanup.policy": "delete"})
     with pytest.raises(TransportRefused, match="Set it to compact"):
-        stage.sink().position(ONE)
+        sinks().position(ONE)
 
 
 def test_what_a_sink_needs_is_checked_and_nothing_is_made(stage: RegionStage, sinks) -> None:

@@ -185,7 +185,9 @@ def test_an_acknowledgement_that_an_owner_left_open_does_not_delay_the_next_owne
     own(dying, one)
     acknowledge(dying, one, 1)
     at_the_end(monkeypatch, lambda _: (_ for _ in ()).throw(KeyboardInterrupt("planted: killed")))
-    monkeypatch.setattr(Publisher, "_discard", lambda *_: None)  # A killed process discards nothing.
+    left_open: list[TransactionalProducer] = []
+    # A killed process discards nothing.
+    monkeypatch.setattr(Publisher, "_discard", lambda _, producer: left_open.append(producer))
     with pytest.raises(KeyboardInterrupt):
         acknowledge(dying, one, 2)
     monkeypatch.undo()
@@ -194,6 +196,8 @@ def test_an_acknowledgement_that_an_owner_left_open_does_not_delay_the_next_owne
     wait_until(lambda: later.assignment() or not later.poll(0, 50), "the assignment")
     assert later.position(one) == at(1)
     later.close()
+    for each in left_open:
+        each.discard()
 
 
 def test_fixed_partitions_are_read_whatever_the_group_does(stage: RegionStage, sources) -> None:
