@@ -36,7 +36,7 @@ def highest_of(marker: Marker | None) -> int:
 
 def marker_after(marker: Marker | None, output: PartitionOutput) -> Marker:
     """Return the marker once this output has left."""
-    highest = max([highest_of(marker), *(each.number for each in output.records)])
+    highest = max([highest_of(marker), output.position.highest, *(each.number for each in output.records)])
     return Marker(output.position.offset, output.position.metadata, highest)
 
 
