@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.errors import LOGIN
 from connectors.kafka.input_topic import Input
-from connectors.kafka.markers import loses_markers
 from connectors.kafka.offsets import LogReader
+from connectors.kafka.region.markers import loses_markers
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.port import NotLetIn, TransportUnavailable, TransportWithheld

@@ -12,10 +12,10 @@ from connectors.kafka.core.open_transactions import OpenTransactions
 from connectors.kafka.core.paused_partitions import PausedPartitions
 from connectors.kafka.core.records import to_records
 from connectors.kafka.errors import to_transport_error
-from connectors.kafka.fixed_publishers import FixedPublishers
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.publisher import Publisher
+from connectors.kafka.region.fixed_publishers import FixedPublishers
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.port import (

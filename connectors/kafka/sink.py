@@ -11,9 +11,9 @@ from connectors.kafka.core.marker import Marker, highest_of, marker_after
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
 from connectors.kafka.fitting import Fitting
-from connectors.kafka.markers import Markers
-from connectors.kafka.owned_partition import FENCED, OwnedPartition
 from connectors.kafka.producer import NotTaken
+from connectors.kafka.region.markers import Markers
+from connectors.kafka.region.owned_partition import FENCED, OwnedPartition
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.port import (

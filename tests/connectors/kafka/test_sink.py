@@ -9,9 +9,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from connectors.kafka.owned_partition import OwnedPartition
 from connectors.kafka.preflight import preflight_sink
 from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.region.owned_partition import OwnedPartition
 from connectors.kafka.sink import KafkaSink
 from connectors.port import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from servers.kafka.server import KafkaServer

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from connectors.kafka.markers import Markers
 from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.region.markers import Markers
 from connectors.port import Position
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.region_stage import RegionStage, until_done

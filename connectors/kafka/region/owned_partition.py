@@ -4,8 +4,8 @@ from kafka import errors
 
 from connectors.kafka.core.marker import Marker
 from connectors.kafka.errors import text_of
-from connectors.kafka.markers import Markers
 from connectors.kafka.producer import TransactionalProducer
+from connectors.kafka.region.markers import Markers
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import PublishRefused
 from domain.record import Partition
