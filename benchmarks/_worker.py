@@ -68,7 +68,7 @@ class MemoryTransport:
     def end_offset(self, partition: Partition) -> int:
         return self._end
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
         assert offset == self._offset, "a benchmark reads its lines once"
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:

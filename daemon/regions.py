@@ -11,7 +11,7 @@ from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_notification_settings, kafka_settings, kafka_source_settings
+from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
@@ -22,7 +22,7 @@ from domain.errors import ConfigurationError
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
-    sinks = {each.value: _make_sink(configuration, each, slot) for each in sinks_of(configuration)}
+    sinks = {each.value: _make_sink(configuration, each) for each in sinks_of(configuration)}
     return RegionTransport(source, routes_of(sinks), configuration.ingress.transport.value)
 
 
@@ -52,14 +52,11 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     return FileSource(file_settings(configuration), wait, SystemFiles())
 
 
-def _make_sink(configuration: Configuration, kind: TransportType, slot: int) -> Sink:
+def _make_sink(configuration: Configuration, kind: TransportType) -> Sink:
     if kind is TransportType.KAFKA:
         from connectors.kafka.sink import KafkaSink  # Imported here, which takes a third of a second.
 
-        is_first = configuration.notification.transport is kind
-        settings = kafka_settings(configuration, slot) if is_first else kafka_notification_settings(configuration, slot)
-        name = f"{configuration.storage.namespace}.{settings.group_id}"
-        return KafkaSink(settings, configuration.notification.markers_topic, name, SystemClock())
+        return KafkaSink(kafka_sink_settings(configuration), SystemClock())
     if kind is TransportType.JMS:
         from connectors.jms.sink import JmsSink  # Imported here: its client may not be installed.
 

@@ -8,7 +8,7 @@ from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from connectors.kafka.client import make_client
-from connectors.kafka.core.fencing import Membership, Snapshot
+from connectors.kafka.core.fencing import FIXED, Membership, Snapshot
 from connectors.kafka.errors import translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.unreadable import Unreadable
@@ -91,7 +91,7 @@ class GroupMember:
         self._join_ms = _JOIN_MS
         self._consumer = make_client("the brokers", _Consumer, settings.consumer)
         self._listener = _Listener(self._consumer)
-        self._consumer.subscribe([settings.topics.input], listener=self._listener)
+        self._choose(settings)
 
     def poll(self, readable: Collection[Partition], max_records: int, timeout_ms: int) -> Fetched:
         """Take part in the group, and return up to `max_records` records of the `readable` partitions; with 0 none.
@@ -143,6 +143,9 @@ class GroupMember:
         with translated("leaving the group"):
             self._consumer.close(autocommit=False, timeout_ms=_LEAVE_MS)
 
+    def _choose(self, settings: KafkaSettings) -> None:
+        self._consumer.subscribe([settings.topics.input], listener=self._listener)
+
     def _resume(self, readable: frozenset[Partition]) -> dict[Partition, int]:
         """Have exactly the `readable` partitions fetched; return the position of each."""
         paused = {Partition(*each) for each in self._consumer.paused()}
@@ -159,6 +162,18 @@ class GroupMember:
     def _position(self, partition: Partition) -> int:
         position: int = self._consumer.position(TopicPartition(*partition), timeout_ms=0)
         return position
+
+
+class FixedMember(GroupMember):
+    """Reads fixed partitions of the input. It joins no group, and needs no right on one."""
+
+    def find_snapshot(self) -> Snapshot:
+        return Snapshot(FIXED, self._assigned())
+
+    def _choose(self, settings: KafkaSettings) -> None:
+        names = [TopicPartition(settings.topics.input, each) for each in settings.partitions or ()]
+        self._consumer.assign(names)
+        self._listener.on_partitions_assigned(names)
 
 
 def as_group_metadata(group_id: str, membership: Membership) -> ConsumerGroupMetadata:

@@ -11,7 +11,7 @@ from connectors.dead_letters.actions import Action, Discarded, EditProposed, Edi
 from connectors.dead_letters.port import AskedFor, Outcome, Sign
 from connectors.dead_letters.requeue_batches import portions
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter, stored_dead_letter
-from connectors.kafka.dead_letter_notes import is_note, read_note
+from connectors.kafka.core.dead_letter_notes import is_note, read_note
 from connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader

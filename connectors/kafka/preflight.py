@@ -11,6 +11,7 @@ from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.errors import LOGIN
 from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
+from connectors.kafka.region.markers import loses_markers
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Topics
 from connectors.port import NotLetIn, TransportUnavailable, TransportWithheld
@@ -52,6 +53,28 @@ def preflight_topics(settings: KafkaSettings, used: Iterable[tuple[str, str]]) -
             withheld |= {str(each): each for each in _topics_withheld(topics)}
     if withheld:
         raise ExceptionGroup("withheld", list(withheld.values()))
+
+
+def preflight_sink(settings: KafkaSettings) -> None:
+    """Check topics and rights of a sink that is no transport (connectors/kafka/sink.py), which makes the topic of its markers.
+
+    The outputs must be readable, too: `verify` and delivery read them.
+
+    Raises as `preflight` does; what is missing of several is in one group.
+    """
+    markers, outputs = settings.topics.input, settings.topics.all[1:]
+    with closing(Topics(replace(settings, topics=KafkaTopics(markers, markers, markers)))) as topics:
+        is_made = topics.is_there(markers)
+        withheld = [*transactions_withheld(topics), *(_topics_withheld(topics) if is_made else ())]
+        policy = topics.find_setting(markers, "cleanup.policy") if is_made else None
+    if (problem := loses_markers(markers, policy)) is not None:
+        withheld.append(problem)
+    try:
+        preflight_topics(settings, [(each, each) for each in outputs])
+    except ExceptionGroup as error:
+        withheld += error.exceptions
+    if withheld:
+        raise ExceptionGroup("withheld", withheld)
 
 
 def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:

@@ -7,8 +7,8 @@ done although a batch failed and the transaction was aborted.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from threading import Thread
 from time import monotonic
 from typing import Any, TypeAlias
@@ -45,6 +45,8 @@ class TransactionalProducer:
     def __init__(self, options: Mapping[str, Any], timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._bounded = Bounded()
+        self._until = 0.0
+        self._futures: list[Any] = []
         self._producer: KafkaProducer = make_client("the output", QuickProducer, options)
         try:
             with translated("the output"):
@@ -61,29 +63,45 @@ class TransactionalProducer:
             KafkaError: Any other failure. Only after CommitFailedError and FencedInstanceIdError is it certain that nothing was
                 committed.
         """
-        try:
-            self._commit(records, positions, group)
-        except errors.KafkaError as error:
-            raise _first_failure(error) from error.__cause__
+        with _first_failure():
+            self._begin()
+            offsets = {TopicPartition(*each): OffsetAndMetadata(*position, -1) for each, position in positions.items()}
+            self._within(lambda: self._producer.send_offsets_to_transaction(offsets, group))
+            self._send_all(records)
+        self.wait()
+        self.end()
 
-    def send(self, records: Sequence[ProducerRecord]) -> None:
-        """Send the records in one transaction, without positions. Raises: as `commit`."""
-        until = monotonic() + self._timeout_ms / 1000
-        try:
-            self._producer.begin_transaction()
-            self._await([self._send(at, each) for at, each in enumerate(records)], until)
-            self._within(until, self._producer.commit_transaction)
-        except errors.KafkaError as error:
-            raise _first_failure(error) from error.__cause__
+    def begin(self, records: Sequence[ProducerRecord]) -> None:
+        """Begin a transaction, and start to send the records. `wait` and `end` follow, within the time of the transaction.
 
-    def _commit(self, records: Sequence[ProducerRecord], positions: Positions, group: ConsumerGroupMetadata) -> None:
-        until = monotonic() + self._timeout_ms / 1000
-        offsets = {TopicPartition(*each): OffsetAndMetadata(*position, -1) for each, position in positions.items()}
+        Raises:
+            NotTaken: One record was refused for good.
+            KafkaError: Any other failure.
+        """
+        with _first_failure():
+            self._begin()
+            self._send_all(records)
+
+    def wait(self) -> None:
+        """Wait until every record of the transaction has arrived. Raises as `begin`."""
+        with _first_failure():
+            self._await()
+
+    def end(self) -> None:
+        """Commit the transaction.
+
+        Raises:
+            KafkaError: It may be committed.
+        """
+        with _first_failure():
+            self._within(self._producer.commit_transaction)
+
+    def _begin(self) -> None:
+        self._until = monotonic() + self._timeout_ms / 1000
         self._producer.begin_transaction()
-        self._within(until, lambda: self._producer.send_offsets_to_transaction(offsets, group))
-        futures = [self._send(at, each) for at, each in enumerate(records)]
-        self._await(futures, until)
-        self._within(until, self._producer.commit_transaction)
+
+    def _send_all(self, records: Sequence[ProducerRecord]) -> None:
+        self._futures = [self._send(at, each) for at, each in enumerate(records)]
 
     def close(self) -> None:
         """Close a producer that has no open transaction."""
@@ -102,25 +120,30 @@ class TransactionalProducer:
         except errors.MessageSizeTooLargeError as error:
             raise NotTaken(at, error) from error
 
-    def _await(self, futures: Sequence[Any], until: float) -> None:
-        """Wait until every record has arrived: neither flush nor commit reports that. A flush ends early if a batch is split."""
-        while not all(future.is_done for future in futures):
+    def _await(self) -> None:
+        """Neither flush nor commit reports that every record has arrived. A flush ends early if a batch is split."""
+        while not all(future.is_done for future in self._futures):
             with suppress(errors.UnknownError):
-                self._within(until, self._producer.flush)
-        for at, future in enumerate(futures):
+                self._within(self._producer.flush)
+        for at, future in enumerate(self._futures):
             if future.failed():
                 raise _reason(at, future.exception)
 
-    def _within(self, until: float, call: Any) -> None:
-        left_ms = round((until - monotonic()) * 1000)
+    def _within(self, call: Any) -> None:
+        left_ms = round((self._until - monotonic()) * 1000)
         if left_ms <= 0:
             raise errors.KafkaTimeoutError("the time for the transaction is up")
         self._bounded.call(call, left_ms)
 
 
-def _first_failure(error: errors.KafkaError) -> errors.KafkaError:
-    """Return the first failure of a transaction: the client's later calls raise another error, which holds the first one."""
-    return next((each for each in error.args if isinstance(each, errors.KafkaError)), error)
+@contextmanager
+def _first_failure() -> Iterator[None]:
+    """Raise the first failure of a transaction: the client's later calls raise another error, which holds the first one."""
+    try:
+        yield
+    except errors.KafkaError as error:
+        first = next((each for each in error.args if isinstance(each, errors.KafkaError)), error)
+        raise first from error.__cause__
 
 
 def _reason(at: int, error: BaseException) -> BaseException:

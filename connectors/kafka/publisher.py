@@ -4,14 +4,14 @@ Steps 16 to 19 of the protocol (docs/decisions/0004-exactly-once.md).
 """
 
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from kafka import errors
 
 from connectors.kafka.consumer import as_group_metadata
-from connectors.kafka.core.fencing import Committed, Fencing
+from connectors.kafka.core.fences import Fences
+from connectors.kafka.core.fencing import FIXED, Committed, Fencing
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of, to_transport_error
 from connectors.kafka.offsets import LogReader
@@ -21,9 +21,6 @@ from connectors.port import NothingLeft, PublishRefused, TransportRefused, Trans
 from domain.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
-_FENCES, _FENCES_SECONDS = 5, 60
-"""A worker that was paused beyond its transaction's time-out is fenced once. Two workers with one transactional id fence each
-other again and again; so many fences within so many seconds are taken for the latter."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +36,7 @@ class Publisher:
         self._undecided: dict[Partition, Committed] = {}
         self._left: dict[Partition, Committed] = {}
         self._failed: dict[Partition, Committed] = {}
-        self._fenced_at: deque[float] = deque(maxlen=_FENCES)
+        self._fences = Fences()
         self.attempts = 0
 
     def connect(self) -> TransactionalProducer:
@@ -52,6 +49,12 @@ class Publisher:
             self._producer = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
             self.attempts += 1
         return self._producer
+
+    def fence(self) -> None:
+        """Make a new producer, which fences every earlier one of the same transactional id. The outcome may be unknown then."""
+        if self._producer is not None:
+            self._discard(self._producer)
+        self.connect()
 
     def resolve(self) -> None:
         """Find out how the last transaction ended, if that is unknown.
@@ -90,7 +93,7 @@ class Publisher:
         """
         assert not self._undecided
         membership = self._fencing.membership
-        if membership is None or membership.generation < 0:
+        if membership is None or (membership.generation < 0 and membership != FIXED):
             raise PublishRefused("not a member of the group")
         producer = self.connect()
         self.attempts += 1
@@ -146,9 +149,12 @@ class Publisher:
         if not isinstance(error, _FENCED):
             return
         now = monotonic()
-        self._fenced_at.append(now)
-        if len(self._fenced_at) == _FENCES and now - self._fenced_at[0] < _FENCES_SECONDS:
-            problem = "another worker uses it: two services share one run directory, or it was copied. Give each its own"
+        self._fences.note(now)
+        if self._fences.has_twin(now):
+            cause = "two services share one run directory, or it was copied. Give each its own"
+            if self._fencing.membership == FIXED:
+                cause = "kafka.partitions of two workers names the same partition. Give each its own"
+            problem = f"another worker uses it: {cause}"
             raise TransportRefused(f"transactional id {self._settings.transactional_id}", problem)
 
     def _discard(self, producer: TransactionalProducer) -> None:

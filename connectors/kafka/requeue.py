@@ -11,8 +11,8 @@ from connectors.dead_letters.actions import Action, Edited, Requeued
 from connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, Signature
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
 from connectors.kafka.client import make_client
+from connectors.kafka.core.dead_letter_notes import note_of
 from connectors.kafka.core.records import size_of
-from connectors.kafka.dead_letter_notes import note_of
 from connectors.kafka.errors import text_of, to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.time_limit import Bounded

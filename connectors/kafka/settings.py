@@ -44,6 +44,8 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     The transactional id belongs to one worker. It stays the same after a restart, so that the worker ends what its predecessor
     left open, and differs from all other workers' ids. A value of more than `max_value_bytes` is cut. No call waits for the
     brokers for much longer than `call_timeout_ms`, except `publish`, which takes up to `transaction_timeout_ms` more.
+
+    `partitions` are the numbers of those that this worker reads, whoever else reads them; None: the group shares all out.
     """
 
     topics: KafkaTopics
@@ -53,6 +55,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     max_value_bytes: int = 5 << 20
     call_timeout_ms: int = 5_000
     undecided_wait_ms: int = 500
+    partitions: tuple[int, ...] | None = None
 
     @property
     def group_id(self) -> str:
@@ -93,6 +96,10 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     def without_facts(self) -> "KafkaSettings":
         """Return settings for a program that does not use facts, and needs no rights on their topic."""
         return msgspec.structs.replace(self, topics=self.topics.without_facts())
+
+    def with_id(self, transactional_id: str) -> "KafkaSettings":
+        """Return settings with this transactional id."""
+        return msgspec.structs.replace(self, producer={**self.producer, "transactional_id": transactional_id})
 
     @classmethod
     def make(cls, topics: KafkaTopics, options: ClientOptions, transactional_id: str, max_value_bytes: int) -> "KafkaSettings":

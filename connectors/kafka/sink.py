@@ -1,179 +1,189 @@
-"""Sends records to topics, each once, for a source that is not Kafka, or beside other sinks.
-
-A marker tells in the same transaction how far each partition of the source has left: docs/decisions/0046-regions.md.
-"""
+"""Sends records to topics for any source, each once: a marker tells how far each partition of the source has left."""
 
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
+from time import monotonic
 
-import msgspec
 from kafka import errors
 
+from connectors.kafka.core.fences import Fences
+from connectors.kafka.core.marker import Marker, highest_of, marker_after
 from connectors.kafka.core.records import ProducerRecord
-from connectors.kafka.core.size_limits import SizeLimits
-from connectors.kafka.core.topic_names import KafkaTopics
-from connectors.kafka.errors import to_transport_error
-from connectors.kafka.made_topics import make_topics
-from connectors.kafka.producer import NotTaken, TransactionalProducer
+from connectors.kafka.errors import text_of, to_transport_error
+from connectors.kafka.fitting import Fitting
+from connectors.kafka.producer import NotTaken
+from connectors.kafka.region.markers import Markers
+from connectors.kafka.region.owned_partition import FENCED, OwnedPartition
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topic_reader import CommittedReader
-from connectors.kafka.topics import Right, Topics
+from connectors.kafka.topics import Topics
 from connectors.port import (
-    Channel,
+    NothingLeft,
     OutputRecord,
     PartitionOutput,
     Position,
     PublishRefused,
     TransportRefused,
+    TransportUnavailable,
 )
 from connectors.region.port import SinkCapabilities
 from domain.clock import Clock
 from domain.errors import ResequencerError
 from domain.record import Partition
 
-_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.InvalidTxnStateError)
 
+class _Part:
+    """What leaves for one partition: `records[i]` is sent for `output[i]`, and the marker is sent last."""
 
-class _Marker(msgspec.Struct, frozen=True):
-    offset: int
-    metadata: str
-    highest: int
-
-    @property
-    def position(self) -> Position:
-        return Position(self.offset, self.metadata, highest=self.highest)
+    def __init__(self, owned: OwnedPartition, output: list[OutputRecord], records: list[ProducerRecord], marker: Marker) -> None:
+        self.owned = owned
+        self.output = output
+        self.records = records
+        self.marker = marker
 
 
 class KafkaSink:
     """Implements the port of sinks. Nothing is connected before the first call.
 
-    There is a producer for each partition of the source, with `name` and the partition as its transactional id: making it fences
-    the one of an earlier owner, on any machine. All services with one `name` must be one service. `clock` gives the instant of
-    dead letters that are made here.
+    The input of `settings.topics` is the markers' topic, which is made if it is missing. The transactional id of `settings` is
+    the beginning of those of the source's partitions. `clock` gives the instant of dead letters that are made here.
+
+    The records of each partition leave in a transaction of its own, with the marker. All transactions of a publication are
+    written before the first one is committed. So a publication for a partition that another worker owns leaves nothing.
     """
 
     capabilities = SinkCapabilities(is_transactional=True, remembers=True)
-    notes: Sequence[str] = ()
 
-    def __init__(self, settings: KafkaSettings, markers: str, name: str, clock: Clock) -> None:
-        topics = settings.topics
-        self._settings = msgspec.structs.replace(settings, topics=msgspec.structs.replace(topics, input=topics.notifications))
-        self._markers = markers
-        self._name = name
-        self._clock = clock
-        self._limits: SizeLimits | None = None
-        self._producers: dict[Partition, TransactionalProducer] = {}
-        self._known: dict[Partition, _Marker | None] = {}
-        self._tried: dict[Partition, _Marker] = {}
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = Topics(settings)
+        self._fitting = Fitting(settings, self._topics, clock)
+        self._markers = Markers(settings)
+        self._owned: dict[Partition, OwnedPartition] = {}
+        self._fences: dict[Partition, Fences] = {}
+        self._is_connected = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As the port describes. Two workers that own one partition take it over from each other, and nothing leaves twice."""
+        now = monotonic()
+        problem = "another worker publishes for it again and again: two workers or two services read it. Give each its own"
+        return tuple(f"{each}: {problem}" for each, fences in sorted(self._fences.items()) if fences.has_twin(now))
 
     def position(self, partition: Partition) -> Position | None:
-        """As the port describes. Before the marker is read, a new producer fences the earlier owner and ends its transaction."""
-        self._known.pop(partition, None)
-        self._tried.pop(partition, None)
-        self._make_ready()
-        self._renew(partition)
-        found = self._read(partition)
-        self._known[partition] = found
-        return None if found is None else found.position
+        self._connect()
+        self._drop(partition)
+        owned = self._owned[partition] = OwnedPartition(partition, self._settings, self._markers)
+        return None if owned.marker is None else owned.marker.position
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        """As the port describes. Each partition of the source leaves in a transaction of its own."""
-        if unread := [each.partition for each in outputs if each.partition not in self._known]:
-            raise PublishRefused(f"the marker was not read: {', '.join(map(str, unread))}")
-        for each in outputs:
-            self._publish(each)
+        """As the port describes. A record that its topic refuses for its size leaves as a dead letter under its number."""
+        self._connect()
+        if unread := [each.partition for each in outputs if each.partition not in self._owned]:
+            raise PublishRefused(f"their markers were not read, or another worker owns them: {', '.join(map(str, unread))}")
+        self._regain(outputs)
+        parts = [self._part(each) for each in outputs]
+        while not self._write(parts):
+            self._regain(outputs)
+        self._commit(parts)
+        for part in parts:
+            part.owned.is_ahead = False
 
     def close(self) -> None:
-        producers, self._producers = self._producers, {}
-        for each in producers.values():
+        """Close all clients. One that fails to close ends with the process."""
+        owned, self._owned = self._owned, {}
+        for close in (*[each.close for each in owned.values()], self._markers.close, self._topics.close):
             with suppress(ResequencerError):
-                each.close()
-        self._known.clear()
+                close()
+        self._is_connected = False
 
-    def _make_ready(self) -> None:
-        if self._limits is not None:
-            return
-        topics = self._settings.topics
-        make_topics(self._settings, topics.notifications, {self._markers: {"cleanup.policy": "compact"}})
-        names = [name for channel in Channel if (name := topics.output(channel))]
-        with closing(Topics(self._settings, Right.WRITE)) as looked:
-            most = self._settings.max_request_bytes
-            self._limits = SizeLimits(topics, {name: min(limit, most) for name, limit in looked.limits(*names).items()})
+    def _connect(self) -> None:
+        if not self._is_connected:
+            self._markers.make_topic(self._topics)
+            self._fitting.look()
+            self._is_connected = True
 
-    def _renew(self, partition: Partition) -> None:
-        before = self._producers.pop(partition, None)
-        if before is not None:
-            before.discard()
-        options = {**self._settings.producer, "transactional_id": f"{self._name}.{partition}"}
-        self._producers[partition] = TransactionalProducer(options, self._settings.transaction_timeout_ms)
-
-    def _read(self, partition: Partition) -> _Marker | None:
-        """Return the last marker that was committed."""
-        topics = KafkaTopics(self._markers, self._markers, self._markers)
-        key, last = str(partition).encode(), None
-        with closing(CommittedReader(msgspec.structs.replace(self._settings, topics=topics), [self._markers])) as reader:
-            for _, records in reader.read(reader.decided_ends()):
-                last = next((each.value for each in reversed(records) if each.key == key), last)
-        try:
-            return None if last is None else msgspec.json.decode(last, type=_Marker)
-        except (msgspec.DecodeError, RecursionError) as error:
-            problem = f"the marker of {partition} cannot be read: another program has written it. Name another topic"
-            raise TransportRefused(f"topic {self._markers}", problem) from error
-
-    def _publish(self, output: PartitionOutput) -> None:
-        partition, known = output.partition, self._known[output.partition]
-        if partition not in self._producers:
-            self._resolve(partition)
-            known = self._known[partition]
-        highest = known.highest if known is not None else 0
-        fresh = [each for each in output.records if each.number > highest and self._settings.topics.output(each.channel)]
-        marker = _Marker(
-            output.position.offset, output.position.metadata, max([highest, *(each.number for each in output.records)])
-        )
-        if marker == known:
-            return
-        self._send(partition, fresh, marker)
-        self._known[partition] = marker
-
-    def _send(self, partition: Partition, fresh: Sequence[OutputRecord], marker: _Marker) -> None:
-        assert self._limits is not None
-        now = self._clock.now()
-        records = [self._limits.fit(each, now) for each in fresh]
-        told = ProducerRecord(self._markers, str(partition).encode(), (), msgspec.json.encode(marker))
-        while True:
+    def _regain(self, outputs: Sequence[PartitionOutput]) -> None:
+        for each in outputs:
             try:
-                self._producers[partition].send([*records, told])
-            except NotTaken as error:
-                self._discard(partition)
-                if error.at >= len(fresh) or fresh[error.at].channel is not Channel.NOTIFICATIONS:
-                    topic = [*records, told][error.at].topic
-                    raise TransportRefused(f"topic {topic}", f"it refuses a record: {error}") from error
-                records[error.at] = self._limits.letter(fresh[error.at], str(error), now)
-                self._renew(partition)
-            except errors.KafkaError as error:
-                self._discard(partition)
-                if isinstance(error, _FENCED):
-                    self._known.pop(partition)
-                    raise PublishRefused(f"another worker has taken over {partition}: {error}") from error
-                self._tried[partition] = marker
-                raise to_transport_error("the output", error) from error
-            else:
-                return
+                self._owned[each.partition].regain()
+            except PublishRefused:
+                self._lose(each.partition)
+                raise
 
-    def _discard(self, partition: Partition) -> None:
-        producer = self._producers.pop(partition, None)
-        if producer is not None:
-            producer.discard()
+    def _drop(self, partition: Partition) -> None:
+        if partition in self._owned:
+            self._owned.pop(partition).discard()
 
-    def _resolve(self, partition: Partition) -> None:
-        """After a transaction without an outcome: end it, and read whether it was committed.
+    def _lose(self, partition: Partition) -> None:
+        self._drop(partition)
+        self._fences.setdefault(partition, Fences()).note(monotonic())
 
-        Raises:
-            PublishRefused: The marker is neither what was known nor what was tried: another worker has published meanwhile.
+    def _part(self, output: PartitionOutput) -> _Part:
+        owned = self._owned[output.partition]
+        highest = highest_of(owned.marker)
+        fresh = [each for each in output.records if each.number > highest and self._fitting.has_topic(each)]
+        return _Part(owned, fresh, self._fitting.fit(fresh), marker_after(owned.marker, output))
+
+    def _write(self, parts: Sequence[_Part]) -> bool:
+        """Write the transactions, and wait until all records have arrived; no transaction is committed.
+
+        Returns False if one record was replaced by another, and everything must be written again.
         """
-        self._renew(partition)
-        found = self._read(partition)
-        if found not in (self._known[partition], self._tried.pop(partition, None)):
-            del self._known[partition]
-            raise PublishRefused(f"another worker has taken over {partition}")
-        self._known[partition] = found
+        part = None
+        try:
+            for part in parts:
+                part.owned.producer.begin([*part.records, self._record_of(part)])
+            for part in parts:
+                part.owned.producer.wait()
+        except NotTaken as error:
+            assert part is not None
+            _discard(parts)
+            self._replace(part, error)
+            return False
+        except errors.KafkaError as error:
+            assert part is not None
+            _discard(parts)
+            raise self._failed(part, parts, error) from error
+        except BaseException:
+            _discard(parts)
+            raise
+        return True
+
+    def _commit(self, parts: Sequence[_Part]) -> None:
+        for at, part in enumerate(parts):
+            try:
+                part.owned.end(part.marker)
+            except PublishRefused:
+                _discard(parts[at:])
+                self._lose(part.owned.partition)
+                raise
+            except errors.KafkaError as error:
+                _discard(parts[at:])
+                raise to_transport_error("the output", error) from error
+            except BaseException:
+                _discard(parts[at:])
+                raise
+
+    def _failed(self, part: _Part, parts: Sequence[_Part], error: errors.KafkaError) -> ResequencerError:
+        """Return the error of a publication of which nothing was committed."""
+        if isinstance(error, FENCED):
+            self._lose(part.owned.partition)
+            return PublishRefused(f"another worker publishes for {part.owned.partition}: {text_of(error)}")
+        problem = to_transport_error("the output", error)
+        is_partly_there = any(each.owned.is_ahead for each in parts)
+        return NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) and not is_partly_there else problem
+
+    def _replace(self, part: _Part, error: NotTaken) -> None:
+        if error.at == len(part.records):
+            size, topic = len(self._record_of(part).value or b""), self._settings.topics.input
+            problem = f"it does not accept a marker of {size} bytes ({error}). Raise its max.message.bytes"
+            raise TransportRefused(f"topic {topic}", problem)
+        part.records[error.at] = self._fitting.instead(part.output[error.at], part.records[error.at], error)
+
+    def _record_of(self, part: _Part) -> ProducerRecord:
+        return part.marker.to_record(self._settings.topics.input, part.owned.key)
+
+
+def _discard(parts: Sequence[_Part]) -> None:
+    for part in parts:
+        part.owned.discard()

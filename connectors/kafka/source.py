@@ -1,26 +1,32 @@
-"""The reading half of the transport over Kafka: its positions are committed in transactions that hold nothing else."""
+"""Reads a topic as the source of a region: as a member of the group, or fixed partitions."""
 
 from collections.abc import Collection, Mapping
 
-from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.transport import KafkaTransport
-from connectors.port import PartitionOutput, Position, PublishRefused
+from connectors.kafka.reading import Reading
+from connectors.port import NothingLeft, Position, TransportUnavailable
 from connectors.region.port import SourceCapabilities
-from domain.clock import Clock
 from domain.record import Partition
 
 
-class KafkaSource(KafkaTransport):
-    """Implements the port of sources."""
+class KafkaSource(Reading):
+    """Implements the port of sources. Nothing is connected before the first call. `settings.topics` need only have the input.
+
+    It acknowledges in a transaction without records. So a late request of an earlier acknowledgement moves no position back, and
+    an unknown outcome can be looked up. The brokers refuse a member of an earlier generation.
+
+    Fixed partitions are assigned to this worker, whoever else reads them. The later of two owners is the one that acknowledges.
+    """
 
     capabilities = SourceCapabilities(can_replay=True, remembers=True)
 
-    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
-        super().__init__(settings, clock)
-
     def check_owned(self, partitions: Collection[Partition]) -> None:
-        if lost := self._fencing.not_owned(list(partitions)):
-            raise PublishRefused(f"not assigned to this worker at the moment: {', '.join(map(str, lost))}")
+        self._connected()
+        self._refuse_not_owned(partitions)
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
-        self.publish([PartitionOutput(partition, (), position) for partition, position in positions.items()])
+        try:
+            if rest := self._to_commit(positions):
+                self._publisher.commit([], rest)
+        except NothingLeft as error:
+            # Their output has left through the sinks, so the same positions must be acknowledged.
+            raise TransportUnavailable(str(error)) from error

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from connectors.kafka.dead_letter_notes import is_note
+from connectors.kafka.core.dead_letter_notes import is_note
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.line_format import Line, encode_line

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from connectors.kafka.core.client_options import read_options
 from daemon.configuration.configuration import Configuration
+from daemon.configuration.sections import TransportType
 from daemon.configuration.store_constraints import PAYMENTS
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -36,19 +37,32 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
 
 
 def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
-    """Return the settings of a source whose sinks are no topics: with the input topic alone, for which alone it needs rights."""
+    """Return the settings of a source whose sinks are apart: with the input topic alone, for which alone it needs rights.
+
+    The slots share the fixed partitions out by their place in the list.
+    """
     from connectors.kafka.core.topic_names import KafkaTopics
 
-    settings, topic = kafka_settings(configuration, slot), configuration.ingress.topic
-    return replace(settings, topics=KafkaTopics(topic, topic, topic))
+    settings, ingress = kafka_settings(configuration, slot), configuration.ingress
+    settings = replace(settings, topics=KafkaTopics(*[ingress.topic] * 3))
+    if not ingress.kafka_partitions:
+        return settings
+    fixed = ingress.kafka_partitions[slot :: configuration.worker_count]
+    return replace(settings, partitions=fixed)
 
 
-def kafka_notification_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
-    """Return the settings of a further sink, which takes the notifications alone: with no other topic."""
-    from connectors.kafka.core.topic_names import KafkaTopics
+def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
+    """Return the settings of a sink of any source. Its input is the markers' topic.
 
-    settings, topic = kafka_settings(configuration, slot), configuration.notification.topic
-    return replace(settings, topics=KafkaTopics(topic, topic, ""))
+    A further sink takes the notifications alone; those that are too large become dead letters. The transactional ids begin with
+    the group and the namespace: whichever worker has a partition has the partition's id.
+    """
+    settings, notification = kafka_settings(configuration), configuration.notification
+    topics = replace(settings.topics, input=notification.markers_topic, orders="")
+    if notification.transport is not TransportType.KAFKA:
+        topics = replace(topics, order_outcomes="", facts="")
+    settings = replace(settings, topics=topics)
+    return settings.with_id(f"{settings.group_id}.{configuration.storage.namespace}.sink")
 
 
 def copied_settings(configuration: Configuration) -> "KafkaSettings":

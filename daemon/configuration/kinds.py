@@ -15,7 +15,8 @@ def sinks_of(configuration: Configuration) -> tuple[TransportType, ...]:
 def is_region(configuration: Configuration) -> bool:
     """Return whether source and sinks are not one transport: docs/regions.md."""
     source = configuration.ingress.transport
-    return sinks_of(configuration) != (source,) or source is TransportType.JMS
+    is_fixed = bool(configuration.ingress.kafka_partitions)
+    return sinks_of(configuration) != (source,) or source is TransportType.JMS or is_fixed
 
 
 def most_of_interval(configuration: Configuration) -> int:

@@ -12,11 +12,11 @@ from daemon.configuration.sections import Ingress, Notifications, Orders, Resequ
 _SOURCE = path_of(Ingress, "transport")
 _SINK = path_of(Notifications, "transport")
 _FURTHER = path_of(Notifications, "further_transports")
-_REGION = (_SOURCE, _SINK, _FURTHER)
 _STORAGE = path_of(Resequencers, "storage_type")
 _WORKERS = path_of(Sections, "worker_count")
 _TRIGGER, _TRIGGER_COUNT = path_of(RegionSettings, "trigger"), path_of(RegionSettings, "trigger_count")
 _FIXED = path_of(Ingress, "kafka_partitions")
+_REGION = (_SOURCE, _SINK, _FURTHER, _FIXED)
 _PARTITIONS = path_of(JmsInput, "partitions")
 _IN_URL, _OUT_URL = path_of(JmsInput, "url"), path_of(JmsOutput, "url")
 _QUEUES = tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers"))
@@ -35,7 +35,7 @@ _ARCHIVE_EVERY = path_of(Ingress, "archive_every_ms")
 
 def is_region(values: Values) -> bool:
     """Whether source and sinks are not one transport."""
-    return values[_SOURCE] != values[_SINK] or bool(values[_FURTHER]) or values[_SOURCE] == "jms"
+    return values[_SOURCE] != values[_SINK] or bool(values[_FURTHER]) or values[_SOURCE] == "jms" or bool(values[_FIXED])
 
 
 def _sinks(values: Values) -> tuple[str, ...]:
@@ -115,10 +115,9 @@ REGION_CONSTRAINTS = (
         "is the topic of another key: markers need a compacted topic of their own; name another one",
     ),
     Constraint(
-        (_FIXED, *_REGION),
-        lambda values: not values[_FIXED] or (values[_SOURCE] == "kafka" and is_region(values)),
-        f"is set, which needs {_SOURCE} = kafka and another kind of sink: from Kafka to Kafka the consumer group shares the "
-        "partitions out. Empty it",
+        (_FIXED, _SOURCE),
+        lambda values: not values[_FIXED] or values[_SOURCE] == "kafka",
+        f"is set, which needs {_SOURCE} = kafka. Empty it",
     ),
     Constraint(
         (_HAS_ORDERS, _SOURCE, _SINK),
@@ -143,6 +142,8 @@ REGION_CONSTRAINTS = (
 
 def doubtful_regions(values: Values) -> Iterator[str]:
     """Return what a region promises less than others, and what may not be meant."""
+    if len(values[_FIXED]) and values[_WORKERS] > len(values[_FIXED]):
+        yield f"{_WORKERS}: is more than the {len(values[_FIXED])} partitions of {_FIXED}: the others have no work"
     if values[_SOURCE] != "jms":
         return
     yield (

@@ -13,6 +13,7 @@ from daemon import regions
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import compose, refuse_unusable
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
+from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
 from daemon.console.partitions import InputPartitions
 from daemon.regions import make_region_transport
@@ -41,9 +42,10 @@ def configured(loaded, tmp_path):
         (f"{N}.transport = jms", RegionTransport),
         (f"{N}.further-transports = [jms]", RegionTransport),
         (f"{JMS}{N}.transport = jms", RegionTransport),
+        (f"{I}.kafka.partitions = [0, 1]", RegionTransport),
     ],
 )
-def test_only_two_kinds_or_several_sinks_are_a_region(configured, text, kind):
+def test_only_two_kinds_several_sinks_or_fixed_partitions_are_a_region(configured, text, kind):
     configuration = configured(text)
     parts = compose(configuration, lambda _: None, lambda: False)
     assert type(parts.servers.transport) is kind
@@ -70,6 +72,27 @@ def test_the_slots_of_one_machine_share_the_partitions_out_and_each_keeps_its_nu
     assert [[each.number for each in share] for share in shares] == [[0, 2, 4], [1, 3]]
     assert [each.selector for each in shares[1].values()] == ["part = 1", "part = 3"]
     assert list(jms_source_settings(configuration).named) == list(InputPartitions(configuration).find())
+
+
+def test_the_slots_of_one_machine_share_fixed_partitions_out_and_a_slot_too_many_has_none(configured):
+    configuration = configured(f"{I}.kafka.partitions = [5, 0, 7]\n{N}.worker.count = 4")
+    shares = [kafka_source_settings(configuration, slot).partitions for slot in range(4)]
+    assert shares == [(5,), (0,), (7,), ()]
+    assert kafka_source_settings(configured(f"{N}.transport = jms")).partitions is None
+
+
+def test_a_kafka_sink_has_one_transactional_id_wherever_it_runs_and_one_for_each_namespace(configured):
+    first = configured(f'{N} {{ transport = jms, further-transports = [kafka], run-directory = "/a" }}')
+    elsewhere = configured(f'{N} {{ transport = jms, further-transports = [kafka], run-directory = "/b" }}')
+    another = configured(f"{N} {{ further-transports = [jms], storage.namespace = another }}")
+    ids = [kafka_sink_settings(each).transactional_id for each in (first, elsewhere, another)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_further_kafka_sink_needs_no_topics_but_its_own(configured):
+    told = "aggregation.enabled = true, transport = file, further-transports = [kafka]"
+    topics = kafka_sink_settings(configured(f"{N} {{ {told} }}")).topics
+    assert topics.all == ("PAYMENT_STATUS_NOTIFICATION_MARKERS", topics.notifications, topics.dead_letters)
 
 
 def test_a_trigger_count_is_the_most_of_an_interval_and_the_window_of_messages(configured):

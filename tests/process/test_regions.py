@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness.processes.operated_daemon import Daemon
+from harness.processes.operated_service import INGRESS
 from harness.processes.regions import RegionStage
 
 from servers.artemis.server import ArtemisServer
@@ -34,6 +35,16 @@ def test_each_pair_is_exactly_once_while_its_worker_is_killed(
     daemon = new_daemon(*stage.overrides(source, sink))
     stage.begin_feeding(daemon)
     stage.kill_workers(daemon, Random(f"{source} to {sink}"))
+    stage.expect_every_promise_held(daemon, sink)
+
+
+@pytest.mark.parametrize("sink", ["kafka", "jms"])
+def test_fixed_partitions_are_exactly_once_while_their_worker_is_killed(
+    new_daemon: NewDaemon, stage: RegionStage, sink: str
+) -> None:
+    daemon = new_daemon(*stage.overrides("kafka", sink), f"{INGRESS}.kafka.partitions=[0, 1]")
+    stage.begin_feeding(daemon)
+    stage.kill_workers(daemon, Random(f"fixed to {sink}"))
     stage.expect_every_promise_held(daemon, sink)
 
 

@@ -20,6 +20,10 @@ class Membership(NamedTuple):
     instance: str | None
 
 
+FIXED = Membership(-1, "", None)
+"""Of a worker that reads fixed partitions without a group. So brokers know offsets from outside of the group."""
+
+
 class Snapshot(NamedTuple):
     """The group's assignment at an instant at which the group is stable."""
 

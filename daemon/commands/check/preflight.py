@@ -10,8 +10,8 @@ from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from daemon.configuration.kafka_settings import kafka_settings, kafka_source_settings
-from daemon.configuration.kinds import sinks_of
+from daemon.configuration.kafka_settings import kafka_settings, kafka_sink_settings, kafka_source_settings
+from daemon.configuration.kinds import is_region, sinks_of
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.sections import StorageType, TransportType
 from domain.errors import ResequencerError, TransientError
@@ -99,25 +99,33 @@ def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
 def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
     """Check the topics and the group's positions as a takeover does, but take nothing over.
 
-    The topics of a sink alone must be readable, too: `verify` and delivery read them.
-
     Raises:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
-    notification = configuration.notification
+    is_source = configuration.ingress.transport is TransportType.KAFKA
     is_sink = TransportType.KAFKA in sinks_of(configuration)
-    if configuration.ingress.transport is TransportType.KAFKA:
-        from connectors.kafka.preflight import preflight  # Imported here: the client takes a third of a second.
+    if not (is_source or is_sink):
+        return ()
+    from connectors.kafka.preflight import preflight, preflight_sink  # Imported here: the client takes a third of a second.
 
-        return preflight(kafka_settings(configuration) if is_sink else kafka_source_settings(configuration))
-    if is_sink:
-        from connectors.kafka.preflight import preflight_topics
-
-        topics = notification.topic, notification.dead_letters_topic
-        used = topics if notification.transport is TransportType.KAFKA else topics[:1]
-        preflight_topics(kafka_settings(configuration), [(used[0], used[-1]), (used[-1], used[0])])
-    return ()
+    if not is_region(configuration):
+        return preflight(kafka_settings(configuration))
+    problems: list[Exception] = []
+    notes: Sequence[str] = ()
+    try:
+        if is_source:
+            notes = preflight(kafka_source_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
+    try:
+        if is_sink:
+            preflight_sink(kafka_sink_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
+    if problems:
+        raise ExceptionGroup("refused", problems)
+    return notes
 
 
 def jms_is_usable(configuration: Configuration) -> None:

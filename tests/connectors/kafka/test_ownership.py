@@ -40,7 +40,7 @@ def test_who_will_be_given_a_partition_has_not_joined_before_and_who_is_left_out
     stage: KafkaStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped_clock = [monotonic()]
-    monkeypatch.setattr("connectors.kafka.transport.monotonic", lambda: stopped_clock[0])
+    monkeypatch.setattr("connectors.kafka.reading.monotonic", lambda: stopped_clock[0])
     one, two, three = stage.worker(), stage.worker(), stage.worker()
     stage.settle(one)
 
