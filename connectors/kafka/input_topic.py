@@ -84,7 +84,7 @@ class Input:
             self._note(f"foreign {partition}", told)
             return Position(committed.offset, "")
         if metadata.topic_id != topic.topic_id:
-            raise made_anew(topic.name, metadata.topic_id, topic.topic_id)
+            raise made_anew(self._settings.topics, metadata.topic_id, topic.topic_id)
         self._note_growth(metadata.partitions, "since its positions were last written")
         return Position(committed.offset, metadata.text)
 

@@ -17,6 +17,8 @@ from domain.record import Partition
 
 _POLL_MS = 200
 _AT_ONCE = 5_000
+_SILENT_SECONDS = 30
+"""How long to wait for the next records: a partition that moves to another broker is not read for some seconds."""
 _DECIDED_SECONDS = 60
 """How long to wait for an open transaction: the brokers end it within its time-out and some 10 s more."""
 
@@ -100,12 +102,21 @@ class CommittedReader:
         """Yield the records from the current offsets up to `ends`, one piece of one partition at a time, in order.
 
         Afterwards the reader stands at the ends; records beyond them are read again by the next call.
+
+        Raises:
+            TransportUnavailable: Nothing comes although the ends are not reached.
         """
         limit_ms = self._settings.call_timeout_ms
+        before, came_at = dict[TopicPartition, int](), monotonic()
         while True:
             with translated(self._what):
-                if all(self._reader.position(name, timeout_ms=limit_ms) >= end for name, end in ends.items()):
+                offsets = {name: self._reader.position(name, timeout_ms=limit_ms) for name in ends}
+                if all(offsets[name] >= end for name, end in ends.items()):
                     return
+                if offsets != before:
+                    before, came_at = offsets, monotonic()
+                elif monotonic() - came_at > _SILENT_SECONDS:
+                    raise TransportUnavailable(f"{self._what}: the brokers have sent nothing for {_SILENT_SECONDS} s; try again")
                 polled = self._reader.poll(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
             for name, records in polled.items():
                 within = [each for each in records if each.offset < ends[name]]

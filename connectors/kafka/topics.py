@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient, errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from connectors.kafka.client import make_client
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.errors import to_transport_error, translated
 from connectors.kafka.settings import KafkaSettings
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
@@ -69,7 +70,7 @@ class Topics:
         found = described[self._settings.topics.input]
         topic = Topic(self._settings.topics.input, UUID(str(found["topic_id"])), len(found["partitions"]))
         if self.input is not None and self.input.topic_id != topic.topic_id:
-            raise made_anew(topic.name, self.input.topic_id, topic.topic_id)
+            raise made_anew(self._settings.topics, self.input.topic_id, topic.topic_id)
         self.input = topic
         return topic
 
@@ -199,11 +200,16 @@ class Topics:
         return TransportWithheld(f"topic {name}", f"this {role} does not exist, or the user may not describe it. {remedy}")
 
 
-def made_anew(name: str, old: UUID, new: UUID) -> TransportRefused:
-    """Return the error for positions and state that belong to a deleted topic of the same name."""
+def made_anew(topics: KafkaTopics, old: UUID, new: UUID) -> TransportRefused:
+    """Return the error for positions and state that belong to a deleted input topic of the same name."""
+    if topics.values:
+        given_up, remedy = "what was counted", f"delete the topic {topics.values}, which is made again"
+    else:
+        given_up = "the waiting envelopes"
+        remedy = "set another payment-status-notification.storage.namespace (embedded: another file)"
     problem = (
         f"it was deleted and made anew: positions and state belong to the topic with id {old}, its id is now {new}. To start "
-        "with the new topic and give up the waiting envelopes, delete the group's offsets (kafka-consumer-groups "
-        "--delete-offsets) and set another payment-status-notification.storage.namespace (embedded: another file)"
+        f"with the new topic and give up {given_up}, delete the group's offsets (kafka-consumer-groups --delete-offsets) and "
+        f"{remedy}"
     )
-    return TransportRefused(f"topic {name}", problem)
+    return TransportRefused(f"topic {topics.input}", problem)
