@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 from aggregation.core.aggregate import Aggregate
@@ -16,6 +17,8 @@ _LOG = logging.getLogger(__name__)
 _AT_ONCE = 1_000
 _WAIT_MS = 500
 _PAUSE_MS = 1_000
+_SET_ASIDE_SECONDS = 10
+"""How long a refused partition is left alone while others go on, before it is tried again."""
 
 
 class StoreReport(NamedTuple):
@@ -56,6 +59,7 @@ class StoreRunner:
         self._ends: Mapping[Partition, int] = {}
         self._failures: dict[Partition, int] = {}
         self._waiting: dict[Partition, str] = {}
+        self._set_aside_at: dict[Partition, float] = {}
         self._is_refused = False
         self._at_once = _AT_ONCE
         self._problem: str | None = None
@@ -103,6 +107,7 @@ class StoreRunner:
         store, self._store = self._store, None
         self._read_to.clear()
         self._waiting.clear()
+        self._set_aside_at.clear()
         if store is not None:
             store.close()
 
@@ -112,20 +117,37 @@ class StoreRunner:
         return self._store
 
     def _follow(self, store: Store) -> None:
+        """Let go of partitions that are no longer assigned, and take over new ones.
+
+        Raises:
+            TransportRefused: All that are assigned are refused. If there are others, they go on.
+        """
         assigned = set(store.assignment())
         for gone in self._read_to.keys() - assigned:
             self._let_go(store, gone)
         self._failures = {each: count for each, count in self._failures.items() if each in assigned}
         self._waiting = {each: why for each, why in self._waiting.items() if each in assigned}
-        for new in sorted(assigned - self._read_to.keys(), key=lambda each: (self._failures.get(each, 0), each)):
+        begun = monotonic() - _SET_ASIDE_SECONDS
+        self._set_aside_at = {each: at for each, at in self._set_aside_at.items() if each in assigned and at > begun}
+        untaken = assigned - self._read_to.keys() - self._set_aside_at.keys()
+        for new in sorted(untaken, key=lambda each: (self._failures.get(each, 0), each)):
             try:
                 self._read_to[new] = store.take_over(new)
                 self._waiting.pop(new, None)
+            except TransportRefused as error:
+                self._set_aside(new, error)
+                if self._set_aside_at.keys() == assigned:
+                    raise
             except TransportUnavailable as error:
                 _LOG.info("store %s cannot take over %s yet: %s", self.name, new, error)
                 self._failures[new] = self._failures.get(new, 0) + 1
                 self._waiting[new] = str(error)
                 return  # The others go on; the next turn begins with one that has failed less often.
+
+    def _set_aside(self, partition: Partition, error: TransportRefused) -> None:
+        if self._waiting.get(partition) != str(error):
+            _LOG.error("store %s sets %s aside until it is repaired, the others go on: %s", self.name, partition, error)
+        self._waiting[partition], self._set_aside_at[partition] = str(error), monotonic()
 
     def _take(self, store: Store) -> None:
         begun = self._clock.now()
@@ -153,7 +175,8 @@ class StoreRunner:
         """Return the partitions whose values lack no command. With shared values it is one for all."""
         caught_up = [each for each, offset in self._read_to.items() if offset >= self._ends.get(each, offset + 1)]
         if store.shares_values:
-            return caught_up[:1] if len(caught_up) == len(self._read_to) else []
+            is_whole = len(caught_up) == len(self._read_to) and not self._waiting
+            return caught_up[:1] if is_whole else []
         return caught_up
 
     def _commit(self, store: Store, steps: Mapping[Partition, Step]) -> None:

@@ -582,6 +582,27 @@ def test_values_without_a_position_are_refused_for_their_commands_would_be_appli
     assert [(each.head["sum"], each.head["applied"]) for each in stage.completions()] == [(3, 2)] * len(GROUPS)
 
 
+def test_the_other_partitions_go_on_while_one_is_refused(stage: TopicStage, runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggregation.runner._SET_ASIDE_SECONDS", 1)
+    one = runner()
+    send_member(stage, 1, 2)
+    run_until_read(stage, one)
+    one.close()
+    stage.topics.group = f"{stage.topics.group}-other"
+    refused, good = stage.topics.partitions
+    ends = dict(stage._sent)
+    stage.topics.set_position(good, ends[good.number])
+    two = runner()
+    send_member(stage, 2, 2)
+    wait_until(lambda: two.turn() or stage.completions(), "the other partition goes on")
+    assert list(two._read_to) == [good]
+    assert two.report().problem is None
+    assert any(f"{refused} is not taken over yet: {refused}: the group has no position" in each for each in two.report().notes)
+    stage.topics.set_position(refused, ends[refused.number])
+    run_until_read(stage, two)
+    assert [(each.head["sum"], each.head["applied"]) for each in stage.completions()] == [(3, 2)] * len(GROUPS)
+
+
 def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, runner: Any) -> None:
     from kafka.errors import KafkaError
 
