@@ -231,7 +231,11 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     direct.start()
     wait_until(lambda: len(set(receiving.taken)) == (KEYS - 1) * EACH, "what is not blocked", 120)
     assert said("skip", "r", f"{place}@999999") == (1, f"{place}@999999 was not read yet, so it cannot be blocked")
-    assert said("skip-all", "r", place) == (0, "1 record became dead letters; so does what fails from now on, until `block`")
+    code, text = said("skip-all", "r", place)
+    # A try that is under way may fail only now.
+    assert (code, text[1:]) in [
+        (0, f"{words} became dead letters; so does what fails from now on, until `block`") for words in (" record", " records")
+    ]
     wait_until(lambda: direct.dead_letters() == ["k0-0"], "the dead letter", 60, 1)
     assert said("skip-all", "r", place) == (1, f"what fails in {place} is skipped already")
     assert said("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
