@@ -52,9 +52,9 @@ def test_some_runs_are_free_of_loss_double_and_disorder(seeds: range, run: Simul
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", SimulatedRun)
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", range(2))
 def test_many_runs_are_free_of_loss_double_and_disorder(chunk: int, run: SimulatedRun) -> None:
-    """Twenty-four of these tests have more than ten thousand kills, and seven times as many other faults."""
+    """All of these tests together have some five thousand kills, and seven times as many other faults."""
     assert live_through(range(100 + _CHUNK * chunk, 100 + _CHUNK * (chunk + 1)), run).kills > 100
 
 
