@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from domain.errors import ResequencerError, TransientError, Withheld
+from domain.errors import Damaged, ResequencerError, TransientError, Withheld
 from domain.record import Headers, Partition, Record
 
 
@@ -41,6 +41,10 @@ class TransportRefused(ResequencerError):
 
 class TransportWithheld(TransportRefused, Withheld):
     """A topic, a login or a right is missing. Once an operator has added it, the same call is safe."""
+
+
+class TransportDamaged(TransportRefused, Damaged):
+    """A file of the source or the sink was cut, edited or replaced."""
 
 
 class PublishRefused(ResequencerError):
@@ -123,19 +127,35 @@ class Polled(msgspec.Struct, frozen=True):
     source_states: Mapping[Partition, str] = MappingProxyType({})
 
 
+class Participant(msgspec.Struct, frozen=True):
+    """The source or a sink of a region, for operators: `source`, `output`, or the name of a sink.
+
+    `abilities` are words such as `replays` and `remembers`. `has_failed`: the last call for it failed.
+    """
+
+    name: str
+    abilities: tuple[str, ...]
+    has_failed: bool = False
+
+
+TRANSACTIONAL = (Participant("source", ("replays", "remembers")), Participant("output", ("one transaction", "remembers")))
+"""The participants of a transport that publishes records and positions in one transaction."""
+
+
 class TransportStatus(msgspec.Struct, frozen=True):
     """The state of a transport, for operators.
 
     `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
     `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
     than the default partitioner gives for their key, for transports that have one. `remembers` is False for a transport that
-    keeps no positions; the storage alone says then where to go on.
+    keeps no positions; the storage alone says then where to go on. `participants` are the source and the sinks.
     """
 
     has_joined: bool = True
     notes: tuple[str, ...] = ()
     misplaced: int = 0
     remembers: bool = True
+    participants: tuple[Participant, ...] = TRANSACTIONAL
 
 
 class Transport(Protocol):

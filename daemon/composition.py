@@ -113,11 +113,12 @@ def compose(
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
-        configuration.ingress.batch_size,
+        configuration.region.trigger_count or configuration.ingress.batch_size,
         acknowledge_handled=_waits_for_handled(configuration),
         done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
+        region=configuration.region,
     )
     return Parts(Cycle(servers, tools, settings), servers, retry, overruns, handler, mishaps)
 

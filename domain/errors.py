@@ -92,6 +92,10 @@ class Withheld(ResequencerError):
     """A login, a right or a topic is missing. A running service waits until an operator has provided it."""
 
 
+class Damaged(ResequencerError):
+    """What the service has written or read before is damaged. Only a person can mend it, and the worker ends."""
+
+
 class ConfigurationError(ResequencerError):
     """The configuration is refused, and the service does not start.
 

@@ -17,6 +17,17 @@ class Stopped(ResequencerError):
     """The worker had to stop while a server was unavailable. The unanswered call is repeated after a restart."""
 
 
+class GivenUp(ResequencerError):
+    """The region is reset instead of waiting any longer. What the unanswered call has done is found out by the takeover.
+
+    `what` is the server that did not answer (`storage`, `output`, `source`).
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"the {what} does not answer: {reason}")
+        self.what = what
+
+
 class BackoffSettings(msgspec.Struct, frozen=True):
     """The pause between two tries doubles from `first_pause_ms` up to `longest_pause_ms`."""
 
@@ -29,7 +40,7 @@ class RetryWithBackoff:
 
     `unavailable` names what does not answer at the moment (`storage`, `output`, `source`), None when everything answers. With
     `waits_for_people` a call is also repeated after `Withheld`, which an operator has to correct. So a deleted topic or a new
-    password does not end a service that runs.
+    password does not end a service that runs. After each try `gives_up` is asked whether the wait must end.
     """
 
     def __init__(self, settings: BackoffSettings, wait: Callable[[int], None], is_stopping: Callable[[], bool]) -> None:
@@ -37,6 +48,7 @@ class RetryWithBackoff:
         self._wait = wait
         self._is_stopping = is_stopping
         self.waits_for_people = False
+        self.gives_up: Callable[[], bool] = lambda: False
         self.unavailable: str | None = None
         self.reason: str | None = None
 
@@ -45,6 +57,7 @@ class RetryWithBackoff:
 
         Raises:
             Stopped: The worker has to stop, and the call was not answered.
+            GivenUp: The call was not answered, and the wait must end.
         """
         pause_ms = self._settings.first_pause_ms
         while True:
@@ -57,6 +70,10 @@ class RetryWithBackoff:
                 self._note("storage" if is_of_storage(error) else what, error)
                 if self._is_stopping():
                     raise Stopped(f"stopped while the {self.unavailable} was unavailable: {error}") from error
+                if self.gives_up():
+                    given_up = GivenUp(str(self.unavailable), str(error))
+                    self.unavailable = self.reason = None
+                    raise given_up from error
                 self._wait(pause_ms)
                 pause_ms = min(2 * pause_ms, self._settings.longest_pause_ms)
             except ResequencerError:

@@ -1,7 +1,7 @@
 """The cycle of a worker: poll → load → decide → commit → publish with positions. All I/O on records happens here.
 
-In terms of stream processing, a cycle is the interval between two checkpoints. To drain is to finish the cycle. A checkpoint is
-the cycle's commit. A reset goes back to the last acknowledged position.
+In terms of stream processing, a cycle is the interval between two checkpoints. To drain is to finish the turns of its units. A
+checkpoint is the cycle's commit. A reset goes back to the last checkpoint (guardian/region_cycle.py).
 """
 
 import logging
@@ -27,6 +27,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.publication_size import PublicationSize
+from guardian.region import Region, RegionState
 from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Decision, Output
 from storage.port import Snapshot
@@ -70,6 +71,7 @@ class Cycle:
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
         self.metrics = Metrics()
+        self.region = Region(settings.region, tools.clock.now())
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
         self.orders_problem: str | None = None
@@ -81,25 +83,34 @@ class Cycle:
         Raises:
             Stopped: The worker has to stop while a server is unavailable; nothing is lost.
             Escalated: A unit failed, and the worker must end.
+            TransportRefused, StorageRefused: A participant cannot go on.
+            PublishRefused, GivenUp: The interval could not be finished for the drain time-out.
         """
         self.partitions.follow_assignment()
+        if self.region.is_resetting and (self.partitions.owned or not self.partitions.contested):
+            self.region.end_reset(self._tools.clock.now())
         if self._owes():
-            self._publish([owned for owned in self.partitions.owned.values() if owned.unpublished])
-            self._follow_group(0)
+            self._publish_rest()
             return False
         polled_at = self._tools.clock.now()
         polled = self._tools.retry.until_answered("source", partial(self._poll, polled_at))
         began_at = self._tools.clock.now()
+        self.region.drain(began_at)
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
         orders = self._take_orders(polled.ends)
         decisions = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
+        self.region.checkpoint(decided_at)
         committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)
         committed_at = self._tools.clock.now()
+        self.region.publish(committed_at)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
-        self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
+        ended_at = self._tools.clock.now()
+        self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, ended_at))
+        if not self._owes():
+            self.region.complete(ended_at, has_work=bool(committed))
         return bool(committed)
 
     def expire(self) -> int:
@@ -121,6 +132,27 @@ class Cycle:
     def close(self) -> None:
         """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
         self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether more can be done at once: the last poll left readable records, output is pending, or work was put off."""
+        ends = self.metrics.readable_ends
+        owned = self.partitions.owned
+        return self._is_held_up or self._owes() or any(each.read_to < ends.get(name, 0) for name, each in owned.items())
+
+    def drop_all(self) -> None:
+        """Drop all partitions: the next cycle takes them over anew, and loads their units from the last checkpoint."""
+        self.partitions.drop_all()
+        self._next_wake_at, self._is_held_up, self.refusal = None, False, None
+
+    def _publish_rest(self) -> None:
+        """Publish the next portion of what is pending, also what an earlier owner left."""
+        if self.region.state is not RegionState.PUBLISHING:
+            self.region.publish(self._tools.clock.now())
+        self._publish([owned for owned in self.partitions.owned.values() if owned.unpublished])
+        if not self._owes():
+            self.region.complete(self._tools.clock.now(), has_work=True)
+        self._follow_group(0)
 
     def _note_times(self, polled: Polled, decisions: Sequence[TurnTaken], instants: Sequence[Instant]) -> None:
         """Record how long the steps took. `instants` enclose four steps: poll, decide, commit, publish."""
@@ -316,11 +348,14 @@ class Cycle:
             self._tools.retry.until_answered("output", partial(self._portions.publish, news))
         except PublishRefused as error:
             self._note_refused(error)
+            if self.region.is_stuck(self._tools.clock.now()):
+                raise
             return
         self.refusal = None
         self._note_published(news, began_at, self._tools.clock.now())
 
     def _note_published(self, news: Iterable[OwnedPartition], began_at: Instant, now: Instant) -> None:
+        self.region.note_progress(now)
         self.metrics.histograms.publication.observe(now - began_at)
         for owned in news:
             self.metrics.note_published(owned.take_published(), now)

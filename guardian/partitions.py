@@ -20,6 +20,7 @@ from guardian.log_rate_limit import LogRateLimit
 from guardian.messages import Arm, Drop, Rest
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
+from guardian.region import RegionSettings
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.messages import UnitKey
@@ -53,6 +54,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     portion_bytes: int = 16 << 20
     approval: frozenset[OrderKind] = frozenset()
     acknowledges_at_once: bool = False
+    region: RegionSettings = RegionSettings()
 
 
 class Servers(NamedTuple):
@@ -88,6 +90,7 @@ class Partitions:
         self.owned: dict[Partition, OwnedPartition] = {}
         self._has_owned = False
         self.put_off_takeovers = TakeoverBackoff(BackoffSettings())
+        self.contested: set[Partition] = set()
         self.heals = 0
         self.losses = 0
 
@@ -118,6 +121,7 @@ class Partitions:
             self._drop(partition)
         for partition in self.put_off_takeovers.untaken.keys() - assigned:
             self.put_off_takeovers.forget(partition)
+        self.contested &= assigned
         for partition in sorted(assigned - self.owned.keys()):
             if self.put_off_takeovers.is_due(partition, self._tools.clock.now()):
                 refusal = self._try_to_take_over(partition) or refusal
@@ -137,6 +141,14 @@ class Partitions:
         self.losses += 1
         self._drop(partition)
 
+    def drop_all(self) -> None:
+        """Drop all partitions, and try put-off takeovers again at once."""
+        for partition in list(self.owned):
+            self._drop(partition)
+        for partition in list(self.put_off_takeovers.untaken):
+            self.put_off_takeovers.forget(partition)
+        self.contested.clear()
+
     def _drop(self, partition: Partition) -> None:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
@@ -145,13 +157,17 @@ class Partitions:
 
     def _try_to_take_over(self, partition: Partition) -> TransportRefused | StorageRefused | None:
         """Return why the partition is refused until an operator acts; None if it is taken over, or only put off."""
+        self.contested.discard(partition)
         try:
             self.take_over(partition)
         except OwnershipLost as error:
             # Another worker opened the partition meanwhile. The worker that it is assigned to tries again and comes last.
             self.losses += 1
+            self.contested.add(partition)
             self._put_off(partition, "storage", error)
         except (TransientError, Withheld, PublishRefused) as error:
+            if isinstance(error, PublishRefused):
+                self.contested.add(partition)
             if isinstance(error, Withheld) and not self._tools.retry.can_wait_for(error):
                 raise
             self._put_off(partition, "storage" if is_of_storage(error) else "output", error)

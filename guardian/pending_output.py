@@ -18,7 +18,7 @@ from domain.notification import Notification
 from domain.order import OrderOutcome, encode_outcome
 from domain.record import Headers, Origin, Partition
 from resequencer.unit import Output
-from storage.port import Pending, StorageRefused
+from storage.port import Pending, StorageDamaged
 
 _MARK = (POSSIBLE_DUPLICATE, MARKED)
 _POSITION = {
@@ -93,7 +93,7 @@ def from_pending(pending: Pending) -> OutputRecord:
         stored = _decode(pending.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = f"its stored bytes are damaged ({error}); restore the storage from a backup"
-        raise StorageRefused(f"pending output number {pending.number}", problem) from error
+        raise StorageDamaged(f"pending output number {pending.number}", problem) from error
     return OutputRecord(pending.number, stored.channel, stored.key, stored.headers, stored.value)
 
 

@@ -8,10 +8,14 @@ import msgspec
 from domain.clock import Instant, instant_text
 from guardian.histogram import HistogramReport
 from guardian.metrics import CycleTimes
+from guardian.region import RegionStatus
 
 
 class State(StrEnum):
-    """The states in the order of a worker's life. In the `… unavailable` states the service waits and continues by itself."""
+    """The states in the order of a worker's life. In the `… unavailable` states the service waits and continues by itself.
+
+    In FAILED it waits for a person: the worker's region was reset too often in a row (docs/regions.md).
+    """
 
     STARTING = "starting"
     READY = "ready"
@@ -20,6 +24,7 @@ class State(StrEnum):
     STORAGE_UNAVAILABLE = "storage unavailable"
     OUTPUT_UNAVAILABLE = "output unavailable"
     DRAINING = "draining"
+    FAILED = "failed"
     STOPPED = "stopped"
 
 
@@ -96,6 +101,17 @@ class ServerStatus(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class ParticipantStatus(msgspec.Struct, frozen=True):
+    """A participant of the region: `source`, `storage`, `output`, or the name of a sink. `problem` says why it failed last.
+
+    `abilities` are words: `replays`, `remembers`, `one transaction`, `durable`.
+    """
+
+    name: str
+    abilities: tuple[str, ...]
+    problem: str | None = None
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
@@ -108,6 +124,8 @@ class StatusReport(msgspec.Struct, frozen=True):
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
     `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
     lookups in use were built. `orders` counts outcomes of orders by kind and result (`release done`).
+    `region` is the state of the worker's region and `participants` are its participants; None and empty for several workers, for
+    each has its own.
     The worker is stale if the report is older than `stale_after_ms`.
     """
 
@@ -141,6 +159,8 @@ class StatusReport(msgspec.Struct, frozen=True):
     lookups_created_at: str | None = None
     orders: Mapping[str, int] = {}
     stale_after_ms: int = STALE_AFTER_MS
+    region: RegionStatus | None = None
+    participants: tuple[ParticipantStatus, ...] = ()
 
     @property
     def is_standing_by(self) -> bool:

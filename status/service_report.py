@@ -16,6 +16,7 @@ NOT_RUNNING, STALE = "not running", "stale"
 """A worker reports twice a second; a report this old says that it hangs or cannot write."""
 _BY_URGENCY = (
     STALE,
+    State.FAILED,
     State.SOURCE_UNAVAILABLE,
     State.STORAGE_UNAVAILABLE,
     State.OUTPUT_UNAVAILABLE,
@@ -120,6 +121,8 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         restart_causes=_added(reports, lambda each: each.restart_causes),
         servers=_servers(reports),
         histograms=_histograms(reports),
+        region=None,
+        participants=(),
         lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
 

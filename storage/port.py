@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from domain.clock import Instant
-from domain.errors import ResequencerError, TransientError, Withheld
+from domain.errors import Damaged, ResequencerError, TransientError, Withheld
 from domain.record import Partition
 
 
@@ -34,6 +34,10 @@ class StorageRefused(ResequencerError):
 
 class StorageWithheld(StorageRefused, Withheld):
     """A login or a right is missing. Once an operator has granted it, the same call may be repeated."""
+
+
+class StorageDamaged(StorageRefused, Damaged):
+    """The stored data is damaged, or of another program."""
 
 
 class WaitKind(StrEnum):

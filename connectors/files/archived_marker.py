@@ -8,7 +8,7 @@ import msgspec
 
 from connectors.files.errors import translated
 from connectors.files.operations import FileOperations, sync_directory, write_all
-from connectors.port import TransportRefused
+from connectors.port import TransportDamaged, TransportRefused
 
 FORMAT = 1
 
@@ -45,7 +45,7 @@ class ArchivedMarker:
             document = msgspec.json.decode(data, type=_Document)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             remedy = 'Write {"format":1,"to":N} to it; N is the second number in the name of the last file in the archive'
-            raise TransportRefused(str(self.path), f"is damaged ({error}). {remedy}") from error
+            raise TransportDamaged(str(self.path), f"is damaged ({error}). {remedy}") from error
         if document.format != FORMAT:
             raise TransportRefused(
                 str(self.path), f"has format {document.format}, this version reads {FORMAT}. Start the version that wrote it"

@@ -9,7 +9,7 @@ from connectors.files.errors import translated
 from connectors.files.line_reader import CHUNK_BYTES, LineReader
 from connectors.files.numbers import FoundNumbers, find_number
 from connectors.files.operations import FileOperations, sync_directory, write_all
-from connectors.port import TransportRefused
+from connectors.port import TransportDamaged
 from domain.record import Partition
 
 _LONGEST_LINE_BYTES = 256 * 1024 * 1024
@@ -196,5 +196,5 @@ class OutputFile:
     def _read(self, size: int, offset: int) -> bytes:
         return self._files.read(self._opened, size, offset)
 
-    def _refused(self, problem: str) -> TransportRefused:
-        return TransportRefused(str(self.path), f"{problem}. {_REMEDY}")
+    def _refused(self, problem: str) -> TransportDamaged:
+        return TransportDamaged(str(self.path), f"{problem}. {_REMEDY}")

@@ -12,7 +12,7 @@ from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
 from connectors.files.operations import FileOperations
 from connectors.files.settings import FileSettings
 from connectors.line_format import Defect, decode_line
-from connectors.port import TransportRefused
+from connectors.port import TransportDamaged
 from domain.record import Cut, Origin, Partition, Record
 
 _REMEDY = "Restore the file, or move it away and give new input an unused partition number"
@@ -167,8 +167,8 @@ class PartitionFile:
         assert self._descriptor is not None
         return self._files.read(self._descriptor, size, offset)
 
-    def _refused(self, problem: str) -> TransportRefused:
-        return TransportRefused(str(self.path), f"{problem}. {_REMEDY}")
+    def _refused(self, problem: str) -> TransportDamaged:
+        return TransportDamaged(str(self.path), f"{problem}. {_REMEDY}")
 
 
 def _identity_of(status: os.stat_result) -> tuple[int, int]:

@@ -6,8 +6,10 @@ from connectors.files.operations import FileOperations, SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
-from connectors.port import PartitionOutput, Polled, Position, TransportStatus
+from connectors.port import Participant, PartitionOutput, Polled, Position, TransportStatus
 from domain.record import Partition
+
+_PARTICIPANTS = (Participant("source", ("replays", "remembers")), Participant("output", ("remembers",)))
 
 
 class FileTransport:
@@ -27,7 +29,7 @@ class FileTransport:
         return self._source.ignored
 
     def standing(self) -> TransportStatus:
-        return TransportStatus()
+        return TransportStatus(participants=_PARTICIPANTS)
 
     def assignment(self) -> list[Partition]:
         return self._source.assignment()

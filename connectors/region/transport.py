@@ -1,6 +1,6 @@
 """A transport made of a source and one or several sinks."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from connectors.port import (
     Channel,
     NothingLeft,
+    Participant,
     PartitionOutput,
     Polled,
     Position,
@@ -19,6 +20,8 @@ from connectors.port import (
 from connectors.region.port import Sink, Source
 from domain.errors import ResequencerError
 from domain.record import Partition
+
+_SOURCE = "source"
 
 
 class Route(NamedTuple):
@@ -45,6 +48,8 @@ class RegionTransport:
         self._source = source
         self._routes = sorted(routes, key=lambda each: each.sink.capabilities.remembers)
         self._lost: set[Partition] = set()
+        self._failing: str | None = None
+        """The participant whose call is not answered yet, or has failed."""
 
     @property
     def remembers(self) -> bool:
@@ -54,7 +59,15 @@ class RegionTransport:
     def standing(self) -> TransportStatus:
         found = self._source.standing()
         notes = [note for each in self._routes for note in each.sink.notes]
-        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers)
+        return replace(found, notes=(*found.notes, *notes), remembers=self.remembers, participants=tuple(self._participants()))
+
+    def _participants(self) -> Iterator[Participant]:
+        can = self._source.capabilities
+        yield Participant(_SOURCE, _words(replays=can.can_replay, remembers=can.remembers), self._failing == _SOURCE)
+        for name, sink, _ in self._routes:
+            of_sink = sink.capabilities
+            words = _words(**{"one transaction": of_sink.is_transactional, "remembers": of_sink.remembers})
+            yield Participant(name, words, self._failing == name)
 
     def assignment(self) -> list[Partition]:
         """As the port describes. A partition for which a sink refused a publication is left out once, too."""
@@ -87,14 +100,18 @@ class RegionTransport:
         self._source.seek(partition, offset, source_state)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
+        self._failing = None  # An error of a poll is the source's.
         return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         positions = {each.partition: each.position for each in outputs}
+        self._failing = _SOURCE
         self._source.check_owned(positions.keys())
         try:
             self._send(outputs)
+            self._failing = _SOURCE
             self._source.acknowledge(positions)
+            self._failing = None
         except PublishRefused:
             # Another worker may have owned them meanwhile, so they are taken over anew.
             self._lost |= positions.keys()
@@ -108,6 +125,7 @@ class RegionTransport:
 
     def _send(self, outputs: Sequence[PartitionOutput]) -> None:
         for at, route in enumerate(self._routes):
+            self._failing = route.name
             try:
                 route.sink.publish([_part(each, route.channels) for each in outputs])
             except NothingLeft as error:
@@ -115,6 +133,10 @@ class RegionTransport:
                     raise
                 # The sinks before it have the records, so the next call must bring the same.
                 raise TransportUnavailable(f"{route.name}: {error}") from error
+
+
+def _words(**abilities: bool) -> tuple[str, ...]:
+    return tuple(name for name, is_given in abilities.items() if is_given)
 
 
 def _part(output: PartitionOutput, channels: Collection[Channel]) -> PartitionOutput:

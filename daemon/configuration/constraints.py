@@ -13,6 +13,7 @@ from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
 from delivery.settings import DeliverySettings, WorkerSettings
 from domain.errors import ConfigurationError
+from guardian.region import RegionSettings, Trigger
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
 Values = Mapping[str, Any]
@@ -22,6 +23,8 @@ MOST_DEADLINE_MS = 30 * 86_400_000
 _INGRESS_TRANSPORT = path_of(Ingress, "transport")
 _TRANSPORT = path_of(Notifications, "transport")
 _STORAGE_TYPE = path_of(Resequencers, "storage_type")
+_TRIGGER = path_of(RegionSettings, "trigger")
+_TRIGGER_COUNT = path_of(RegionSettings, "trigger_count")
 _STRATEGY = path_of(Resequencers, "strategy")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
@@ -128,6 +131,16 @@ CONSTRAINTS = (
         (_WORKERS, _INGRESS_TRANSPORT),
         lambda values: values[_WORKERS] == 1 or values[_INGRESS_TRANSPORT] != "file",
         "is more than 1, which needs transport = kafka: only a Kafka consumer group shares partitions among workers",
+    ),
+    Constraint(
+        (_TRIGGER_COUNT, _TRIGGER, _INGRESS_TRANSPORT),
+        lambda values: (
+            values[_INGRESS_TRANSPORT] != "jms"
+            or values[_TRIGGER] != Trigger.OPERATOR_DRIVEN
+            or values[_TRIGGER_COUNT] is not None
+        ),
+        f"is null, but {_TRIGGER} is operator-driven and {_INGRESS_TRANSPORT} is jms: the count is also the window of messages "
+        "that the broker hands out before they are acknowledged; set it, such as 500, or set the trigger to periodic",
     ),
     _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
     _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),

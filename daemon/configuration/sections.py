@@ -15,6 +15,7 @@ from console.settings import HttpSettings
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
 from domain.value_types import Choice, Duration, FilePath, Foreign, Location, Names, Size, Switch, Text, TopicName, Whole
+from guardian.region import RegionSettings
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
@@ -150,6 +151,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
 
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
+    region: Annotated[RegionSettings, Section(f"{_NOTIFICATION}.region")]
     orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
     aggregation: Annotated[AggregationSettings, Section(f"{_NOTIFICATION}.aggregation")]
     lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]

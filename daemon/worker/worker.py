@@ -12,12 +12,15 @@ from daemon.supervision.suspects import Suspects
 from daemon.system_clock import SystemClock
 from daemon.worker.deadline_text import deadline_words
 from daemon.worker.in_flight import WorkerInFlight
+from daemon.worker.region_status import ResetOrders, participants_of
 from daemon.worker.server_states import ServerStates
 from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.messages import ReportUnits
+from guardian.region import Trigger
+from guardian.region_cycle import RegionCycle
 from status.file import StatusFile
 from status.report import Identity, State, report
 
@@ -59,7 +62,9 @@ class Worker:
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
         self._in_flight = WorkerInFlight(memory or InFlightMemory(), Suspects(configuration.notification.run_directory))
-        self._parts = compose(configuration, self._wait, is_stopping, identity.slot, self._in_flight)
+        self._parts = parts = compose(configuration, self._wait, is_stopping, identity.slot, self._in_flight)
+        orders = ResetOrders(configuration.notification.run_directory, identity, self._clock)
+        self._cycle = RegionCycle(parts.cycle, parts.servers, parts.retry, self._clock, self._wait, orders.take)
         # The first worker of a service that starts fails at once if a person must fix something; later workers wait for it.
         self._parts.retry.waits_for_people = identity.restarts > 0
 
@@ -93,11 +98,21 @@ class Worker:
         parts = self._get_parts()
         has_joined = parts.servers.transport.standing().has_joined
         self._in_flight.look()
-        parts.cycle.run_once()
+        began_at = self._clock.now()
+        self._cycle.run_once()
         self._in_flight.forget_those_that(parts.cycle.partitions.has_left)
         if has_joined and not self._has_begun:
             parts.retry.until_answered("storage", parts.servers.storage.connect)
             self._has_begun = parts.retry.waits_for_people = True
+        self._await_trigger(began_at)
+
+    def _await_trigger(self, began_at: Instant) -> None:
+        """With trigger periodic, wait until the period of the interval that has just ended is over, unless a backlog is left."""
+        region = self._cycle.region.settings
+        if region.trigger is Trigger.PERIODIC and not self._get_parts().cycle.has_backlog:
+            rest_ms = began_at + region.period_ms - self._clock.now()
+            if 0 < rest_ms <= region.period_ms:
+                self._wait(rest_ms)
 
     def _get_parts(self) -> Parts:
         assert self._parts is not None
@@ -108,7 +123,7 @@ class Worker:
         self._get_parts().handler.take_up()
         now = self._clock.now()
         if _is_over(_EXPIRE_MS, self._expired_at, now):
-            gone = self._get_parts().cycle.expire()
+            gone = self._cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
         now, state = self._clock.now(), self._state()
         if state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
@@ -125,6 +140,7 @@ class Worker:
 
     def _leave(self, parts: Parts, reason: str | None) -> None:
         now = self._clock.now()
+        self._cycle.region.stop(now)
         try:
             self._report(now, State.STOPPED, reason)
         except ActorsFailed:
@@ -153,6 +169,8 @@ class Worker:
                 lookups_created_at=parts.handler.created_at,
                 deadlines=deadline_words(self._settings, parts.handler.profile_count),
                 servers=self._server_states.note(self._find_unavailable(), now, is_known=self._has_begun),
+                region=self._cycle.region.report(is_waiting=parts.retry.unavailable is not None or self._owns_nothing()),
+                participants=participants_of(standing, parts.servers.storage, self._cycle.region.find_present_failure()),
             )
         )
         self._reported_at = now
@@ -166,11 +184,19 @@ class Worker:
 
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()
+        region = self._cycle.region
+        if region.has_failed and region.failure is not None:
+            return f"the region has failed: {region.failure.participant}: {region.failure.reason}"
         untaken = next(iter(parts.cycle.partitions.put_off_takeovers.untaken.values()), None)
         why = parts.retry.reason or (untaken.reason if untaken else parts.cycle.refusal)
         if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
             return _NOT_JOINED
         return why or _REASONS.get(state)
+
+    def _owns_nothing(self) -> bool:
+        """Whether no partition can be taken over at the moment, because a server does not answer or a person has to act."""
+        partitions = self._get_parts().cycle.partitions
+        return bool(partitions.put_off_takeovers.untaken) and not partitions.owned
 
     def _find_unavailable(self) -> dict[str, str | None]:
         """Return why each server of the worker that does not answer does not."""
@@ -186,13 +212,13 @@ class Worker:
 
     def _state(self) -> State:
         parts = self._get_parts()
-        if parts.retry.unavailable is not None:
-            return State(f"{parts.retry.unavailable} unavailable")
-        untaken = parts.cycle.partitions.put_off_takeovers.untaken
-        if untaken:
-            return State(f"{next(iter(untaken.values())).what} unavailable")
-        if parts.cycle.refusal is not None:
-            return State.OUTPUT_UNAVAILABLE
+        if self._cycle.region.has_failed:
+            return State.FAILED
+        untaken = next(iter(parts.cycle.partitions.put_off_takeovers.untaken.values()), None)
+        refused = None if parts.cycle.refusal is None else "output"
+        unavailable = parts.retry.unavailable or (refused if untaken is None else untaken.what)
+        if unavailable is not None:
+            return State(f"{unavailable} unavailable")
         if parts.cycle.partitions.is_healing:
             return State.HEALING
         if self._is_stopping():

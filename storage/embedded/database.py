@@ -10,7 +10,7 @@ from storage.embedded.errors import RESTORE, RIGHTS, is_read_only, see_that_it_i
 from storage.embedded.integrity import see_that_it_is_sound
 from storage.embedded.schema import check_format, create, upgrade
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import StorageDamaged, StorageRefused, StorageUnavailable
 
 # A checkpoint copies changes from the log into the database and syncs it. It runs rarely enough that most commits need none, and
 # often enough that the log stays below about 16 MB. After a very large commit the log is cut back to 64 MB.
@@ -129,7 +129,7 @@ class Database:
         # SQLite opens a file read-only if opening it for writing failed, even for a moment, or if its header demands that.
         self.close()
         if self._was_read_only:
-            raise StorageRefused(str(self.file), f"it can be opened for reading only, so its header is damaged; {RESTORE}")
+            raise StorageDamaged(str(self.file), f"it can be opened for reading only, so its header is damaged; {RESTORE}")
         self._was_read_only = True
 
     def _connect(self) -> sqlite3.Connection:
@@ -155,7 +155,7 @@ class Database:
             raise StorageRefused(str(self.file), f"the service may not read and write it; {RIGHTS}")
         # SQLite would take an empty file for a new database.
         if self.file.stat().st_size == 0:
-            raise StorageRefused(str(self.file), f"it is empty, so it was truncated; {RESTORE}")
+            raise StorageDamaged(str(self.file), f"it is empty, so it was truncated; {RESTORE}")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import StorageDamaged, StorageRefused, StorageUnavailable
 
 RESTORE = "restore it from a backup, or move it and its -wal file away to start empty: notifications may then repeat"
 RIGHTS = "grant the service the right to read and write it and its directory, or use another file"
@@ -45,14 +45,14 @@ def translated(file: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         kind = _kind_of(error)
         if kind in _DAMAGED or (kind == 0 and isinstance(error, sqlite3.OperationalError)):
-            raise StorageRefused(str(file), f"{error}; {RESTORE}") from error
+            raise StorageDamaged(str(file), f"{error}; {RESTORE}") from error
         if kind in _FORBIDDEN and not os.access(file, os.R_OK | os.W_OK):
             raise StorageRefused(str(file), f"{error}; {RIGHTS}") from error
         if kind in _GOES_AWAY | _FORBIDDEN:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
     except (ValueError, msgspec.DecodeError) as error:
-        raise StorageRefused(str(file), f"it contains data that the service never writes ({error}); {RESTORE}") from error
+        raise StorageDamaged(str(file), f"it contains data that the service never writes ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error

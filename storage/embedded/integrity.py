@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from storage.embedded.errors import RESTORE
-from storage.port import StorageRefused
+from storage.port import StorageDamaged
 
 LARGEST_BYTES = 1024 * 1024 * 1024
 """Larger files are not checked, because that would take too long at each start. Damage then shows when it is read."""
@@ -23,4 +23,4 @@ def see_that_it_is_sound(file: Path, connection: sqlite3.Connection) -> None:
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         problem = " ".join(found.removeprefix("*** in database main ***").split())
-        raise StorageRefused(str(file), f"it is damaged: {problem}; {RESTORE}")
+        raise StorageDamaged(str(file), f"it is damaged: {problem}; {RESTORE}")

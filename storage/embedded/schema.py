@@ -8,7 +8,7 @@ from tempfile import mkstemp
 from storage.embedded.change_log import INDEX, TABLE, has_change_log
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
-from storage.port import StorageRefused
+from storage.port import StorageDamaged, StorageRefused
 
 APPLICATION_ID = 0x52534551
 FORMAT_VERSION = 5
@@ -114,7 +114,7 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or set another path")
     if version not in range(1, FORMAT_VERSION + 1):
-        raise StorageRefused(str(file), f"its format is {version}, which does not exist; {RESTORE}")
+        raise StorageDamaged(str(file), f"its format is {version}, which does not exist; {RESTORE}")
     _check_size(file)
 
 
@@ -149,7 +149,7 @@ def _check_size(file: Path) -> None:
     # SQLite detects a missing page, but reads zeroes if only a part of the last page is missing. If there is a log, the missing
     # part may be in it: a checkpoint was interrupted, and the log completes it.
     if file.stat().st_size % PAGE_SIZE and not is_there(file):
-        raise StorageRefused(str(file), f"its last page is incomplete, so it was truncated; {RESTORE}")
+        raise StorageDamaged(str(file), f"its last page is incomplete, so it was truncated; {RESTORE}")
 
 
 def _fill(draft: str) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from storage.embedded.errors import RESTORE
-from storage.port import StorageRefused
+from storage.port import StorageDamaged
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """The bound of the log. Checkpoints that succeed keep it much smaller; a very large commit may exceed it for a while."""
@@ -50,7 +50,7 @@ def see_that_it_is_whole(file: Path, connection: sqlite3.Connection) -> None:
     for each in _commits_without_log(file):
         if each.is_later_than(known.get(each.partition)):
             problem = f"it was damaged or truncated: the database has later commits of {each.partition}; {RESTORE}"
-            raise StorageRefused(str(log_of(file)), problem)
+            raise StorageDamaged(str(log_of(file)), problem)
 
 
 def write_again(file: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage.port import Header, StorageRefused
+from storage.port import Header, StorageDamaged, StorageRefused
 
 FORMAT = 2
 """The format of everything under a partition's keys. A newer format is refused. In format 1 the server let idle units expire, and
@@ -48,7 +48,7 @@ def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
         log_marker = fields[b"log_marker"].decode() if b"log_marker" in fields else None
         return StoredHeader(_header(fields), waiting, pending, int(idle) if idle else None, log_begin, log_end, log_marker)
     except (KeyError, ValueError) as error:
-        raise StorageRefused(name(key), f"is damaged ({error!r}); {restore(key)}") from error
+        raise StorageDamaged(name(key), f"is damaged ({error!r}); {restore(key)}") from error
 
 
 def history_text(header: Header) -> bytes:
@@ -73,7 +73,7 @@ def _check_format(key: bytes, version: int) -> None:
         problem = f"its format is {version}, this version of the service knows {FORMAT}"
         raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or set another storage.namespace")
     if version not in range(1, FORMAT + 1):
-        raise StorageRefused(name(key), f"its format is {version}, which does not exist; {restore(key)}")
+        raise StorageDamaged(name(key), f"its format is {version}, which does not exist; {restore(key)}")
 
 
 def _header(fields: Mapping[bytes, bytes]) -> Header:

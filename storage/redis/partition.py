@@ -16,6 +16,7 @@ from storage.port import (
     Pending,
     Snapshot,
     StashEntry,
+    StorageDamaged,
     StorageRefused,
     UnitChange,
     WaitKind,
@@ -190,9 +191,9 @@ def waits_of(stored: bytes) -> Waits:
     return Waits(*_decode(stored))
 
 
-def torn(key: bytes) -> StorageRefused:
+def torn(key: bytes) -> StorageDamaged:
     """Return the error for a unit that waits by the index, but whose key is missing."""
-    return StorageRefused(name(key), f"the unit has waiting envelopes, but its key is missing; {restore(key)}")
+    return StorageDamaged(name(key), f"the unit has waiting envelopes, but its key is missing; {restore(key)}")
 
 
 def snapshot_of(unit: str, flat: Sequence[bytes]) -> Snapshot:

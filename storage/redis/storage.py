@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.fencing import succeeded
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import StorageDamaged, StorageUnavailable
 from storage.redis.durability import ServerWatch
 from storage.redis.header import FORMAT, StoredHeader, history_text, name, read_header, restore
 from storage.redis.keys import RedisKeys
@@ -76,7 +76,7 @@ class RedisStorage:
                 f"keys were deleted: it counts {stored.waiting} waiting and {stored.pending} pending entries, "
                 f"but {waiting} and {pending} exist"
             )
-            raise StorageRefused(name(keys.header), f"{problem}; {restore(keys.header)}")
+            raise StorageDamaged(name(keys.header), f"{problem}; {restore(keys.header)}")
         return stored, idle
 
 

@@ -6,7 +6,7 @@ from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
 
-from storage.port import StorageRefused
+from storage.port import StorageDamaged, StorageRefused
 
 FORMAT_VERSION = 4
 """The newest format that is read. Format 1 is read, but never written."""
@@ -99,10 +99,10 @@ def _checksum(payload: bytes, version: int) -> int:
     return crc32(payload, version - 1)
 
 
-def _damaged(name: str, problem: str) -> StorageRefused:
-    return StorageRefused(name, f"{problem}; {_BEGIN_ANEW}")
+def _damaged(name: str, problem: str) -> StorageDamaged:
+    return StorageDamaged(name, f"{problem}; {_BEGIN_ANEW}")
 
 
-def undecodable(name: str, reason: Exception) -> StorageRefused:
+def undecodable(name: str, reason: Exception) -> StorageDamaged:
     """Return the error for a complete payload that cannot be decoded."""
     return _damaged(name, f"cannot be decoded ({reason})")
