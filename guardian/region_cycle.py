@@ -115,9 +115,8 @@ class RegionCycle:
         region.fail(participant, reason, self._clock.now())
         self._cycle.drop_all()
         if region.has_failed:
-            _log.error(
-                "the region has failed after %d resets in a row; %s: %s: %s", region.attempts, _REMEDY, participant, reason
-            )
+            told = "the region has failed after %d resets in a row, and takes nothing in until `resequencer region reset`; %s: %s"
+            _log.error(told, region.attempts, participant, reason)
             return
         _log.warning("the region is reset to its last checkpoint, because the %s failed: %s", participant, reason)
         if region.pause_ms:
