@@ -19,6 +19,7 @@ from console.pages.groups import group_routes
 from console.pages.orders import order_routes
 from console.pages.overview import overview_routes
 from console.pages.partitions import partition_routes
+from console.pages.regions import region_routes
 from console.pages.unit import unit_routes
 from console.pages.waiting import waiting_routes
 from console.pages.workers import worker_routes
@@ -37,6 +38,7 @@ def routes_of(console: Console) -> list[Route]:
         *partition_routes(console),
         *delivery_routes(console),
         *group_routes(console),
+        *region_routes(console),
         *worker_routes(console),
         *event_routes(console),
         *api_routes(console),

@@ -14,6 +14,7 @@ from console.sources import ArchiveDistance
 from domain.clock import instant_of
 from domain.record import Partition
 from guardian.histogram import HistogramReport
+from guardian.region import RegionState, RegionStatus
 from status.aggregation import AggregationStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from status.report import PartitionStatus, State, StatusReport
@@ -83,11 +84,21 @@ _HISTOGRAMS = {
     "storage_commit": ("storage_commit_seconds", "Time of a partition's commit, including retries."),
     "publication": ("publication_seconds", "Time of a publication, including retries."),
 }
+_REGION_STEPS = ("drain", "checkpoint", "publication", "reset")
 _STEPS = ("poll", "decide", "commit", "publish")
 
 
 def _state(worker: Worker) -> Samples:
     return [((state,), float(state == worker.state)) for state in STATES]
+
+
+def _region(get: Callable[[RegionStatus], Samples], worker: Worker) -> Samples:
+    return () if worker.report.region is None else get(worker.report.region)
+
+
+def _region_spans(region: RegionStatus) -> Samples:
+    spans = zip(_REGION_STEPS, (region.drain_ms, region.checkpoint_ms, region.publication_ms, region.reset_ms), strict=True)
+    return [((step,), None if span is None else span / 1_000) for step, span in spans]
 
 
 def _plain(get: Callable[[StatusReport], Value | None], worker: Worker) -> Samples:
@@ -159,6 +170,34 @@ METRICS: tuple[Described, ...] = (
         ("order", "outcome"),
         "Outcomes of orders that were committed, by the kind of the order and its result.",
         lambda worker: [(tuple(name.split(" ", 1)), count) for name, count in worker.report.orders.items()],
+    ),
+    Described(
+        "region_state",
+        "gauge",
+        ("state",),
+        "1 for the state that the worker's region is in, 0 for the others.",
+        partial(_region, lambda region: [((state.value,), float(state is region.state)) for state in RegionState]),
+    ),
+    Described(
+        "region_intervals",
+        "counter",
+        (),
+        "Intervals of the region that had work and are complete.",
+        partial(_region, lambda region: [((), region.interval)]),
+    ),
+    Described(
+        "region_resets",
+        "counter",
+        (),
+        "Resets of the region to its last checkpoint, for any reason.",
+        partial(_region, lambda region: [((), region.resets)]),
+    ),
+    Described(
+        "region_last_step_seconds",
+        "gauge",
+        ("step",),
+        "Time of the last drain, checkpoint, publication and reset; absent before the first.",
+        partial(_region, _region_spans),
     ),
     _gauge("paused_partitions", "Partitions of the worker that an order paused.", _count_paused),
     *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),

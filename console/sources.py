@@ -31,6 +31,10 @@ class WorkerControl(Protocol):
         """Return what the threads of the worker in the slot do now; None if there is no such worker, or it does not answer."""
         ...
 
+    def reset_region(self, slot: int, by: str, *, is_forced: bool) -> str | None:
+        """Order the worker in the slot to reset its region, if `is_forced` while it runs, too. Return why not, None if ordered."""
+        ...
+
 
 class ArchiveDistance(NamedTuple):
     """How far a partition's archive is from what the brokers delete, in offsets.

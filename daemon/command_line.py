@@ -55,6 +55,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.groups.command:groups",
         "daemon.commands.groups.command:add_arguments",
     ),
+    "region": Command(
+        "show the regions of the workers, or reset them to their last checkpoint",
+        "daemon.commands.region:region",
+        "daemon.commands.region:add_arguments",
+    ),
     "run": Command(
         "run the service in the foreground until SIGTERM", "daemon.commands.run:run", "daemon.commands.run:add_arguments"
     ),

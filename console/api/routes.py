@@ -13,6 +13,7 @@ from console.api.groups import group_operations
 from console.api.operation import JSON, Operation, route_of
 from console.api.orders import order_operations
 from console.api.partitions import partition_operations
+from console.api.regions import region_operations
 from console.api.service import service_operations
 from console.api.topic_delivery import topic_delivery_operations
 from console.api.units import unit_operations
@@ -31,6 +32,7 @@ def operations_of(console: Console) -> list[Operation]:
         *unit_operations(console),
         *dead_letter_operations(console),
         *partition_operations(console),
+        *region_operations(console),
         *order_operations(console),
         *delivery_operations(console),
         *topic_delivery_operations(console),

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from console.access.role import Role
 from console.access.roles import route
 from console.context import Console
+from console.pages.regions import slot_of
 
 
 def worker_routes(console: Console) -> list[Route]:
@@ -17,7 +18,7 @@ def worker_routes(console: Console) -> list[Route]:
         return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
 
     def restart(request: Request) -> Response:
-        slot = _slot(request)
+        slot = slot_of(request)
         console.audit_log.note(request, "worker.restart", slot=slot)
         if not console.sources.workers.restart(slot):
             raise HTTPException(
@@ -26,7 +27,7 @@ def worker_routes(console: Console) -> list[Route]:
         return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
 
     def threads(request: Request) -> Response:
-        slot = _slot(request)
+        slot = slot_of(request)
         console.audit_log.note(request, "worker.threads", slot=slot)
         dump = console.sources.workers.dump_threads(slot)
         if dump is None:
@@ -38,10 +39,3 @@ def worker_routes(console: Console) -> list[Route]:
         route("/workers/restart", restart, needs=Role.OPERATOR, name="restart-worker", tokens=console.tokens),
         route("/workers/threads", threads, needs=Role.OPERATOR, name="worker-threads", tokens=console.tokens),
     ]
-
-
-def _slot(request: Request) -> int:
-    text = request.state.form.get("slot", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the slot is the number of a worker")
-    return int(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from daemon.configuration.configuration import Configuration
+from daemon.supervision.region_reset import ResetRefused, order_reset
 from daemon.supervision.run_lock import find_holder
 from daemon.supervision.service_log import NAME
 from status.service_report import find_reports
@@ -34,6 +35,13 @@ class LocalWorkers:
             return False
         self._asked.add(worker)
         return _send(worker, signal.SIGTERM)
+
+    def reset_region(self, slot: int, by: str, *, is_forced: bool) -> str | None:
+        try:
+            order_reset(self._run_directory, slot, by, is_forced=is_forced)
+        except ResetRefused as error:
+            return str(error)
+        return None
 
     def dump_threads(self, slot: int) -> str | None:
         """Return the lines of stacks that the service's log gains after the signal, also if other workers print theirs.

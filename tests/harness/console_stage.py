@@ -39,6 +39,10 @@ class Workers:
         self.asked.append(("restart", slot))
         return slot == 0
 
+    def reset_region(self, slot: int, by: str, *, is_forced: bool) -> str | None:
+        self.asked.append((f"reset by {by}{', forced' if is_forced else ''}", slot))
+        return None if slot == 0 else f"worker {slot} does not run here"
+
     def dump_threads(self, slot: int) -> str | None:
         self.asked.append(("dump", slot))
         return "Current thread 0x1" if slot == 0 else None
