@@ -32,7 +32,7 @@ class WorkerControl(Protocol):
         ...
 
     def reset_region(self, slot: int, by: str, *, is_forced: bool) -> str | None:
-        """Order the worker in the slot to reset its region, if `is_forced` while it runs, too. Return why not, None if ordered."""
+        """Order the worker in the slot to reset its region; `is_forced`: while it runs, too. Return why not, None if ordered."""
         ...
 
 

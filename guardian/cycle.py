@@ -87,7 +87,10 @@ class Cycle:
             PublishRefused, GivenUp: The interval could not be finished for the drain time-out.
         """
         self.partitions.follow_assignment()
-        if self.region.is_resetting and (self.partitions.owned or not self.partitions.contested):
+        if self.region.is_resetting:
+            if self.partitions.contested and not self.partitions.owned:
+                self._follow_group(_REJOIN_MS)
+                return False
             self.region.end_reset(self._tools.clock.now())
         if self._owes():
             self._publish_rest()
@@ -178,6 +181,7 @@ class Cycle:
         rooms = self._rooms()
         full = [name for name, room in rooms.items() if not room]
         full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
+        full += self.partitions.put_off_takeovers.untaken  # After a reset, the transport knows their last seek.
         return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
 
     def _rooms(self) -> dict[Partition, int]:
