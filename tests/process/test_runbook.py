@@ -40,6 +40,7 @@ ANSWERS = {
     "resequencer check": "stash-timeout",
     "resequencer partitions list": "read to",
     "resequencer orders": "a look",
+    "resequencer region show": "operator-driven",
     "resequencer groups list": "M-1 of ",
     "resequencer delivery gates": "tracker",
     "resequencer delivery waiting tracker": "uow-3",

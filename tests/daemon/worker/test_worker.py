@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from domain.errors import DependencyUnavailable
 from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorsFailed
 from guardian.metrics import CycleTimes
+from guardian.region import RegionState, Trigger
 from resequencer.in_flight import CallKind
 from status.file import StatusFile
 from status.report import Identity, State, StatusReport, UntakenPartition
@@ -411,3 +413,49 @@ def test_what_is_read_again_after_a_restart_is_not_forgotten_before_its_position
     assert suspects.find_all() == {}
     letters = operator.configuration.notification.output_directory / "dead-letters.jsonl"
     assert letters.read_bytes().count(b"\n") == 1
+
+
+def test_a_periodic_interval_begins_a_period_after_the_last(operator, monkeypatch):
+    region = operator.worker._cycle.region
+    region.settings = msgspec.structs.replace(region.settings, trigger=Trigger.PERIODIC, period_ms=700)
+    monkeypatch.setattr(operator.parts.cycle, "_settings", msgspec.structs.replace(operator.parts.cycle._settings, idle_ms=0))
+    begun, run_once = [], operator.parts.cycle.run_once
+
+    def noted():
+        begun.append(operator.now)
+        return run_once()
+
+    monkeypatch.setattr(operator.parts.cycle, "run_once", noted)
+    operator.until = lambda: len(begun) > 4
+    operator.worker.run()
+    assert {after - before for before, after in pairwise(begun)} == {700}
+
+
+def test_a_periodic_interval_does_not_wait_while_more_is_there_than_one_takes(operator, monkeypatch):
+    region = operator.worker._cycle.region
+    region.settings = msgspec.structs.replace(region.settings, trigger=Trigger.PERIODIC, period_ms=60_000)
+    monkeypatch.setattr(operator.parts.cycle._batch_size, "_limit", 1)
+    operator.append(*(envelope_line("u", number) for number in range(1, 4)))
+    began_at = operator.now
+    operator.until = lambda: operator.parts.cycle.metrics.counts["records"] == 3
+    operator.worker.run()
+    assert operator.now - began_at < 60_000
+
+
+def test_a_region_that_has_failed_is_not_ready_and_the_worker_stays(operator, monkeypatch):
+    region = operator.worker._cycle.region
+
+    def fail():
+        if region.state is RegionState.RUNNING and operator.states[-1] is State.READY:
+            for _ in range(6):
+                region.fail("output", "it is full", operator.now)
+            operator.parts.cycle.drop_all()
+        return operator.states[-1] is State.FAILED
+
+    operator.until = fail
+    operator.worker.run()
+    failed = next(each for each in operator.reports if each.state is State.FAILED)
+    assert failed.reason == "the region has failed: output: it is full"
+    assert failed.region.state is RegionState.FAILED
+    assert [each.name for each in failed.participants if each.problem] == ["output"]
+    assert operator.reports[-1].region.state is RegionState.STOPPED
