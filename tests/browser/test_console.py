@@ -24,6 +24,7 @@ PAGES = (
     "/dead-letters/confirm?action=discard&state=new",
     "/orders",
     "/partitions",
+    "/regions",
     "/workers",
     "/delivery",
     f"/delivery/job?id={JOB}",

@@ -19,7 +19,8 @@ from console.templating import TEMPLATES
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.record import Partition
-from status.report import PartitionStatus, ServerStatus, State, StatusReport, Units, UnitWait, UntakenPartition
+from guardian.region import Failure, RegionState, RegionStatus, Trigger
+from status.report import ParticipantStatus, PartitionStatus, ServerStatus, State, StatusReport, Units, UnitWait, UntakenPartition
 from status.service_report import ServiceReport, service_report
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -245,3 +246,42 @@ def test_a_filter_never_applies_to_the_second_half_of_an_or() -> None:
     templates = [each.read_text() for each in TEMPLATES.rglob("*.html")]
     assert templates
     assert not [found for text in templates for found in re.findall(r"\{\{[^}(]* or [^})]*\|[^}]*\}\}", text)]
+
+
+def a_region(**changed: object) -> RegionStatus:
+    at = instant_text(BEGINNING)
+    plain = {"state": RegionState.RUNNING, "since": at, "trigger": Trigger.OPERATOR_DRIVEN, "interval": 12, "resets": 0}
+    return RegionStatus(**{**plain, "attempts": 0, "most_attempts": 5, **changed})  # type: ignore[arg-type]
+
+
+def test_the_regions_page_says_who_failed_why_and_resets_by_a_form(tmp_path: Path) -> None:
+    workers = Workers()
+    failure = Failure("branch", f"queue {HOSTILE} is not there", instant_text(BEGINNING))
+    region = a_region(state=RegionState.FAILED, failure=failure, resets=5, attempts=5, drain_ms=1_234)
+    participants = (ParticipantStatus("source", ("replays",)), ParticipantStatus("branch", ("remembers",), failure.reason))
+    service = service_report([a_report(region=region, participants=participants)], BEGINNING, is_running=True)
+    client = client_of(make_sources(tmp_path, report=service, workers=workers))
+    page = client.get("/regions").text
+    assert "<strong>failed</strong>: branch" in page
+    assert HOSTILE not in page
+    assert "5 of 5 in a row" in page
+    assert client.post("/regions/reset", data={"slot": "0", FORM: token_on(client, "/regions")}).status_code == 303
+    assert client.post("/regions/reset", data={"slot": "7", FORM: token_on(client, "/regions")}).status_code == 409
+    assert client.post("/regions/reset", data={"slot": "0"}).status_code == 403
+    assert workers.asked == [("reset by local", 0), ("reset by local", 7)]
+    audit = "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
+    assert audit.count("region.reset") == 2
+
+
+def test_a_region_that_runs_is_reset_by_force_and_a_service_that_does_not_run_has_none(tmp_path: Path) -> None:
+    workers = Workers()
+    report = a_report(region=a_region())
+    running = service_report([report], BEGINNING, is_running=True)
+    client = client_of(make_sources(tmp_path, report=running, workers=workers))
+    assert "although it has not failed" in client.get("/regions").text
+    client.post("/regions/reset", data={"slot": "0", "force": "true", FORM: token_on(client, "/regions")})
+    assert workers.asked == [("reset by local, forced", 0)]
+    stopped = service_report([report], BEGINNING, is_running=False)
+    page = client_of(make_sources(tmp_path, report=stopped)).get("/regions").text
+    assert "does not run here" in page
+    assert "although it has not failed" not in page
