@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
@@ -72,14 +70,14 @@ def _show(arguments: Namespace, workers: list[StatusReport]) -> ExitCode:
 
 
 def _print(regions: tuple[WorkerRegion, ...]) -> None:
-    table = Table(*_COLUMNS, box=None, pad_edge=False)
+    """Print a table that is not wrapped, so that other programs can search its lines."""
+    rows = [_COLUMNS, *(tuple(map(printable, _cells(each))) for each in regions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
     for each in regions:
-        table.add_row(*map(printable, _cells(each)))
-    console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
-    console.print(table)
-    for each in regions:
-        for line in _failures(each):
-            console.print(printable(line))
+        sys.stdout.writelines(printable(line) + "\n" for line in _failures(each))
 
 
 def _cells(each: WorkerRegion) -> tuple[str, ...]:
