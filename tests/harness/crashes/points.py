@@ -137,8 +137,8 @@ class StruckTransport:
     def end_offset(self, partition: Partition) -> int:
         return self._around("end_offset", lambda: self._inner.end_offset(partition))
 
-    def seek(self, partition: Partition, offset: int) -> None:
-        self._around("seek", lambda: self._inner.seek(partition, offset))
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        self._around("seek", lambda: self._inner.seek(partition, offset, source_state))
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         """Poll. A poll without an answer would have moved the position, so only a crash may strike after it."""
