@@ -104,7 +104,9 @@ class OrderExecutor:
             return None if is_young else _Ended(DirectResult.REFUSED, f"nothing is blocked in {state.partition}")
         state.skips_all = True
         waiting = sorted(state.recall(blocked), key=lambda each: each.offset)
-        text = f"{counted(len(waiting), 'record')} became dead letters; so does what fails from now on, until `block`"
+        called = len(blocked) - len(waiting)
+        more = f", and {called} more if the call that is under way fails" if called else ""
+        text = f"{counted(len(waiting), 'record')} became dead letters{more}; so does what fails from now on, until `block`"
         return _Ended(DirectResult.DONE, text, waiting)
 
     def _block(self) -> _Ended:

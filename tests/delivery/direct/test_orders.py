@@ -57,6 +57,18 @@ def test_an_order_waits_for_the_call_that_is_under_way(direct: Callable[..., Dir
     assert [each["dead-letter-reason"] for each in stage.dead_letters()] == ["skipped"]
 
 
+def test_skip_all_tells_of_the_call_that_is_under_way(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
+    stage = direct(FOR_EVER, "retry.first = 1ms")
+    receiving.answers = lambda _key, id_, nth: Reply(500, after_seconds=0 if nth == 1 else 3) if id_ == "a" else OK
+    stage.send([("k", "a")])
+    worker = stage.worker()
+    stage.wait(lambda: worker.partitions()[0].blocked_count == 1 if worker.partitions() else False, "it is blocked")
+    outcome = stage.order(DirectOrderKind.SKIP_ALL)
+    waits = "0 records became dead letters, and 1 more if the call that is under way fails"
+    assert outcome.text == f"{waits}; so does what fails from now on, until `block`"
+    stage.wait(lambda: len(stage.dead_letters()) == 1, "the call has failed")
+
+
 def test_what_is_not_blocked_is_refused(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
     stage = direct(FOR_EVER, "retry.first = 1h", "retry.most = 1h")
     receiving.answers = lambda _key, id_, _nth: FAILS if id_ == "b" else OK
