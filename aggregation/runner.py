@@ -25,6 +25,7 @@ class StoreReport(NamedTuple):
     """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
 
     `problem` says why the store stands still, None while a partition goes on; `notes` say which partitions wait, and for what.
+    `untaken` are the partitions that wait.
     """
 
     name: str
@@ -34,6 +35,16 @@ class StoreReport(NamedTuple):
     applied: int
     completed: int
     dead_letters: int
+    untaken: int
+
+
+class _Untaken(NamedTuple):
+    """Why an assigned partition is not taken over. It is tried again from `next_at` on, by a clock that never goes back."""
+
+    why: str
+    failures: int
+    is_refused: bool = False
+    next_at: float = 0
 
 
 class StoreRunner:
@@ -57,9 +68,7 @@ class StoreRunner:
         self._store: Store | None = None
         self._read_to: dict[Partition, int] = {}
         self._ends: Mapping[Partition, int] = {}
-        self._failures: dict[Partition, int] = {}
-        self._waiting: dict[Partition, str] = {}
-        self._set_aside_at: dict[Partition, float] = {}
+        self._untaken: dict[Partition, _Untaken] = {}
         self._is_refused = False
         self._at_once = _AT_ONCE
         self._problem: str | None = None
@@ -97,17 +106,16 @@ class StoreRunner:
         """Return how it is doing. May be called from any thread."""
         ends, read_to = dict(self._ends), dict(self._read_to)
         behind = {each: max(0, ends.get(each, offset) - offset) for each, offset in read_to.items()}
-        waiting = tuple(f"{each} is not taken over yet: {why}" for each, why in sorted(dict(self._waiting).items()))
+        waiting = tuple(f"{each} is not taken over yet: {told.why}" for each, told in sorted(dict(self._untaken).items()))
         problem = self._problem if self._problem is not None or read_to or not waiting else waiting[0]
         notes = () if self._store is None else tuple(self._store.notes)
         counts = self._applied, self._completed, self._dead_letters
-        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts)
+        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts, len(waiting))
 
     def close(self) -> None:
         store, self._store = self._store, None
         self._read_to.clear()
-        self._waiting.clear()
-        self._set_aside_at.clear()
+        self._untaken.clear()
         if store is not None:
             store.close()
 
@@ -125,29 +133,34 @@ class StoreRunner:
         assigned = set(store.assignment())
         for gone in self._read_to.keys() - assigned:
             self._let_go(store, gone)
-        self._failures = {each: count for each, count in self._failures.items() if each in assigned}
-        self._waiting = {each: why for each, why in self._waiting.items() if each in assigned}
-        begun = monotonic() - _SET_ASIDE_SECONDS
-        self._set_aside_at = {each: at for each, at in self._set_aside_at.items() if each in assigned and at > begun}
-        untaken = assigned - self._read_to.keys() - self._set_aside_at.keys()
-        for new in sorted(untaken, key=lambda each: (self._failures.get(each, 0), each)):
-            try:
-                self._read_to[new] = store.take_over(new)
-                self._waiting.pop(new, None)
-            except TransportRefused as error:
-                self._set_aside(new, error)
-                if self._set_aside_at.keys() == assigned:
-                    raise
-            except TransportUnavailable as error:
-                _LOG.info("store %s cannot take over %s yet: %s", self.name, new, error)
-                self._failures[new] = self._failures.get(new, 0) + 1
-                self._waiting[new] = str(error)
-                return  # The others go on; the next turn begins with one that has failed less often.
+        before = self._untaken = {each: told for each, told in self._untaken.items() if each in assigned}
+        now = monotonic()
+        due = [each for each in assigned - self._read_to.keys() if each not in before or before[each].next_at <= now]
+        refusal = self._take_over(store, sorted(due, key=lambda each: (before[each].failures if each in before else 0, each)))
+        if refusal is not None and all(each in self._untaken and self._untaken[each].is_refused for each in assigned):
+            raise refusal
+        for each, told in self._untaken.items():
+            if each not in before or told.is_refused != before[each].is_refused:
+                level = logging.ERROR if told.is_refused else logging.INFO
+                _LOG.log(level, "store %s cannot take over %s yet, the others go on: %s", self.name, each, told.why)
 
-    def _set_aside(self, partition: Partition, error: TransportRefused) -> None:
-        if self._waiting.get(partition) != str(error):
-            _LOG.error("store %s sets %s aside until it is repaired, the others go on: %s", self.name, partition, error)
-        self._waiting[partition], self._set_aside_at[partition] = str(error), monotonic()
+    def _take_over(self, store: Store, partitions: Sequence[Partition]) -> TransportRefused | None:
+        """Take over one after the other, up to one that does not answer; return an error if some are refused."""
+        refusal = None
+        untaken = dict(self._untaken)
+        for each in partitions:
+            failures = untaken[each].failures if each in untaken else 0
+            try:
+                self._read_to[each] = store.take_over(each)
+                untaken.pop(each, None)
+            except TransportRefused as error:
+                next_at = monotonic() + _SET_ASIDE_SECONDS
+                untaken[each], refusal = _Untaken(str(error), failures, is_refused=True, next_at=next_at), error
+            except TransportUnavailable as error:
+                untaken[each] = _Untaken(str(error), failures + 1)
+                break  # The others go on; the next turn begins with one that has failed less often.
+        self._untaken = untaken
+        return refusal
 
     def _take(self, store: Store) -> None:
         begun = self._clock.now()
@@ -175,7 +188,7 @@ class StoreRunner:
         """Return the partitions whose values lack no command. With shared values it is one for all."""
         caught_up = [each for each, offset in self._read_to.items() if offset >= self._ends.get(each, offset + 1)]
         if store.shares_values:
-            is_whole = len(caught_up) == len(self._read_to) and not self._waiting
+            is_whole = len(caught_up) == len(self._read_to) and not self._untaken
             return caught_up[:1] if is_whole else []
         return caught_up
 

@@ -15,8 +15,8 @@ AGGREGATION_WORKERS = (
 )
 STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
     "aggregation_store_stands_still": (
-        "1 while a problem keeps the store from applying commands, 0 otherwise.",
-        lambda each: int(each.problem is not None),
+        "1 while a problem keeps the store from applying commands, also of a single partition; 0 otherwise.",
+        lambda each: int(each.problem is not None or each.untaken > 0),
     ),
     "aggregation_commands_behind": (
         "What is not applied yet of the commands that the service's workers read: offsets, with files bytes.",

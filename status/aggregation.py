@@ -18,7 +18,8 @@ class StoreStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A store as one worker sees it, or as all of a service do together.
 
     `partitions` are those of the commands that are read; `behind` is how much of them is not applied yet, in offsets. The counts
-    are since the workers' starts. `problem` says why commands wait, `notes` what does not stop it.
+    are since the workers' starts. `problem` says why commands wait, `notes` what does not stop it. `untaken` counts the
+    partitions that a worker cannot take over; their commands wait, and are not in `behind`.
     """
 
     store: str
@@ -29,6 +30,7 @@ class StoreStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     dead_letters: int = 0
     problem: str | None = None
     notes: tuple[str, ...] = ()
+    untaken: int = 0
 
 
 class AggregationReport(msgspec.Struct, frozen=True):
@@ -111,6 +113,7 @@ def _merged(stores: Iterable[StoreStatus]) -> tuple[StoreStatus, ...]:
             before.dead_letters + each.dead_letters,
             before.problem or each.problem,
             tuple(dict.fromkeys((*before.notes, *each.notes))),
+            before.untaken + each.untaken,
         )
     return tuple(found.values())
 

@@ -50,4 +50,5 @@ def _told(report: StoreReport) -> StoreStatus:
         report.dead_letters,
         report.problem,
         report.notes,
+        report.untaken,
     )

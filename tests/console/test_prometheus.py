@@ -334,5 +334,9 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
     stage.is_away = True
     groups.watch.refresh()
     assert shown() == told
+    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), untaken=1),))
+    assert 'resequencer_aggregation_store_stands_still{store="payments"} 1.0' in shown()
+    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",)),))
+    assert 'resequencer_aggregation_store_stands_still{store="payments"} 0.0' in shown()
     groups.close()
     stage.close()

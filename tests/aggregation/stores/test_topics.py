@@ -596,10 +596,11 @@ def test_the_other_partitions_go_on_while_one_is_refused(stage: TopicStage, runn
     send_member(stage, 2, 2)
     wait_until(lambda: two.turn() or stage.completions(), "the other partition goes on")
     assert list(two._read_to) == [good]
-    assert two.report().problem is None
+    assert (two.report().problem, two.report().untaken) == (None, 1)
     assert any(f"{refused} is not taken over yet: {refused}: the group has no position" in each for each in two.report().notes)
     stage.topics.set_position(refused, ends[refused.number])
     run_until_read(stage, two)
+    assert two.report().untaken == 0
     assert [(each.head["sum"], each.head["applied"]) for each in stage.completions()] == [(3, 2)] * len(GROUPS)
 
 
