@@ -1,9 +1,13 @@
 """Errors of the Kafka client as errors of the transport: which need a person, and which may pass by themselves."""
 
+from uuid import UUID
+
 import pytest
 from kafka import errors
 
+from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.errors import to_transport_error, translated
+from connectors.kafka.topics import made_anew
 from connectors.port import TransportRefused, TransportUnavailable
 
 
@@ -47,3 +51,16 @@ def test_a_client_that_is_not_let_in_waits_and_is_told_where_to_look(error: erro
 def test_what_is_no_error_of_the_client_passes() -> None:
     with pytest.raises(ZeroDivisionError), translated("reading"):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ("", "give up the waiting envelopes, {} and set another payment-status-notification.storage.namespace"),
+        ("V", "give up what was counted, {} and delete the topic V"),
+    ],
+)
+def test_an_input_that_was_made_anew_is_refused_with_the_remedy_of_who_reads_it(values: str, remedy: str) -> None:
+    error = made_anew(KafkaTopics("in", "out", "dead", values=values), UUID(int=1), UUID(int=2))
+    assert error.what == "topic in"
+    assert remedy.format("delete the group's offsets (kafka-consumer-groups --delete-offsets)") in str(error)
