@@ -22,6 +22,7 @@ from console.access.role import Role
 from console.application import make_application
 from console.context import Console
 from domain.notification import group_report_id
+from status.aggregation import AggregationStatus, StoreStatus
 
 API = "/api/v1/groups"
 OPEN, DONE, ODD = "OPENGROUP", "DONEGROUP", "ODDGROUP"
@@ -298,3 +299,16 @@ def test_a_search_that_takes_too_long_is_given_up_and_says_so(stage: Stage, monk
     monkeypatch.setattr("console.groups.index._SEARCH_SECONDS", -1.0)
     monkeypatch.setattr("console.groups.index._STEPS", 1)
     assert "the search took too long and was given up, so there may be others" in stage.text("/groups?text=nowhere")
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (StoreStatus("payments", problem="the <brokers> do not answer"), "the <brokers> do not answer"),
+        (StoreStatus("payments", untaken=1, notes=("F-0 is not taken over yet: it is damaged",)), "F-0 is not taken over yet"),
+    ],
+)
+def test_what_is_not_counted_at_the_moment_is_told_with_the_reason(stage: Stage, store: StoreStatus, said: str) -> None:
+    assert "Not everything is counted" not in stage.text("/groups")
+    stage.groups.told = AggregationStatus((), (store,))
+    assert f"Not everything is counted now, store payments: {said}" in stage.text("/groups")
