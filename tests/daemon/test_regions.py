@@ -59,8 +59,8 @@ def test_the_first_sink_takes_everything_and_the_others_the_notifications(config
     transport = make_region_transport(configuration, lambda _: None, 0)
     taken = {each.name: each.channels for each in transport._routes}
     assert taken == {
-        "jms": frozenset(Channel),
-        "file": frozenset({Channel.NOTIFICATIONS}),
+        "sink jms": frozenset(Channel),
+        "sink file": frozenset({Channel.NOTIFICATIONS}),
         "kafka": frozenset({Channel.NOTIFICATIONS}),
     }
     transport.close()
