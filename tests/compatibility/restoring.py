@@ -24,8 +24,8 @@ from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
 FIXTURES = ("by_0_1", "by_0_1_logged", "by_0_1_regions")
-"""Oldest first. The second has the logs of changes of SQLite and Redis, and what the header knows of orders; the third has the state of
-a source."""
+"""Oldest first. The second has the logs of changes of SQLite and Redis, and what the header knows of orders. The third has the
+state of a source."""
 
 
 class Left(NamedTuple):

@@ -25,6 +25,7 @@ from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.context import TurnContext
@@ -47,6 +48,7 @@ class Worker(Slot):
         self._world = world
         self.clock = MachineClock(world.clock, world.remembered)
         self.cycle: Cycle | None = None
+        self._cycles: RegionCycles | None = None
         self.actors: ActorGateway | None = None
         self.transport: KafkaTransport | None = None
 
@@ -80,14 +82,15 @@ class Worker(Slot):
 
     def _work(self) -> bool:
         cycle = self.cycle or self._start()
-        has_committed = cycle.run_once()
+        assert self._cycles is not None
+        has_committed = self._cycles.run_once()
         self._world.forgotten += cycle.expire()
         return has_committed
 
     def _forget(self) -> None:
         if self.actors is not None:
             self.actors.close()
-        self.cycle = self.transport = self.actors = None
+        self.cycle = self._cycles = self.transport = self.actors = None
 
     def _start(self) -> Cycle:
         world, plan = self._world, self._world.plan
@@ -101,12 +104,13 @@ class Worker(Slot):
         self.transport = KafkaTransport(settings, self.clock)
         source = NoOrders() if orders is None else orders.source(self)
         servers = Servers(self.transport, self._new_storage(), self.actors, source)
-        tools = Tools(
-            decoder, self.clock, RetryWithBackoff(BackoffSettings(), self.wait, lambda: False), world.token, LogRateLimit()
-        )
+        retry = RetryWithBackoff(BackoffSettings(), self.wait, lambda: False)
+        retry.waits_for_people = True
+        tools = Tools(decoder, self.clock, retry, world.token, LogRateLimit())
         waits = plan.acknowledge_handled
         bounds = (waits, world.done_characters, plan.retention_ms, plan.portion_bytes)
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))
+        self._cycles = RegionCycles(self.cycle, servers, tools, self.wait)
         self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 

@@ -403,3 +403,16 @@ def what_was_taken_here_is_settled_when_it_comes_again(patch: Patch) -> None:
         self._taken[partition] |= dict.fromkeys(taken)
 
     patch.setattr(QueueSource, "seek", faulty)
+
+
+# The reset
+
+
+def units_kept_in_a_reset(patch: Patch) -> None:
+    """The actors go on with what was never committed."""
+    patch.setattr("guardian.partitions.Partitions.drop_all", lambda self: self.owned.clear())
+
+
+def positions_kept_in_a_reset(patch: Patch) -> None:
+    """The partitions are not taken over anew: the source goes on behind what was never committed."""
+    patch.setattr("guardian.partitions.Partitions.drop_all", lambda self: None)

@@ -61,7 +61,7 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
         plant.highest_number_of_the_sinks_ignored: 170,
         plant.sink_ahead_of_the_storage_not_noticed: 59,
         plant.acknowledged_before_the_seek: 0,
-        plant.queue_healed_with_offsets_from_the_start: 237,
+        plant.queue_healed_with_offsets_from_the_start: 725,
         plant.queue_healed_without_marks: 81,
         protocol.heal_not_noticed: 6,
         protocol.heal_does_not_mark: 1,
@@ -69,6 +69,10 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
     RegionRun.MARKERS: {
         plant.marker_missing_and_pending_filtered: 273,
         plant.marker_missing_and_nothing_marked: 1,
+    },
+    RegionRun.RESETS: {
+        plant.units_kept_in_a_reset: 0,
+        plant.positions_kept_in_a_reset: 2,
     },
     RegionRun.SINKS: {
         plant.position_of_the_last_sink: 97,

@@ -64,13 +64,14 @@ class Queues:
         """How many messages a consumer holds, in all queues."""
         return sum(each.held_by is not None for messages in self.messages.values() for each in messages)
 
-    def accept(self, partition: Partition, ids: Collection[str], consumer: Consumer) -> None:
-        """Remove these messages, all or none: in a transaction."""
+    def accept(self, partition: Partition, ids: Collection[str], consumer: Consumer) -> set[str]:
+        """Remove these messages, all or none: in a transaction. Return those that the consumer had."""
         if consumer.is_cut:
             raise TransportUnavailable("the connection is lost")
         mine = {each.id for each in self.messages[partition] if each.held_by is consumer and each.id in ids}
         self.messages[partition] = [each for each in self.messages[partition] if each.id not in mine]
         self.acknowledged |= dict.fromkeys(mine, partition)
+        return mine
 
     def give_back(self, consumer: object) -> None:
         """Make what the consumer holds available again."""
@@ -189,7 +190,7 @@ class QueueSource(LeasedSource):
         try:
             if link is None or link.is_cut:
                 raise TransportUnavailable("the connection is lost")
-            accept = lambda: self._queues.accept(partition, ids, link)  # noqa: E731
+            accept = lambda: self.worker.acknowledges(partition, self._queues.accept(partition, ids, link))  # noqa: E731
             self.worker.ask("acknowledge", accept, TransportUnavailable("no answer to acknowledge"))
         except TransportUnavailable:
             self._reset(partition)

@@ -2,7 +2,7 @@
 
 Replay a seed by hand with
 
-    PYTHONPATH=tests:. .venv/bin/python -m simulation.regions.runs SEED [crashes | storage | markers | sinks] [--fault NAME]
+    PYTHONPATH=tests:. .venv/bin/python -m simulation.regions.runs SEED [RUN] [--fault NAME]
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class RegionRun(StrEnum):
     """The storage goes back to a backup, or loses everything."""
     MARKERS = "markers"
     """The markers of a sink are deleted while the service stands."""
+    RESETS = "resets"
+    """An operator resets regions that run, and turns take too long: what they made is not committed."""
     SINKS = "sinks"
     """The service is started with other sinks while output is pending."""
 
@@ -74,6 +76,7 @@ class RegionOutcome(NamedTuple):
     strikes: int
     takeovers: int
     losses: int
+    resets: int
     trace: tuple[str, ...]
 
 
@@ -84,17 +87,21 @@ class Totals(NamedTuple):
     crashes: int = 0
     takeovers: int = 0
     losses: int = 0
+    resets: int = 0
     others: int = 0
 
     def with_run(self, outcome: RegionOutcome) -> Totals:
-        others = outcome.strikes - outcome.crashes - outcome.takeovers - outcome.losses
-        return self.plus(Totals(1, outcome.crashes, outcome.takeovers, outcome.losses, others))
+        named = (outcome.crashes, outcome.takeovers, outcome.losses, outcome.resets)
+        return self.plus(Totals(1, *named, outcome.strikes - sum(named)))
 
     def plus(self, more: Totals) -> Totals:
         return Totals(*(one + other for one, other in zip(self, more, strict=True)))
 
     def __str__(self) -> str:
-        return f"{self.crashes} kills, {self.takeovers} takeovers, {self.losses} losses, {self.others} other injected faults"
+        return (
+            f"{self.crashes} kills, {self.takeovers} takeovers, {self.losses} losses, {self.resets} resets, {self.others} other "
+            "injected faults"
+        )
 
 
 def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | None = None) -> RegionOutcome:
@@ -103,12 +110,13 @@ def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | 
     expected = expected or reference(seed)
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         world = RegionWorld(seed, work.plan, region.kind, region.sinks, region.workers, Path(directory))
+        world.is_reset = 0.2 if run is RegionRun.RESETS else 0.0
         world.gives_back_late = 0.5 if region.is_late else 0.0
         problem = _live_through(world, work, run, Random(f"lives {seed} {run}"))
         problem = problem or world.wrong or find_wrong_sink(world) or find_lost_message(world, world.lost)
         problem = problem or _find_difference(world, region, run, expected)
         faults = world.injected_faults
-        counts = (faults.crashes, faults.count, world.takeovers, world.losses)
+        counts = (faults.crashes, faults.count, world.takeovers, world.losses, world.resets)
         return RegionOutcome(region, problem, *counts, tuple(faults.trace))
 
 
@@ -193,7 +201,7 @@ def _find_difference(world: RegionWorld, region: Region, run: RegionRun, expecte
     told, dead = told_of(left), dead_of(left)
     if lost := values_of(expected.told, expected.dead) - values_of(told, dead):
         return f"lost: {sorted(lost)}"
-    if region.is_late or run is not RegionRun.CRASHES:
+    if region.is_late or run not in (RegionRun.CRASHES, RegionRun.RESETS):
         return None
     return first_difference(told, expected.told, dead, expected.dead)
 

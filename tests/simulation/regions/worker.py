@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from harness.actors.watched import WatchedActors
@@ -25,6 +25,8 @@ from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.region import MustReset, Region, RegionLimits
+from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.context import TurnContext
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
 
 class RegionWorker(Slot):
-    """`cycle`, `actors` and `source` are None while the worker is dead."""
+    """`cycle`, `cycles`, `actors` and `source` are None while the worker is dead."""
 
     def __init__(self, world: RegionWorld, slot: int) -> None:
         super().__init__(world, slot)
         self._world = world
         self.cycle: Cycle | None = None
+        self.cycles: RegionCycles | None = None
         self.actors: ActorGateway | None = None
         self.source: LeasedSource | None = None
         self._files: RegionFileSink | None = None
@@ -76,11 +79,17 @@ class RegionWorker(Slot):
         taken = self._world.taking[self.slot, partition]
         taken.update({offset: each for each, offset in ids.items() if offset is not None})
 
+    def acknowledges(self, partition: Partition, ids: Collection[str]) -> None:
+        self._world.is_acknowledged(self._world.opened[self.slot, partition], ids)
+
     # Its run
 
     def _work(self) -> bool:
         cycle = self.cycle or self._start()
-        has_committed = cycle.run_once()
+        assert self.cycles is not None
+        if self._world.draws_a_reset("an operator resets the region"):
+            self.cycles.reset_by("an operator", is_forced=True)
+        has_committed = self.cycles.run_once()
         cycle.expire()
         return has_committed
 
@@ -91,7 +100,7 @@ class RegionWorker(Slot):
             self.actors.close()
         if self._files is not None:
             self._files.close()
-        self.cycle = self.source = self.actors = None
+        self.cycle = self.cycles = self.source = self.actors = None
 
     def _start(self) -> Cycle:
         world, plan = self._world, self._world.plan
@@ -103,13 +112,16 @@ class RegionWorker(Slot):
         transport = RegionTransport(self.source, routes_of(self._sinks()))  # type: ignore[arg-type]  # The kinds of sources.
         storage = _OpenedStorage(world.memory, world.token)
         storage.line, storage.worker = self, self
-        tools = Tools(
-            decoder, world.clock, RetryWithBackoff(BackoffSettings(), self.wait, lambda: False), world.token, LogRateLimit()
-        )
+        retry = RetryWithBackoff(BackoffSettings(), self.wait, lambda: False)
+        retry.waits_for_people = True
+        tools = Tools(decoder, world.clock, retry, world.token, LogRateLimit())
         settings = CycleSettings(
             strategy.name, plan.batch_size, 0, portion_bytes=plan.portion_bytes, acknowledges_at_once=world.kind.is_queue
         )
-        self.cycle = Cycle(Servers(transport, storage, self.actors), tools, settings)
+        servers = Servers(transport, storage, self.actors)
+        self.cycle = Cycle(servers, tools, settings)
+        self.cycle.region = _ImpatientRegion(world)
+        self.cycles = RegionCycles(self.cycle, servers, tools, self.wait)
         self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 
@@ -133,6 +145,19 @@ class RegionWorker(Slot):
 
     def note_opened(self, partition: Partition, token: str) -> None:
         self._world.opened[self.slot, partition] = token
+
+
+class _ImpatientRegion(Region):
+    """Draws whether the turns of an interval took too long: then the interval is never committed, and the region resets."""
+
+    def __init__(self, world: RegionWorld) -> None:
+        super().__init__(RegionLimits(most_resets=1_000_000))
+        self._world = world
+
+    def check_drain(self, took_ms: int, count: int, is_stopping: Callable[[], bool]) -> None:
+        del took_ms, is_stopping
+        if count and self._world.draws_a_reset(f"the turns of {count} records took too long"):
+            raise MustReset("too long", are_units=True)
 
 
 class _OpenedStorage(StruckSharedStorage):

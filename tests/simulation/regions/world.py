@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
@@ -48,8 +48,10 @@ class RegionWorld:
     """`opened` has the token under which a slot opened a partition last, `taken` what was taken from a queue under a token, by
     offset. `gives_back_late` is how likely a consumer that is gone gives its messages back late.
 
-    `history` has the messages whose units are stored, `lost` those that the storage has forgotten after they were acknowledged.
-    `joined_at` is how much was committed when a sink was added.
+    `history` has the messages whose units are stored, `lost` those that the storage has forgotten and that were
+    acknowledged, before or by an owner that does not know it yet.
+    `joined_at` is how much was committed when a sink was added. `is_reset` is how likely a region is reset before or in a cycle,
+    `resets` how often that happened.
     """
 
     def __init__(self, seed: int, plan: Plan, kind: SourceKind, sinks: Sequence[str], workers: int, directory: Path) -> None:
@@ -69,7 +71,8 @@ class RegionWorld:
         self.leases = Leases(workers)
         self.workers = [RegionWorker(self, slot) for slot in range(workers)]
         self.coming: deque[tuple[int, bytes]] = deque()
-        self.turn = self.takeovers = self.losses = 0
+        self.turn = self.takeovers = self.losses = self.resets = 0
+        self.is_reset = 0.0
         self.turned_away = self.random.choice((0.0, 0.02, 0.1))
         self.gives_back_late = 0.0
         self.opened: dict[tuple[int, Partition], str] = {}
@@ -80,6 +83,7 @@ class RegionWorld:
         self.joined_at: dict[str, int] = {}
         self.has_other_sinks = False
         self.lost: set[str] = set()
+        self._opened_before_loss: set[str] = set()
         self._late_links: list[Consumer] = []
         self._tokens = count(1)
         self._backup = Backup(self.memory)
@@ -159,6 +163,7 @@ class RegionWorld:
         kept = {each for each, at in self._history_backup.items() if at in map(str, partitions)}
         self.history = {each: at for each, at in self.history.items() if at not in map(str, partitions) or each in kept}
         self.lost |= self.queues.acknowledged.keys() - self.history.keys()
+        self._opened_before_loss |= set(self.opened.values())
         self.memory.forgotten(partitions)
         self.losses += 1
         self.injected_faults.note(f"the storage forgets {', '.join(map(str, partitions))}")
@@ -190,6 +195,18 @@ class RegionWorld:
             self.history[each] = str(partition)
         if (ids := state.count('"') // 2) > _MOST_STATE:
             self.wrong = self.wrong or f"the state of the source has {ids} ids"
+
+    def draws_a_reset(self, why: str) -> bool:
+        if not self.is_reset or not self.injected_faults.armed or self.random.random() >= self.is_reset:
+            return False
+        self.resets += 1
+        self.injected_faults.note(why)
+        return True
+
+    def is_acknowledged(self, token: str, ids: Collection[str]) -> None:
+        """Note what is lost because an owner acknowledges what it took before the storage forgot it."""
+        if token in self._opened_before_loss:
+            self.lost |= set(ids) - self.history.keys()
 
     def _befall(self) -> None:
         drawn = self.random.random
