@@ -46,6 +46,14 @@ def fenced(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+def test_every_test_that_the_prose_names_exists() -> None:
+    tests = "\n".join(each.read_text(encoding="utf-8") for each in ROOT.glob("tests/**/*.py"))
+    there = set(re.findall(r"^ *def (test_\w+)", tests, re.MULTILINE))
+    named = {(page.name, name) for page in PROSE for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8"))}
+    assert named
+    assert sorted(each for each in named if each[1] not in there) == []
+
+
 def test_an_opening_fence_has_only_a_language() -> None:
     """Text behind it is not shown: a program that filled the lines of a paragraph has once joined a listing to its fence."""
     for page in PROSE:

@@ -15,12 +15,11 @@ from harness.waiting import wait_until
 from connectors.jms.sink import JmsSink
 from connectors.jms.source import JmsSource
 from connectors.port import Channel
-from connectors.region.transport import RegionTransport, routes_of
+from domain.headers import POSSIBLE_DUPLICATE
 from domain.record import Record
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from tests.connectors.jms.stage import Queues, message
-from tests.connectors.jms.worker import Died, JmsWorker
-from tests.connectors.region.sink_contract import notifications, output
+from tests.connectors.jms.worker import WINDOW, Died, JmsWorker
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +125,9 @@ def test_a_broker_that_is_killed_again_and_again_costs_nothing_and_doubles_nothi
     is_right(queues, 4 * UNITS)
 
 
-def test_numbers_go_on_behind_the_position_when_the_storage_has_forgotten(artemis: ArtemisServer, tmp_path: Path) -> None:
+def test_after_the_storage_has_forgotten_numbers_go_on_a_window_later_and_output_is_marked(
+    artemis: ArtemisServer, tmp_path: Path
+) -> None:
     queues = Queues.fresh(artemis)
     send(queues, [(f"U{unit}", 1) for unit in range(0, 40, 2)])
     worker = JmsWorker(queues, tmp_path / "storage")
@@ -136,24 +137,11 @@ def test_numbers_go_on_behind_the_position_when_the_storage_has_forgotten(artemi
     send(queues, [(f"U{unit}", 1) for unit in range(100, 140, 2)])
     again = JmsWorker(queues, tmp_path / "another")
     wait_until(lambda: (again.run_once(), again.is_through)[1], "everything", look_seconds=0)
-    assert again.cycle.partitions.owned[reached].read_to == 40
+    assert again.cycle.partitions.owned[reached].read_to == 40 + WINDOW
     again.close()
     assert len(queues.left(Channel.NOTIFICATIONS)) == 40
-    positions = [dict(each.headers).get("possible-duplicate") for each in queues.left(Channel.NOTIFICATIONS)]
-    assert positions == [None] * 40
-
-
-def test_a_source_that_cannot_replay_has_nothing_before_the_position(artemis: ArtemisServer) -> None:
-    queues = Queues.fresh(artemis)
-    region = RegionTransport(queues.source(), routes_of({"jms": queues.sink()}))
-    one, two = queues.partitions()
-    for each in (one, two):
-        assert region.position(each) is None
-        region.seek(each, 0)
-    region.publish([output(one, notifications(1, 1), 700)])
-    region.position(one)
-    assert (region.start_offset(one), region.end_offset(one), region.start_offset(two)) == (700, 700, 0)
-    region.close()
+    marks = [POSSIBLE_DUPLICATE in dict(each.headers) for each in queues.left(Channel.NOTIFICATIONS)]
+    assert marks == [False] * 20 + [True] * 20
 
 
 def deadly(real: Callable[..., Any], chance: random.Random) -> Callable[..., Any]:

@@ -275,6 +275,19 @@ def test_nothing_left_is_passed_on_again_once_every_outcome_is_known(ends: str) 
         stage.transport.publish([output(2)])
 
 
+@pytest.mark.parametrize("error", [TransportUnavailable("away"), TransportRefused("topic T", "no right. Give it")])
+def test_one_sink_has_published_and_another_failed(error: TransportUnavailable | TransportRefused) -> None:
+    stage = Stage("jms", "kafka")
+    stage.transport.publish([output(1)])
+    stage.sinks["kafka"].fails = error
+    with pytest.raises(type(error)):
+        stage.transport.publish([output(2)])
+    assert (stage.sinks["jms"].got, stage.sinks["kafka"].got) == ([1, 2], [1])
+    assert stage.transport.position(P0) == Position(1, "commit 1", highest=2)
+    stage.transport.publish([output(2)])
+    assert stage.sinks["kafka"].got == [1, 2]
+
+
 def test_nothing_is_acknowledged_while_a_sink_lacks_it() -> None:
     stage = Stage("jms", "kafka")
     stage.sinks["kafka"].fails = TransportUnavailable("no answer")
