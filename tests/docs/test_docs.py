@@ -180,27 +180,37 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     (commands,) = fenced("sh", on_real_servers())
     (shown,) = fenced("text", on_real_servers())
     assert "--units 2000 " in commands
-    checkout_of_a_user(tmp_path)
-    # Below another make it would tell of the directories that it enters.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    try:
-        # So many as that number show nothing more here.
-        done = subprocess.run(
-            ["bash", "-e"],
-            input=commands.replace("--units 2000 ", "--units 300 --late 0 "),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-    finally:
-        for target in ("stop", "servers-stop"):
-            subprocess.run(["make", target, "CONF=conf/local.conf"], cwd=tmp_path, env=environment, check=False)
-        remove_all(tmp_path / "run" / "servers")
-    assert done.returncode == 0, done.stdout + done.stderr
+    # So many as that number show nothing more here.
+    done = walked_through(tmp_path, commands.replace("--units 2000 ", "--units 300 --late 0 "), "conf/local.conf")
     assert shown in done.stdout
     assert re.search(r"^worker [01] \(process [0-9]+\): ready, [1-4] partitions$", done.stdout, re.MULTILINE)
     assert done.stdout.endswith("stopped\nstopped: artemis, infinispan, kafka, postgresql, receiver, redis\n")
+
+
+@pytest.mark.slow
+def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_path):
+    commands = fenced("sh", text_of("docs/regions.md").partition("To try it, with Artemis")[2])[0]
+    assert "--units 1000 " in commands
+    done = walked_through(tmp_path, commands.replace("--units 1000 ", "--units 300 --late 0 "), "conf/local-jms.conf")
+    (shown,) = fenced("text", on_real_servers())
+    assert shown in done.stdout
+
+
+def walked_through(directory: Path, commands: str, configuration: str) -> subprocess.CompletedProcess[str]:
+    """Run the commands of a page as a user would, and end whatever they have left running."""
+    checkout_of_a_user(directory)
+    # Below another make it would tell of the directories that it enters.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    try:
+        done = subprocess.run(
+            ["bash", "-e"], input=commands, cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+    finally:
+        for target in ("stop", "servers-stop"):
+            subprocess.run(["make", target, f"CONF={configuration}"], cwd=directory, env=environment, check=False)
+        remove_all(directory / "run" / "servers")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def checkout_of_a_user(directory: Path) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from harness.processes.operated_daemon import Daemon
-from harness.processes.operated_service import INGRESS
+from harness.processes.operated_service import INGRESS, NOTIFICATION
 from harness.processes.regions import RegionStage
 
+from guardian.region import RegionState
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
+from status.report import RegionStatus, State
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +82,53 @@ def test_exactly_once_while_the_kafka_broker_is_killed_and_comes_again(
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, broker, Random(f"{source} to {sink}"))
     stage.expect_every_promise_held(daemon, sink)
+
+
+# The states of a region on real servers
+
+
+@pytest.mark.parametrize(("source", "sinks"), [("kafka", ("kafka",)), ("kafka", ("jms",)), ("jms", ("kafka", "file"))])
+def test_exactly_once_while_an_operator_resets_the_region(
+    new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
+) -> None:
+    daemon = new_daemon(*stage.overrides(source, *sinks))
+    stage.begin_feeding(daemon)
+    stage.reset_regions(daemon, Random(f"resets of {source} to {sinks}"))
+    assert region_of(daemon).resets == 3
+    stage.expect_every_promise_held(daemon, *sinks)
+
+
+def test_a_sink_that_refuses_fails_the_region_which_goes_on_after_an_order(new_daemon: NewDaemon, stage: RegionStage) -> None:
+    daemon = new_daemon(*stage.overrides("jms", "kafka"), f"{NOTIFICATION}.region.max-consecutive-reset-attempts=2")
+    stage.limit_topics(100)
+    stage.begin_feeding(daemon)
+    daemon.wait_for(lambda report: report.state is State.FAILED, "the region has failed")
+    region = region_of(daemon)
+    assert (region.state, region.resets, region.failed) == (RegionState.FAILED, 2, "sink kafka")
+    assert "it does not accept a dead letter" in (region.failure or "")
+    shown = daemon.service.verb("region", "show")
+    assert (shown.returncode, "sink kafka" in shown.stdout) == (1, True)
+
+    stage.limit_topics(1 << 20)
+    assert daemon.service.verb("region", "reset").returncode == 0
+    stage.expect_every_promise_held(daemon, "kafka")
+
+
+def test_a_region_whose_broker_is_away_waits_for_it_and_is_not_reset(
+    new_daemon: NewDaemon, own_server: Callable[..., Any], fresh_name: Naming
+) -> None:
+    broker = own_server(ArtemisServer).start()
+    stage = RegionStage(None, broker, fresh_name)
+    daemon = new_daemon(*stage.overrides("jms", "jms"))
+    stage.begin_feeding(daemon)
+    broker.kill()
+    daemon.wait_for(lambda report: report.region is not None and report.region.state == RegionState.WAITING, "it waits")
+    assert [each.name for each in region_of(daemon).participants if each.problem is not None] != []
+    broker.start()
+    stage.expect_every_promise_held(daemon, "jms")
+
+
+def region_of(daemon: Daemon) -> RegionStatus:
+    assert daemon.report is not None
+    assert daemon.report.region is not None
+    return daemon.report.region

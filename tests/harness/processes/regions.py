@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
+from kafka.admin import ConfigResource, ConfigResourceType
 
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon
@@ -33,6 +34,7 @@ class RegionStage:
         self._artemis = artemis
         self._fresh_name = fresh_name
         self._feeding: subprocess.Popen[bytes]
+        self._topics: dict[str, str] = {}
 
     def overrides(self, source: str, *sinks: str) -> list[str]:
         """Return the overrides of a service from this source to these sinks, with storage embedded and strategy SEQUENCE."""
@@ -52,7 +54,7 @@ class RegionStage:
 
     def _on_kafka(self) -> list[str]:
         assert self._kafka is not None
-        topics = {name: self._fresh_name(name) for name in ("in", "out", "dead")}
+        self._topics = topics = {name: self._fresh_name(name) for name in ("in", "out", "dead")}
         self._kafka.create_topics(*topics.values(), partitions=PARTITIONS)
         clients = f"group.id = {self._fresh_name('group')}, session.timeout.ms = 1500, heartbeat.interval.ms = 400"
         return [
@@ -73,6 +75,13 @@ class RegionStage:
             f'{NOTIFICATION}.jms {{ url = "{url}", {queues} }}',
         ]
 
+    def limit_topics(self, most: int) -> None:
+        """Let the topics of the output take records of that many bytes at most."""
+        assert self._kafka is not None
+        limit = {"max.message.bytes": str(most)}
+        with self._kafka.admin() as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topics[name], limit) for name in ("out", "dead")])
+
     def begin_feeding(self, daemon: Daemon) -> None:
         """Start the service, and simulate beside it."""
         daemon.start()
@@ -91,6 +100,14 @@ class RegionStage:
             assert worker is not None
             os.kill(worker, signal.SIGKILL)
             daemon.wait_for_another_worker(worker)
+
+    def reset_regions(self, daemon: Daemon, chance: Random) -> None:
+        """Reset the region at random instants while envelopes are written, as an operator does: three times."""
+        for _ in range(3):
+            sleep(chance.uniform(0.1, 0.5))
+            assert self._is_feeding(daemon), "everything was written before the last reset"
+            done = daemon.service.verb("region", "reset", "--force")
+            assert done.returncode == 0, done.stderr
 
     def kill_broker(self, daemon: Daemon, broker: Server, chance: Random) -> None:
         """Kill a broker at a random instant while envelopes are written, and start it again."""
