@@ -138,7 +138,7 @@ $(DEVELOPMENT): $(RUNTIME)
 	  fi; \
 	  $(CAN_BUILD_JMS) || { \
 	  echo "The client of JMS brokers is built here, and needs a C compiler, pkg-config and the headers of OpenSSL. On Debian and Ubuntu: sudo apt-get install $(JMS_PACKAGES)" >&2; exit 1; }; }
-	@$(PIP) --editable ".[dev,jms]"
+	@$(PIP) --editable ".[dev,jms,mqtt]"
 	@touch $@
 
 # Beside the rest, for it is half a gigabyte that the service does not need.

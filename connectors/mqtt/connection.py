@@ -1,0 +1,228 @@
+"""A connection to a broker of MQTT 5, with a thread of the client that does all of its I/O.
+
+The client does not reconnect by itself: what was not confirmed is sent again by the region alone, and a session is taken up again
+by the bridge alone. So a connection that is lost stays lost, and another one has to be made.
+"""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from connectors.mqtt.errors import FIRST_FAILURE, lost, refused_connection, refused_topic
+from connectors.mqtt.settings import BrokerSettings
+from connectors.port import TransportUnavailable
+from domain.errors import ResequencerError
+
+_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_FAREWELL_SECONDS = 1
+_ID_BYTES = 2
+_ANY_SIZE = 268_435_460
+"""The largest packet of MQTT, in bytes."""
+
+
+class Session(NamedTuple):
+    """A session that the broker keeps for `expiry_s` seconds after the connection. It is taken up if the client id has one.
+
+    `receive_maximum` is the most messages that the broker may send without an acknowledgement; some brokers exceed it.
+    """
+
+    expiry_s: int
+    receive_maximum: int
+
+
+class Limits(NamedTuple):
+    """What the broker told of itself: the most messages without confirmation, the bytes of a packet, and the highest qos."""
+
+    receive_maximum: int
+    packet_bytes: int
+    qos: int
+
+
+class Confirmation(NamedTuple):
+    """The broker's word on the message `mid`. `reason` is a code of MQTT 5."""
+
+    mid: int
+    reason: Any
+
+
+class _Client(Client):
+    """The client, which looks at the reason code with which a broker refuses a message with qos 2.
+
+    By itself it asks for the completion of a refused message, which brokers grant: the message would count as confirmed.
+    """
+
+    refused: Callable[[Confirmation], None]
+
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        packet = bytes(self._in_packet["packet"])
+        if len(packet) > _ID_BYTES and packet[_ID_BYTES] >= FIRST_FAILURE:
+            reason = ReasonCode(PacketTypes.PUBREC, identifier=packet[_ID_BYTES])
+            self.refused(Confirmation(int.from_bytes(packet[:_ID_BYTES], "big"), reason))
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        return super()._handle_pubrec()
+
+
+OnMessage = Callable[[Any], None]
+"""Gets a message of the client, in its thread, before it is acknowledged. It must not wait for that thread."""
+
+
+class MqttConnection:
+    """An open connection. `has_session` says whether the broker had a session for the client id.
+
+    Without a `session` the broker keeps nothing. Messages are acknowledged by `acknowledge` alone.
+
+    Raises of the constructor:
+        TransportUnavailable: The broker does not answer.
+        TransportWithheld, TransportRefused: It refuses the login or the connection.
+    """
+
+    def __init__(self, settings: BrokerSettings, session: Session | None = None, on_message: OnMessage | None = None) -> None:
+        self._settings = settings
+        self._seconds = settings.call_timeout_ms / 1000
+        self._problem: ResequencerError | None = None
+        self._opened, self._ended, self._subscribed = Event(), Event(), Event()
+        self._subscription: list[Any] = []
+        self.has_session = False
+        self.limits = Limits(20, _ANY_SIZE, 2)
+        self.confirmations: SimpleQueue[Confirmation | None] = SimpleQueue()
+        """What the broker has confirmed since it was last looked at; None once the connection is lost."""
+        self._client = self._made(on_message)
+        self._connect(session)
+
+    @property
+    def problem(self) -> ResequencerError | None:
+        """Why the connection is lost; None while it is not."""
+        return self._problem
+
+    @property
+    def is_lost(self) -> bool:
+        return self._problem is not None
+
+    def publish(self, topic: str, payload: bytes, qos: int, properties: Properties) -> int:
+        """Give a message to the client, and return its `mid`, which a confirmation names.
+
+        No more than `limits.receive_maximum` messages may be unconfirmed. The confirmation may come before this call returns.
+        With qos 0 it means that the message was written to the socket.
+        """
+        # The client calls back under a lock that this call needs: so no lock of ours may be held here.
+        return int(self._client.publish(topic, payload, qos, retain=False, properties=properties).mid)
+
+    def next_confirmation(self) -> Confirmation:
+        """Wait for the next confirmation.
+
+        Raises:
+            TransportUnavailable: None came within the time of an answer, or the connection is lost.
+        """
+        try:
+            found = self.confirmations.get(timeout=self._seconds)
+        except Empty:
+            self._problem = TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+            raise self._problem from None
+        if found is None:
+            raise self._as_lost()
+        return found
+
+    def subscribe(self, topics: list[str], qos: int) -> None:
+        """Subscribe to topics, and wait until the broker has granted them.
+
+        Raises:
+            TransportUnavailable: No answer, or the connection is lost.
+            TransportWithheld, TransportRefused: The broker refuses a topic.
+        """
+        self._subscribed.clear()
+        self._client.subscribe([(each, qos) for each in topics])
+        if not self._subscribed.wait(self._seconds):
+            raise self._as_lost()
+        for topic, reason in zip(topics, self._subscription, strict=False):
+            if reason.value >= FIRST_FAILURE:
+                raise refused_topic(topic, reason)
+        if self.is_lost:
+            raise self._as_lost()
+
+    def acknowledge(self, mid: int, qos: int) -> None:
+        """Acknowledge a message that came."""
+        self._client.ack(mid, qos)
+
+    def close(self) -> None:
+        """End the connection. A broker that takes nothing more does not keep it open."""
+        connection: Any = self._client.socket()
+        self._client.disconnect()
+        if connection is not None and not self._ended.wait(_FAREWELL_SECONDS):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        # Its thread ends by itself then. The client forgets the thread at that moment, and would trip over it here.
+        with suppress(AttributeError):
+            self._client.loop_stop()
+
+    def _made(self, on_message: OnMessage | None) -> Client:
+        settings = self._settings
+        client = _Client(
+            CallbackAPIVersion.VERSION2, settings.client_id or "", protocol=MQTTv5, manual_ack=True, reconnect_on_failure=False
+        )
+        client.refused = self.confirmations.put
+        client.connect_timeout = self._seconds
+        client.max_inflight_messages_set(0)  # Whoever publishes keeps to the limit; the client's own search takes long.
+        if settings.user is not None:
+            client.username_pw_set(settings.user, settings.password)
+        if urlsplit(settings.url).scheme == "mqtts":
+            client.tls_set()
+        client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
+        client.on_publish, client.on_subscribe = self._on_publish, self._on_subscribe
+        if on_message is not None:  # A session that is taken up delivers at once.
+            client.on_message = lambda _client, _data, message: on_message(message)
+        return client
+
+    def _connect(self, session: Session | None) -> None:
+        url, asked = urlsplit(self._settings.url), Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        if session is not None:
+            asked.SessionExpiryInterval = session.expiry_s
+            asked.ReceiveMaximum = session.receive_maximum
+        port, keepalive = url.port or _PORTS[url.scheme], max(1, self._settings.heartbeat_ms // 1000)
+        try:
+            self._client.connect(url.hostname or "", port, keepalive, clean_start=session is None, properties=asked)
+        except (OSError, ValueError) as error:
+            raise lost(self._settings.url, error) from error
+        self._client.loop_start()
+        if not self._opened.wait(self._seconds):
+            self._problem = self._problem or TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+        if self._problem is not None:
+            self.close()
+            raise self._problem
+
+    def _as_lost(self) -> ResequencerError:
+        if self._problem is None:
+            self._problem = TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+        self.confirmations.put(None)
+        return TransportUnavailable(str(self._problem))
+
+    def _on_connect(self, _client: Client, _data: Any, flags: Any, reason: Any, told: Any) -> None:
+        if reason.value >= FIRST_FAILURE:
+            self._problem = refused_connection(self._settings.url, reason)
+        else:
+            self.has_session = flags.session_present
+            most = getattr(told, "ReceiveMaximum", 65_535)
+            self.limits = Limits(most, getattr(told, "MaximumPacketSize", _ANY_SIZE), getattr(told, "MaximumQoS", 2))
+        self._opened.set()
+
+    def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, reason: Any, _told: Any) -> None:
+        self._problem = self._problem or lost(self._settings.url, f"the connection is lost ({reason})")
+        self.confirmations.put(None)
+        for each in (self._ended, self._opened, self._subscribed):
+            each.set()
+
+    def _on_publish(self, _client: Client, _data: Any, mid: int, reason: Any, _told: Any) -> None:
+        self.confirmations.put(Confirmation(mid, reason))
+
+    def _on_subscribe(self, _client: Client, _data: Any, _mid: int, reasons: list[Any], _told: Any) -> None:
+        self._subscription = reasons
+        self._subscribed.set()

@@ -1,0 +1,27 @@
+"""The settings of connections and sinks of MQTT."""
+
+import msgspec
+
+
+class BrokerSettings(msgspec.Struct, frozen=True):
+    """A broker and a login. `url` is `mqtt://host:port`, or `mqtts://host:port` with TLS; without a port 1883 or 8883.
+
+    `client_id` None: the broker or the client makes one. A broker that is silent for `heartbeat_ms` counts as lost, one that
+    answers nothing for `call_timeout_ms` as well.
+    """
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+    client_id: str | None = None
+    heartbeat_ms: int = 10_000
+    call_timeout_ms: int = 5_000
+
+
+class MqttSinkSettings(msgspec.Struct, frozen=True):
+    """The topics of a sink. `qos`: with 0 a message may be lost, with 1 and 2 it may come twice."""
+
+    broker: BrokerSettings
+    qos: int = 1
+    notifications: str = "PAYMENT_STATUS_NOTIFICATION"
+    dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"

@@ -1,0 +1,1 @@
+"""A mosquitto broker for MQTT."""
