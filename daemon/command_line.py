@@ -25,6 +25,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.audit:audit",
         "daemon.commands.audit:add_arguments",
     ),
+    "bridge": Command(
+        "carry messages from a broker of MQTT or AMQP to the input; the service does so by itself",
+        "daemon.commands.bridge:bridge",
+        "daemon.commands.bridge:add_arguments",
+    ),
     "check": Command(
         "validate the configuration and print the effective one",
         "daemon.commands.check.command:check",

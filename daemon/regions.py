@@ -8,11 +8,13 @@ from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
 from connectors.region.port import Sink, Source
 from connectors.region.transport import RegionTransport, routes_of
+from bridge.settings import BridgeSettings, SourceKind
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import sinks_of
+from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
 from daemon.system_clock import SystemClock

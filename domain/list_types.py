@@ -1,4 +1,4 @@
-"""The value types of configuration keys that take a list of numbers or of objects."""
+"""The value types of configuration keys that take a list of numbers, of objects, or of topic filters."""
 
 import re
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
 
 _MOST = 1_000
 _LONGEST_SELECTOR = 2_000
+_LONGEST_FILTER = 1_000
 
 
 class Wholes(msgspec.Struct, frozen=True):
@@ -35,6 +36,22 @@ class Wholes(msgspec.Struct, frozen=True):
         return found
 
     def show(self, value: tuple[int, ...]) -> list[int]:
+        return list(value)
+
+
+class TopicFilters(msgspec.Struct, frozen=True):
+    """A list of different topic filters of MQTT, at least one. A shared subscription is none: it keeps no order."""
+
+    expects: str = 'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not 0 < len(value) <= _MOST or not all(map(_is_topic_filter, value)):
+            raise Mismatch
+        if len(set(value)) < len(value):
+            raise Mismatch
+        return tuple(value)
+
+    def show(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
 
 
@@ -66,6 +83,15 @@ class QueueParts(msgspec.Struct, frozen=True):
             | ({"exclusive": True} if each.is_exclusive else {})
             for each in value
         ]
+
+
+def _is_topic_filter(value: Any) -> bool:
+    """Return whether it is a filter: `+` is a whole level, `#` is the whole last level."""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_FILTER or not value.isprintable():
+        return False
+    levels = value.split("/")
+    is_whole = all(each == "+" or not ("+" in each or "#" in each) for each in levels[:-1])
+    return is_whole and (levels[-1] in ("+", "#") or not set("+#") & set(levels[-1])) and levels[0] != "$share"
 
 
 def _queue_part(value: Any) -> QueuePart:

@@ -14,9 +14,9 @@ from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from proton import Endpoint, SSLDomain, Timeout
+from proton import Endpoint, SSLDomain, Timeout, symbol
 from proton import Event as ProtonEvent
-from proton.reactor import Copy, Selector
+from proton.reactor import Copy, ReceiverOption, Selector
 from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
@@ -64,6 +64,13 @@ class _Waker:
             os.close(self._writing)
 
 
+class _Queue(ReceiverOption):
+    """The capability `queue` of a source."""
+
+    def apply(self, receiver: Any) -> None:
+        receiver.source.capabilities.put_object(symbol("queue"))
+
+
 class Io:
     """What a job works with, in the thread. `call_seconds` is the time limit of one answer."""
 
@@ -107,9 +114,12 @@ class Io:
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
         return link
 
-    def open_receiver(self, queue: str, selector: str, handler: Any) -> Any:
-        """Return a link from a queue, which is open and has no credit. Raises: as `open_sender`."""
-        options = Selector(selector) if selector else None
+    def open_receiver(self, queue: str, selector: str, handler: Any, *, is_queue: bool = False) -> Any:
+        """Return a link from a queue, which is open and has no credit. Raises: as `open_sender`.
+
+        With `is_queue` it carries the capability `queue`.
+        """
+        options: list[Any] = [*([Selector(selector)] if selector else []), *([_Queue()] if is_queue else [])]
         name = f"{queue}-{uuid4().hex}"
         link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
@@ -215,13 +225,16 @@ class JmsConnection:
                 raise TransportUnavailable(str(self._problem)) from None
             raise
 
-    def receive(self, queue: str, selector: str, window: int) -> ReceivingLink:
-        """Return a new link from a queue, with credit for `window` messages. Raises: as `call`, and as `Io.open_sender`."""
+    def receive(self, queue: str, selector: str, window: int, *, is_queue: bool = False) -> ReceivingLink:
+        """Return a new link from a queue, with credit for `window` messages. Raises: as `call`, and as `Io.open_sender`.
+
+        With `is_queue` the link carries the capability `queue`: some brokers open a topic without it.
+        """
         made = ReceivingLink(window, self.arrived)
 
         def attach(io: Io) -> None:
             io.on_end(made.forget)
-            made.attach(io.open_receiver(queue, selector, made))
+            made.attach(io.open_receiver(queue, selector, made, is_queue=is_queue))
 
         self.call(attach)
         return made

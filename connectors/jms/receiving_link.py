@@ -6,7 +6,7 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from proton import Endpoint, Message
+from proton import Delivery, Endpoint, Message
 from proton.handlers import MessagingHandler
 
 _FREE_SECONDS = 1.0
@@ -61,6 +61,14 @@ class ReceivingLink(MessagingHandler):
         """In the thread: accept these messages within the transaction."""
         for each in numbers:
             transaction.accept(self._deliveries[each])
+
+    def settle(self, numbers: Collection[int]) -> None:
+        """In the thread: accept these messages, which the broker does not confirm, and let as many more come."""
+        for each in numbers:
+            delivery = self._deliveries[each]
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+        self.give_credit(numbers)
 
     def give_credit(self, numbers: Collection[int]) -> None:
         """In the thread, once they are accepted for certain: let as many more come."""

@@ -112,7 +112,7 @@ class TransactionalProducer:
     def discard(self) -> None:
         """Close a producer in any state. Returns at once; the client's thread ends when its batches have expired."""
         self._bounded.close()
-        Thread(target=_close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
+        Thread(target=close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
 
     def _send(self, at: int, record: ProducerRecord) -> Any:
         try:
@@ -153,7 +153,7 @@ def _reason(at: int, error: BaseException) -> BaseException:
 _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidRecordError)
 
 
-def _close_at_last(producer: KafkaProducer) -> None:
+def close_at_last(producer: KafkaProducer) -> None:
     """Close the client; it refuses to close, and keeps running, while one of its batches is on its way."""
     while True:
         try:

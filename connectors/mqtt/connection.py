@@ -17,8 +17,9 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from connectors.mqtt.errors import FIRST_FAILURE, lost, refused_connection, refused_topic
+from connectors.mqtt.errors import FIRST_FAILURE, disconnected, lost, refused_connection, refused_topic
 from connectors.mqtt.settings import BrokerSettings
 from connectors.port import TransportUnavailable
 from domain.errors import ResequencerError
@@ -132,15 +133,17 @@ class MqttConnection:
             raise self._as_lost()
         return found
 
-    def subscribe(self, topics: list[str], qos: int) -> None:
-        """Subscribe to topics, and wait until the broker has granted them.
+    def subscribe(self, topics: list[str], qos: int) -> int:
+        """Subscribe to topics, wait until the broker has granted them, and return the lowest qos that it has granted.
 
         Raises:
             TransportUnavailable: No answer, or the connection is lost.
             TransportWithheld, TransportRefused: The broker refuses a topic.
         """
         self._subscribed.clear()
-        self._client.subscribe([(each, qos) for each in topics])
+        # A retained message comes with a new subscription only, not whenever the session is taken up.
+        options = SubscribeOptions(qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        self._client.subscribe([(each, options) for each in topics])
         if not self._subscribed.wait(self._seconds):
             raise self._as_lost()
         for topic, reason in zip(topics, self._subscription, strict=False):
@@ -148,6 +151,7 @@ class MqttConnection:
                 raise refused_topic(topic, reason)
         if self.is_lost:
             raise self._as_lost()
+        return min(reason.value for reason in self._subscription)
 
     def acknowledge(self, mid: int, qos: int) -> None:
         """Acknowledge a message that came."""

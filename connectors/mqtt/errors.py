@@ -11,6 +11,7 @@ NOT_DELIVERED = 0x10
 """The reason code of a message that was taken, but that has no subscriber: the broker keeps it for none."""
 
 _NOT_AUTHORIZED = 0x87
+_TAKEN_OVER = 0x8E
 _LOGIN_REFUSED = frozenset({0x86, _NOT_AUTHORIZED, 0x8A, 0x8C})
 _REFUSED = {
     0x84: "The broker must speak MQTT 5",
@@ -45,3 +46,14 @@ def refused_topic(topic: str, reason: Any) -> TransportRefused | TransportUnavai
 def lost(url: str, what: object) -> TransportUnavailable:
     """Return the error for a connection that is lost or could not be made. `what` is the client's error or reason code."""
     return TransportUnavailable(f"{url}: {' '.join(str(what).split())[:500] or type(what).__name__}")
+
+
+class SessionTakenOver(TransportUnavailable):
+    """Another connection with the same client id has taken the session over. Taking it back would go on for ever."""
+
+
+def disconnected(url: str, reason: Any) -> TransportUnavailable:
+    """Translate the reason code with which a connection has ended."""
+    if reason.value == _TAKEN_OVER:
+        return SessionTakenOver(f"{url}: another connection with this client id has taken the session over")
+    return lost(url, f"the connection is lost ({reason})")

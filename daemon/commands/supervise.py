@@ -27,6 +27,7 @@ from daemon.supervision.worker_slot import WorkerSlot
 from daemon.system_clock import SystemClock
 from daemon.worker.scheduled_archive import add_archive_flag
 from status.aggregation import AggregationFile
+from status.bridge import BridgeFile
 from status.delivery import DeliveryFile
 from status.file import StatusFile
 from status.report import Identity
@@ -92,13 +93,15 @@ def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog
 
 
 def _beside(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> list[SideProcess]:
-    """Return the delivery workers and the aggregation workers."""
+    """Return the bridge, the delivery workers and the aggregation workers."""
     run_directory = configuration.notification.run_directory
     kinds = (
         ("delivery", "delivery", configuration.delivery.worker_count, DeliveryFile),
         ("aggregation", "groups", configuration.aggregation.worker_count, AggregationFile),
     )
-    return [
+    bridge = [sys.executable, "-m", "daemon", "bridge", *told_again(arguments)]
+    bridges = [SideProcess("the bridge", bridge, log, BridgeFile(run_directory))] if configuration.bridge.is_enabled else []
+    return bridges + [
         SideProcess(
             f"{kind} worker {slot}",
             [sys.executable, "-m", "daemon", verb, "run", *told_again(arguments), "--slot", str(slot)],

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from aggregation.settings import AggregationSettings
+from bridge.settings import BridgeSettings
 from console.settings import HttpSettings
 from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings
 from delivery.settings import DeliverySettings
@@ -160,6 +161,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     """All sections of the configuration."""
 
     ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
+    bridge: Annotated[BridgeSettings, Section("ipf.bridge")]
     notification: Annotated[Notifications, Section(_NOTIFICATION)]
     region: Annotated[RegionSettings, Section(f"{_NOTIFICATION}.region")]
     orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from daemon.aggregation.status import find_aggregation_of
+from daemon.bridge.status import find_bridge_of
 from daemon.commands.status.disk_use import Taken, disk_use, in_words
 from daemon.configuration.configuration import load
 from daemon.console.served import find_served
@@ -17,6 +18,7 @@ from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock
 from domain.printable import printable
 from status.aggregation import aggregation_lines
+from status.bridge import bridge_lines
 from status.delivery import delivery_lines
 from status.report import State
 from status.service_report import ServiceReport
@@ -30,10 +32,12 @@ def status(arguments: Namespace) -> ExitCode:
     state, service, _ = found = find_service(run_directory, SystemClock().now())
     use, served = disk_use(configuration), find_served(run_directory, found)
     delivery, aggregation = find_delivery_of(configuration, found), find_aggregation_of(configuration, found)
+    bridge = find_bridge_of(configuration, found)
     if arguments.json:
         told = {
             **(_told(service, use) if service else {}),
             **msgspec.to_builtins(served),
+            **msgspec.to_builtins(bridge),
             **msgspec.to_builtins(delivery),
             **msgspec.to_builtins(aggregation),
             "state": state,
@@ -42,6 +46,7 @@ def status(arguments: Namespace) -> ExitCode:
     else:
         lines = [
             *(status_lines(service, in_words(use)) if service else [state]),
+            *bridge_lines(bridge),
             *delivery_lines(delivery),
             *aggregation_lines(aggregation),
             *served_lines(served),

@@ -1,0 +1,167 @@
+"""Runs the bridge: takes messages, appends them durably, and only then acknowledges them."""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from time import monotonic
+from typing import NamedTuple
+
+from bridge.keys import with_key
+from bridge.port import BridgeSource, Start
+from connectors.line_format import Line
+from connectors.port import TransportRefused, TransportUnavailable
+from domain.errors import ResequencerError
+
+_LOG = logging.getLogger(__name__)
+_WAIT_MS = 500
+_REPORT_MS = 1_000
+_FIRST_PAUSE_MS = 200
+_LONGEST_PAUSE_MS = 5_000
+_STEADY_SECONDS = 10.0
+"""After so long a connection counts as one that lasts. Those that are closed earlier make the pauses longer."""
+
+
+class BridgeReport(NamedTuple):
+    """How the bridge is doing. Counts are of messages, since the start of the process.
+
+    `appended` are durable and acknowledged, `waiting` are taken and not acknowledged. `problem` says why the bridge stands still, None
+    while it does not; `notes` are sentences about what does not stop it.
+    """
+
+    appended: int
+    waiting: int
+    problem: str | None
+    notes: tuple[str, ...] = ()
+
+
+class _StandsStill(Exception):
+    """One of the two sides does not go on."""
+
+    def __init__(self, side: str, error: ResequencerError) -> None:
+        super().__init__(f"{side}: {error}")
+        self.side = side
+
+
+class Bridge:
+    """`open_source` and `open_start` are called again after each failure: what was repaired is found.
+
+    What was appended and not acknowledged comes again, and is appended twice. The resequencer drops the second one. `wait` sleeps for
+    that many milliseconds, and returns earlier when the process is to end.
+    """
+
+    def __init__(
+        self, open_source: Callable[[], BridgeSource], open_start: Callable[[], Start], wait: Callable[[int], object]
+    ) -> None:
+        self._open_source, self._open_start, self._wait = open_source, open_start, wait
+        self._source: BridgeSource | None = None
+        self._start: Start | None = None
+        self._taken: list[Line] = []
+        self._opened_at = 0.0
+        self._pause_ms = _FIRST_PAUSE_MS
+        self._appended = 0
+        self._problem: str | None = None
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Carry messages over until `is_stopping`. What is not acknowledged by then stays with the broker.
+
+        Raises:
+            ConfigurationError: Another program has taken the place of this one at the broker.
+        """
+        try:
+            while not is_stopping():
+                self.turn()
+        finally:
+            self.close()
+
+    def turn(self) -> None:
+        """Carry over what has come. After a failure of one side it is opened anew at the next turn, after a pause."""
+        try:
+            self._carry()
+        except _StandsStill as error:
+            self._stand_still(error)
+        else:
+            if monotonic() - self._opened_at > _STEADY_SECONDS:
+                self._pause_ms = _FIRST_PAUSE_MS
+            if self._problem is not None:
+                _LOG.info("the bridge goes on")
+                self._problem = None
+
+    def report(self) -> BridgeReport:
+        """Return how it is doing. May be called from any thread."""
+        source = self._source
+        return BridgeReport(
+            self._appended, len(self._taken), self._problem, () if source is None else tuple(source.notes)
+        )
+
+    def close(self) -> None:
+        self._close_source()
+        self._close_start()
+
+    def _carry(self) -> None:
+        with _answering("start"):
+            # Without a start nothing is taken: the broker keeps everything.
+            start = self._start = self._start or self._open_start()
+        with _answering("source"):
+            source = self._opened_source()
+            # What a failed start has left is still there if the source is: else it comes again.
+            self._taken += source.take(0 if self._taken else _WAIT_MS)
+        if not self._taken:
+            return
+        with _answering("start"):
+            start.append([with_key(each) for each in self._taken])
+        with _answering("source"):
+            source.acknowledge()
+        self._appended += len(self._taken)
+        self._taken = []
+
+    def _opened_source(self) -> BridgeSource:
+        if self._source is None:
+            self._source = self._open_source()
+            self._opened_at = monotonic()
+        return self._source
+
+    def _stand_still(self, error: _StandsStill) -> None:
+        if self._problem != str(error):
+            _LOG.warning("the bridge stands still: %s", error)
+        self._problem = str(error)
+        if error.side == "source":
+            self._close_source()
+        else:
+            self._close_start()
+        self._wait(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+
+    def _close_source(self) -> None:
+        source, self._source = self._source, None
+        self._taken = []
+        if source is not None:
+            source.close()
+
+    def _close_start(self) -> None:
+        start, self._start = self._start, None
+        if start is not None:
+            start.close()
+
+
+def run_reporting(
+    bridge: Bridge,
+    is_stopping: Callable[[], bool],
+    report: Callable[[BridgeReport], object],
+    wait: Callable[[int], object],
+) -> None:
+    """Run the bridge in a thread, and report every second, also while one of its sides does not answer. Raises as `Bridge.run`."""
+    with ThreadPoolExecutor(1, "bridge") as thread:
+        running = thread.submit(bridge.run, is_stopping)
+        while not running.done() and not is_stopping():
+            report(bridge.report())
+            wait(_REPORT_MS)
+        running.result()
+
+
+@contextmanager
+def _answering(side: str) -> Iterator[None]:
+    try:
+        yield
+    except (TransportUnavailable, TransportRefused) as error:
+        raise _StandsStill(side, error) from error

@@ -1,0 +1,88 @@
+"""Takes messages from a queue by AMQP 1.0 without transactions, as IBM MQ offers it, for the bridge."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from connectors.jms.client import connect
+from connectors.jms.messages import read_record
+from connectors.jms.settings import BrokerSettings
+from connectors.line_format import Line
+from connectors.port import TransportUnavailable
+from domain.record import Origin, Partition
+
+if TYPE_CHECKING:
+    from connectors.jms.connection import Io, JmsConnection
+
+_ANY_SIZE = 1 << 40
+
+
+class XmsSourceSettings(msgspec.Struct, frozen=True):
+    """`window` is the most messages that are taken and not acknowledged."""
+
+    broker: BrokerSettings
+    queue: str
+    window: int = 500
+
+
+class XmsSource:
+    """Implements the port of the bridge's sources.
+
+    The link carries the capability `queue`: without it IBM MQ opens a topic. An acknowledgement settles the message. The broker never
+    confirms that, so after a loss of the connection the last ones may come again.
+
+    Raises of the constructor:
+        TransportUnavailable: The broker does not answer.
+        TransportWithheld, TransportRefused: It refuses the login or the queue.
+    """
+
+    notes: Sequence[str] = ()
+
+    def __init__(
+        self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
+    ) -> None:
+        self._origin = Origin(Partition(settings.queue, 0), 0)
+        self._taken: list[int] = []
+        self._connection = connect(settings.broker)
+        try:
+            self._link = self._connection.receive(settings.queue, "", settings.window, is_queue=True)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def take(self, timeout_ms: int) -> list[Line]:
+        """As bridge/port.py describes: body, correlation id and application properties."""
+        until = monotonic() + timeout_ms / 1000
+        while not self._link.waiting and (left := until - monotonic()) > 0:
+            self._connection.arrived.clear()
+            if self._link.waiting or self._link.is_detached:
+                break
+            self._connection.arrived.wait(left)
+        self._check_open()
+        return [self._take() for _ in range(self._link.waiting)]
+
+    def acknowledge(self) -> None:
+        numbers, self._taken = self._taken, []
+
+        def accept(_: "Io") -> None:
+            self._link.settle(numbers)
+
+        self._check_open()
+        self._connection.call(accept)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _take(self) -> Line:
+        number, raw, message = self._link.take()
+        self._taken.append(number)
+        if message is None:
+            return Line(raw)
+        record = read_record(self._origin, message, raw, _ANY_SIZE, needs_id=False)
+        return Line(record.value, record.key, record.headers)
+
+    def _check_open(self) -> None:
+        if self._connection.is_lost or self._link.is_detached:
+            raise TransportUnavailable("the link to the queue is lost")

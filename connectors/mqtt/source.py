@@ -1,0 +1,132 @@
+"""Takes messages from a session of MQTT 5 for the bridge: they come again until they are acknowledged."""
+
+import logging
+from collections.abc import Callable, Sequence
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from connectors.line_format import Line
+from connectors.mqtt.errors import SessionTakenOver
+from connectors.mqtt.settings import BrokerSettings
+from connectors.port import TransportRefused, TransportUnavailable
+from domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connectors.mqtt.connection import MqttConnection, OnMessage, Session
+
+_LOG = logging.getLogger(__name__)
+_MOST_BYTES = 64 << 20
+
+
+class MqttSourceSettings(msgspec.Struct, frozen=True):
+    """`queue_size` is the most messages that are taken and not acknowledged. The broker's `client_id` is not None."""
+
+    broker: BrokerSettings
+    topics: tuple[str, ...]
+    qos: int = 1
+    session_expiry_ms: int = 86_400_000
+    queue_size: int = 50
+
+
+Connect = Callable[[BrokerSettings, "Session", "OnMessage"], "MqttConnection"]
+
+
+class MqttSource:
+    """Implements the port of the bridge's sources. Messages of all topics come in the order in which the broker sends them.
+
+    It takes no more than `queue_size` messages, and about 64 MiB. A broker that sends more than it was allowed waits then: nothing is
+    read from the connection until something was acknowledged.
+
+    Raises of the constructor:
+        TransportUnavailable: The broker does not answer.
+        TransportWithheld, TransportRefused: It refuses the login, the session or a topic.
+    """
+
+    def __init__(self, settings: MqttSourceSettings, connect: Connect) -> None:
+        from connectors.mqtt.connection import Session
+
+        self._settings = settings
+        self._changed = Condition()
+        self._waiting: list[Any] = []
+        self._taken: list[Any] = []
+        self._bytes = 0
+        self._is_closed = False
+        self.notes: Sequence[str] = ()
+        session = Session(settings.session_expiry_ms // 1000, settings.queue_size)
+        self._connection = connect(settings.broker, session, self._on_message)
+        try:
+            self._subscribe()
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self, timeout_ms: int) -> list[Line]:
+        """As bridge/port.py describes: payload, correlation data and user properties."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, timeout_ms / 1000)
+            taken, self._waiting = self._waiting, []
+            self._taken += taken
+        self._check_open()
+        return [_line(each) for each in taken]
+
+    def acknowledge(self) -> None:
+        self._check_open()
+        for each in self._taken:
+            self._connection.acknowledge(each.mid, each.qos)
+        with self._changed:
+            self._bytes -= sum(map(_size, self._taken))
+            self._taken = []
+            self._changed.notify_all()
+        self._check_open()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._waiting, self._taken = [], []
+            self._changed.notify_all()
+        self._connection.close()
+
+    def _subscribe(self) -> None:
+        settings, broker = self._settings, self._settings.broker
+        if not self._connection.has_session:
+            told = f"the broker had no session for client id {broker.client_id}, and began one: it keeps messages from now on"
+            self.notes = (told,)
+            _LOG.warning("%s. At the first start this is as it should be; later it means that the broker lost messages", told)
+        granted = self._connection.subscribe(list(settings.topics), settings.qos)
+        if granted < min(settings.qos, 1):
+            problem = f"it grants a quality of service of {granted} only, which promises nothing; raise it at the broker"
+            raise TransportRefused(broker.url, problem)
+
+    def _on_message(self, message: Any) -> None:
+        """In the client's thread: while there is no room, the thread waits, and reads nothing more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._has_room())
+            if not self._is_closed:
+                self._waiting.append(message)
+                self._bytes += _size(message)
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) + len(self._taken) < self._settings.queue_size and self._bytes < _MOST_BYTES
+
+    def _check_open(self) -> None:
+        problem = self._connection.problem
+        if isinstance(problem, SessionTakenOver):
+            text = f"{problem}: another bridge runs with client id {self._settings.broker.client_id}. This one ends, and does not take "
+            text += "it back. Give each bridge a client id of its own, or stop the other one, and restart the service"
+            raise ConfigurationError("ipf.bridge.mqtt.client-id", text)
+        if problem is not None:
+            raise TransportUnavailable(str(problem))
+
+
+def _line(message: Any) -> Line:
+    properties = message.properties
+    key = getattr(properties, "CorrelationData", None)
+    headers = tuple((name, value.encode()) for name, value in getattr(properties, "UserProperty", ()))
+    return Line(bytes(message.payload), None if key is None else bytes(key), headers)
+
+
+def _size(message: Any) -> int:
+    return len(message.payload)

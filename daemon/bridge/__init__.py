@@ -1,0 +1,1 @@
+"""Makes the bridge from the configuration, and what it reports by."""

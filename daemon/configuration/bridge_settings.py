@@ -1,0 +1,21 @@
+"""Makes the settings of the bridge's sources from the configuration."""
+
+from connectors.jms.settings import BrokerSettings as AmqpBroker
+from connectors.jms.xms_source import XmsSourceSettings
+from connectors.mqtt.settings import BrokerSettings as MqttBroker
+from connectors.mqtt.source import MqttSourceSettings
+from daemon.configuration.configuration import Configuration
+
+
+def mqtt_source_settings(configuration: Configuration) -> MqttSourceSettings:
+    """Return broker, session and topics; no connection is made."""
+    mqtt = configuration.bridge.mqtt
+    client_id = mqtt.client_id or f"{configuration.storage.namespace}-bridge"
+    broker = MqttBroker(mqtt.url, mqtt.user, mqtt.password, client_id)
+    return MqttSourceSettings(broker, mqtt.topics, mqtt.qos, mqtt.session_expiry_ms, mqtt.queue_size)
+
+
+def xms_source_settings(configuration: Configuration) -> XmsSourceSettings:
+    """Return broker and queue; no connection is made."""
+    xms = configuration.bridge.xms
+    return XmsSourceSettings(AmqpBroker(xms.url, xms.user, xms.password), xms.queue)
