@@ -1,5 +1,5 @@
 """Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `artemis`,
-`own_server`.
+`mosquitto`, `own_server`.
 
 All but the last are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of its
 own, with names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
     from servers.artemis.server import ArtemisServer
     from servers.infinispan.server import InfinispanServer
     from servers.kafka.server import KafkaServer
+    from servers.mosquitto.server import MosquittoServer
     from servers.postgresql.server import PostgresqlServer
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
@@ -108,6 +109,11 @@ def postgresql(shared_servers: SharedServers) -> PostgresqlServer:
 @pytest.fixture(scope="session")
 def artemis(shared_servers: SharedServers) -> ArtemisServer:
     return shared_servers.artemis.start()
+
+
+@pytest.fixture(scope="session")
+def mosquitto(shared_servers: SharedServers) -> MosquittoServer:
+    return shared_servers.mosquitto.start()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from connectors.jms.client import connect
-from connectors.jms.letters import smaller
 from connectors.jms.messages import outgoing
 from connectors.jms.settings import BrokerSettings, JmsSinkSettings
 from connectors.port import (
@@ -20,6 +19,7 @@ from connectors.port import (
     TransportRefused,
     TransportUnavailable,
 )
+from connectors.region.letters import smaller
 from connectors.region.port import SinkCapabilities
 from domain.clock import Clock
 from domain.errors import ResequencerError

@@ -10,7 +10,6 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
@@ -20,11 +19,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from connectors.mqtt.errors import FIRST_FAILURE, disconnected, lost, refused_connection, refused_topic
+from connectors.mqtt.messages import Outgoing
 from connectors.mqtt.settings import BrokerSettings
 from connectors.port import TransportUnavailable
 from domain.errors import ResequencerError
 
-_PORTS = {"mqtt": 1883, "mqtts": 8883}
 _FAREWELL_SECONDS = 1
 _ID_BYTES = 2
 _ANY_SIZE = 268_435_460
@@ -109,14 +108,18 @@ class MqttConnection:
     def is_lost(self) -> bool:
         return self._problem is not None
 
-    def publish(self, topic: str, payload: bytes, qos: int, properties: Properties) -> int:
+    def publish(self, outgoing: Outgoing, qos: int) -> int:
         """Give a message to the client, and return its `mid`, which a confirmation names.
 
         No more than `limits.receive_maximum` messages may be unconfirmed. The confirmation may come before this call returns.
         With qos 0 it means that the message was written to the socket.
         """
         # The client calls back under a lock that this call needs: so no lock of ours may be held here.
-        return int(self._client.publish(topic, payload, qos, retain=False, properties=properties).mid)
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.UserProperty = list(outgoing.properties)
+        if outgoing.correlation is not None:
+            properties.CorrelationData = outgoing.correlation
+        return int(self._client.publish(outgoing.topic, outgoing.payload, qos, properties=properties).mid)
 
     def next_confirmation(self) -> Confirmation:
         """Wait for the next confirmation.
@@ -127,7 +130,7 @@ class MqttConnection:
         try:
             found = self.confirmations.get(timeout=self._seconds)
         except Empty:
-            self._problem = TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+            self._problem = TransportUnavailable(f"{self._settings.place}: the broker does not answer")
             raise self._problem from None
         if found is None:
             raise self._as_lost()
@@ -167,6 +170,8 @@ class MqttConnection:
         # Its thread ends by itself then. The client forgets the thread at that moment, and would trip over it here.
         with suppress(AttributeError):
             self._client.loop_stop()
+        self._client.on_connect = self._client.on_disconnect = self._client.on_publish = self._client.on_subscribe = None
+        self._client.on_message = None  # No cycle is left, so its sockets are closed as soon as it is let go.
 
     def _made(self, on_message: OnMessage | None) -> Client:
         settings = self._settings
@@ -178,7 +183,7 @@ class MqttConnection:
         client.max_inflight_messages_set(0)  # Whoever publishes keeps to the limit; the client's own search takes long.
         if settings.user is not None:
             client.username_pw_set(settings.user, settings.password)
-        if urlsplit(settings.url).scheme == "mqtts":
+        if settings.has_tls:
             client.tls_set()
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_publish, client.on_subscribe = self._on_publish, self._on_subscribe
@@ -187,31 +192,31 @@ class MqttConnection:
         return client
 
     def _connect(self, session: Session | None) -> None:
-        url, asked = urlsplit(self._settings.url), Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         if session is not None:
             asked.SessionExpiryInterval = session.expiry_s
             asked.ReceiveMaximum = session.receive_maximum
-        port, keepalive = url.port or _PORTS[url.scheme], max(1, self._settings.heartbeat_ms // 1000)
+        (host, port), keepalive = self._settings.address, max(1, self._settings.heartbeat_ms // 1000)
         try:
-            self._client.connect(url.hostname or "", port, keepalive, clean_start=session is None, properties=asked)
+            self._client.connect(host, port, keepalive, clean_start=session is None, properties=asked)
         except (OSError, ValueError) as error:
-            raise lost(self._settings.url, error) from error
+            raise lost(self._settings.place, error) from error
         self._client.loop_start()
         if not self._opened.wait(self._seconds):
-            self._problem = self._problem or TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+            self._problem = self._problem or TransportUnavailable(f"{self._settings.place}: the broker does not answer")
         if self._problem is not None:
             self.close()
             raise self._problem
 
     def _as_lost(self) -> ResequencerError:
         if self._problem is None:
-            self._problem = TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+            self._problem = TransportUnavailable(f"{self._settings.place}: the broker does not answer")
         self.confirmations.put(None)
         return TransportUnavailable(str(self._problem))
 
     def _on_connect(self, _client: Client, _data: Any, flags: Any, reason: Any, told: Any) -> None:
         if reason.value >= FIRST_FAILURE:
-            self._problem = refused_connection(self._settings.url, reason)
+            self._problem = refused_connection(self._settings.place, reason)
         else:
             self.has_session = flags.session_present
             most = getattr(told, "ReceiveMaximum", 65_535)
@@ -219,7 +224,7 @@ class MqttConnection:
         self._opened.set()
 
     def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, reason: Any, _told: Any) -> None:
-        self._problem = self._problem or lost(self._settings.url, f"the connection is lost ({reason})")
+        self._problem = self._problem or lost(self._settings.place, f"the connection is lost ({reason})")
         self.confirmations.put(None)
         for each in (self._ended, self._opened, self._subscribed):
             each.set()

@@ -1,6 +1,10 @@
 """The settings of connections and sinks of MQTT."""
 
+from urllib.parse import urlsplit
+
 import msgspec
+
+_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 class BrokerSettings(msgspec.Struct, frozen=True):
@@ -16,6 +20,22 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     client_id: str | None = None
     heartbeat_ms: int = 10_000
     call_timeout_ms: int = 5_000
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        url = urlsplit(self.url)
+        return url.hostname or "", url.port or _PORTS[url.scheme]
+
+    @property
+    def has_tls(self) -> bool:
+        return urlsplit(self.url).scheme == "mqtts"
+
+    @property
+    def place(self) -> str:
+        """The URL as operators may see it: without a login."""
+        host, port = self.address
+        return f"{urlsplit(self.url).scheme}://{host}:{port}"
 
 
 class MqttSinkSettings(msgspec.Struct, frozen=True):

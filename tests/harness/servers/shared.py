@@ -9,6 +9,7 @@ from uuid import uuid4
 from servers.artemis.server import ArtemisServer
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
+from servers.mosquitto.server import MosquittoServer
 from servers.postgresql.server import PostgresqlServer, PostgresqlSettings
 from servers.redis.cluster import RedisCluster
 from servers.redis.server import RedisServer
@@ -28,6 +29,7 @@ class SharedServers:
         self.infinispan = InfinispanServer(directory / "infinispan")
         self.postgresql = PostgresqlServer(directory / "postgresql", PostgresqlSettings(fsync=False))
         self.artemis = ArtemisServer(directory / "artemis")
+        self.mosquitto = MosquittoServer(directory / "mosquitto")
 
     def launch(self, fixtures: Collection[str]) -> None:
         """Launch all servers whose fixtures are among these at once. Each fixture waits for its own server."""
@@ -38,6 +40,7 @@ class SharedServers:
             "infinispan": self.infinispan,
             "postgresql": self.postgresql,
             "artemis": self.artemis,
+            "mosquitto": self.mosquitto,
         }
         for name, server in servers.items():
             if name in fixtures:

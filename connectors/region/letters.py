@@ -3,7 +3,7 @@
 A notification becomes a dead letter. A dead letter is cut: first its value, then all that it does not need.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from connectors.kafka.core.records import BEGINNING_BYTES
@@ -39,3 +39,11 @@ def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[Output
         (name, value[:200]) for name, value in headers if name.startswith(DEAD_LETTER_PREFIX) or name == POSSIBLE_DUPLICATE
     )
     yield OutputRecord(letter.number, letter.channel, None, needed, b"")
+
+
+def find_fitting(record: OutputRecord, find_problem: Callable[[OutputRecord], str | None], now: Instant) -> OutputRecord | None:
+    """Return the record, or the first of ever smaller ones, in which no problem is found; None if there is none."""
+    problem = find_problem(record)
+    if problem is None:
+        return record
+    return next((each for each in smaller(record, problem, now) if find_problem(each) is None), None)

@@ -1,0 +1,113 @@
+"""A broker's topics for tests: a subscriber that keeps what comes, and the sinks that send to them.
+
+The subscriber is the bare client, so that it shares no mistake with what is tested.
+"""
+
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
+from connectors.mqtt.sink import MqttSink
+from connectors.port import Channel
+from domain.record import Headers
+from servers.artemis.server import ArtemisServer
+from servers.mosquitto.server import MosquittoServer
+
+CALL_MS = 3_000
+Broker = ArtemisServer | MosquittoServer
+
+
+class Clock:
+    def now(self) -> int:
+        return int(time.time() * 1000)
+
+
+class Came(NamedTuple):
+    """A message as its subscriber sees it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    headers: Headers
+    qos: int
+
+
+class Subscriber:
+    """Subscribed to topics from its making on; `came` has the messages in their order.
+
+    With qos 2 on both ways Artemis delivers them out of order, also where they were sent one by one.
+    """
+
+    def __init__(self, url: str, *topics: str, qos: int = 1, **login: str) -> None:
+        self.came: list[Came] = []
+        self._client = client = Client(CallbackAPIVersion.VERSION2, f"sub-{uuid4().hex[:12]}", protocol=MQTTv5)
+        if login:
+            client.username_pw_set(**login)
+        subscribed = Event()
+        client.on_message = lambda _client, _data, message: self.came.append(_came(message))
+        client.on_subscribe = lambda *_: subscribed.set()
+        asked = Properties(PacketTypes.CONNECT)
+        asked.SessionExpiryInterval = 600
+        host, _, port = url.removeprefix("mqtt://").partition(":")
+        client.connect(host, int(port), clean_start=False, properties=asked)
+        client.loop_start()
+        client.subscribe([(each, qos) for each in topics])
+        assert subscribed.wait(10)
+
+    def wait_for(self, count: int) -> list[Came]:
+        """Wait until so many have come, and until nothing more has come for a while."""
+        until = time.monotonic() + 20
+        while len(self.came) < count and time.monotonic() < until:
+            time.sleep(0.01)
+        before = -1
+        while before != len(self.came):
+            before = len(self.came)
+            time.sleep(1)
+        return list(self.came)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+        self._client.on_message = self._client.on_subscribe = None  # They refer to each other.
+
+
+class Topics(NamedTuple):
+    """The topics of one test on a broker."""
+
+    server: Broker
+    name: str
+
+    @classmethod
+    def fresh(cls, server: Broker) -> "Topics":
+        return cls(server, f"T-{uuid4().hex[:12]}")
+
+    @property
+    def broker(self) -> BrokerSettings:
+        return BrokerSettings(self.server.mqtt_url, heartbeat_ms=2_000, call_timeout_ms=CALL_MS)
+
+    def settings(self, **settings: Any) -> MqttSinkSettings:
+        names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D"}
+        return MqttSinkSettings(**{"broker": self.broker, **names, **settings})
+
+    def sink(self, current: Callable[[], MqttSinkSettings] | None = None, **settings: Any) -> MqttSink:
+        return MqttSink(current or (lambda: self.settings(**settings)), Clock())
+
+    def topic(self, channel: Channel) -> str:
+        return f"{self.name}-{'N' if channel is Channel.NOTIFICATIONS else 'D'}"
+
+    def subscriber(self, channel: Channel = Channel.NOTIFICATIONS, **more: Any) -> Subscriber:
+        return Subscriber(self.server.mqtt_url, self.topic(channel), **more)
+
+
+def _came(message: Any) -> Came:
+    properties = message.properties
+    headers = tuple((name, value.encode()) for name, value in getattr(properties, "UserProperty", ()))
+    return Came(message.topic, getattr(properties, "CorrelationData", None), message.payload, headers, message.qos)
