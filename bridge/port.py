@@ -1,7 +1,7 @@
 """The ports of the bridge: a source whose messages come again until they are acknowledged, and a start that can be read again.
 
-Both raise errors of the transport's port (connectors/port.py). An object that has raised TransportUnavailable or TransportRefused is
-closed, and another one is opened.
+Both raise errors of the transport's port (connectors/port.py). An object that has raised TransportUnavailable or
+TransportRefused is closed, and another one is opened.
 """
 
 from collections.abc import Sequence

@@ -19,14 +19,18 @@ _REPORT_MS = 1_000
 _FIRST_PAUSE_MS = 200
 _LONGEST_PAUSE_MS = 5_000
 _STEADY_SECONDS = 10.0
-"""After so long a connection counts as one that lasts. Those that are closed earlier make the pauses longer."""
+_SUSPICIOUS_LIVES = 3
+_LONGEST_STAND_BACK_MS = 300_000
+"""A source that is lost within `_STEADY_SECONDS` may have been taken by another bridge, and the broker may not have said so:
+pauses double up to the longest one, so that two bridges do not take it from each other all the time.
+"""
 
 
 class BridgeReport(NamedTuple):
     """How the bridge is doing. Counts are of messages, since the start of the process.
 
-    `appended` are durable and acknowledged, `waiting` are taken and not acknowledged. `problem` says why the bridge stands still, None
-    while it does not; `notes` are sentences about what does not stop it.
+    `appended` are durable and acknowledged, `waiting` are taken and not acknowledged. `problem` says why the bridge stands
+    still, None while it does not; `notes` are sentences about what does not stop it.
     """
 
     appended: int
@@ -46,8 +50,8 @@ class _StandsStill(Exception):
 class Bridge:
     """`open_source` and `open_start` are called again after each failure: what was repaired is found.
 
-    What was appended and not acknowledged comes again, and is appended twice. The resequencer drops the second one. `wait` sleeps for
-    that many milliseconds, and returns earlier when the process is to end.
+    What was appended and not acknowledged comes again, and is appended twice. The resequencer drops the second one. `wait`
+    sleeps for that many milliseconds, and returns earlier when the process is to end.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Bridge:
         self._taken: list[Line] = []
         self._opened_at = 0.0
         self._pause_ms = _FIRST_PAUSE_MS
+        self._short_lives = 0
         self._appended = 0
         self._problem: str | None = None
 
@@ -81,8 +86,9 @@ class Bridge:
         except _StandsStill as error:
             self._stand_still(error)
         else:
+            self._pause_ms = _FIRST_PAUSE_MS
             if monotonic() - self._opened_at > _STEADY_SECONDS:
-                self._pause_ms = _FIRST_PAUSE_MS
+                self._short_lives = 0
             if self._problem is not None:
                 _LOG.info("the bridge goes on")
                 self._problem = None
@@ -90,9 +96,7 @@ class Bridge:
     def report(self) -> BridgeReport:
         """Return how it is doing. May be called from any thread."""
         source = self._source
-        return BridgeReport(
-            self._appended, len(self._taken), self._problem, () if source is None else tuple(source.notes)
-        )
+        return BridgeReport(self._appended, len(self._taken), self._problem, () if source is None else tuple(source.notes))
 
     def close(self) -> None:
         self._close_source()
@@ -122,15 +126,22 @@ class Bridge:
         return self._source
 
     def _stand_still(self, error: _StandsStill) -> None:
-        if self._problem != str(error):
-            _LOG.warning("the bridge stands still: %s", error)
-        self._problem = str(error)
-        if error.side == "source":
-            self._close_source()
-        else:
+        told, pause_ms = str(error), self._pause_ms
+        self._pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
+        if error.side == "start":
             self._close_start()
-        self._wait(self._pause_ms)
-        self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+        elif self._source is not None:
+            if monotonic() - self._opened_at < _STEADY_SECONDS:
+                self._short_lives += 1
+                pause_ms = max(pause_ms, min(_FIRST_PAUSE_MS << self._short_lives, _LONGEST_STAND_BACK_MS))
+            if self._short_lives >= _SUSPICIOUS_LIVES:
+                told += f". It was lost {self._short_lives} times soon after it was opened, and is tried again in "
+                told += f"{pause_ms / 1_000:.0f} s. If another bridge has the same client id, give each its own"
+            self._close_source()
+        if self._problem != told:
+            _LOG.warning("the bridge stands still: %s", told)
+        self._problem = told
+        self._wait(pause_ms)
 
     def _close_source(self) -> None:
         source, self._source = self._source, None
@@ -150,7 +161,10 @@ def run_reporting(
     report: Callable[[BridgeReport], object],
     wait: Callable[[int], object],
 ) -> None:
-    """Run the bridge in a thread, and report every second, also while one of its sides does not answer. Raises as `Bridge.run`."""
+    """Run the bridge in a thread, and report every second, also while one of its sides does not answer.
+
+    Raises: as `Bridge.run`.
+    """
     with ThreadPoolExecutor(1, "bridge") as thread:
         running = thread.submit(bridge.run, is_stopping)
         while not running.done() and not is_stopping():

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
+from bridge.settings import BridgeSettings, SourceKind
 from connectors.files.operations import SystemFiles
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
 from connectors.region.port import Sink, Source
 from connectors.region.transport import RegionTransport, routes_of
-from bridge.settings import BridgeSettings, SourceKind
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
@@ -29,7 +29,8 @@ def make_region_transport(configuration: Configuration, wait: Callable[[int], No
 
 
 def find_unusable_clients(configuration: Configuration) -> Iterator[ConfigurationError]:
-    """Return a refusal for each key that names jms, if its client is not installed."""
+    """Return a refusal for each key that names jms, or that names the bridge's source, if its client is not installed."""
+    yield from _unusable_clients_of_bridge(configuration)
     if find_spec("proton") is not None:
         return
     remedy = (
@@ -39,6 +40,20 @@ def find_unusable_clients(configuration: Configuration) -> Iterator[Configuratio
         yield ConfigurationError(path_of(Ingress, "transport"), remedy)
     if TransportType.JMS in sinks_of(configuration):
         yield ConfigurationError(path_of(Notifications, "transport"), remedy)
+
+
+def refuse_unusable_bridge(configuration: Configuration) -> None:
+    """Raise ConfigurationRefused if the client of the bridge's source is not installed."""
+    if problems := list(_unusable_clients_of_bridge(configuration)):
+        raise ConfigurationRefused(problems)
+
+
+def _unusable_clients_of_bridge(configuration: Configuration) -> Iterator[ConfigurationError]:
+    source = configuration.bridge.source
+    package, extra = ("paho", "mqtt") if source is SourceKind.MQTT else ("proton", "jms")
+    if configuration.bridge.is_enabled and find_spec(package) is None:
+        remedy = f"is {source}, whose client is not installed; install it by pip install '.[{extra}]'"
+        yield ConfigurationError(path_of(BridgeSettings, "source"), remedy)
 
 
 def _make_source(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Source:

@@ -42,7 +42,9 @@ class Wholes(msgspec.Struct, frozen=True):
 class TopicFilters(msgspec.Struct, frozen=True):
     """A list of different topic filters of MQTT, at least one. A shared subscription is none: it keeps no order."""
 
-    expects: str = 'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
+    expects: str = (
+        'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
+    )
 
     def read(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not 0 < len(value) <= _MOST or not all(map(_is_topic_filter, value)):

@@ -38,6 +38,9 @@ ADDRESSES = "written-by-make-servers.conf"
 JMS_ADDRESSES = "written-by-make-servers-for-jms.conf"
 """The same for a service whose notifications go to a queue: without a receiver, which could not read them there."""
 
+MQTT_ADDRESSES = "written-by-make-servers-for-mqtt.conf"
+"""The same for a service whose envelopes come by MQTT. It has topics of its own, beside those of `conf/local.conf`."""
+
 _TOPICS = (
     "IPF_PROCESSING_DATA",
     "PAYMENT_STATUS_NOTIFICATION",
@@ -48,6 +51,11 @@ _TOPICS = (
     "PAYMENT_STATUS_FACTS",
     "PAYMENT_GROUP_STATUS",
     "PAYMENT_GROUP_DEAD_LETTERS",
+)
+_TOPICS_OF_MQTT = (
+    "MQTT_PROCESSING_DATA",
+    "MQTT_PAYMENT_STATUS_NOTIFICATION",
+    "MQTT_PROCESSING_DATA_DEAD_LETTERS",
 )
 _PARTITIONS = 4
 _NAMES = ("kafka", "redis", "infinispan", "postgresql", "artemis", "receiver")
@@ -80,6 +88,18 @@ payment-status-notification {{
 """
 
 
+_ADDRESSES_OF_MQTT = """\
+# Rewritten by each `make servers`; conf/local-mqtt.conf includes it.
+ipf.bridge.mqtt.url = "{mqtt}"
+ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
+payment-status-notification {{
+  kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
+  storage.redis.url = "{redis}"
+  storage.infinispan.url = "{infinispan}"
+}}
+"""
+
+
 def start_local(directory: Path, say: Callable[[str], None]) -> None:
     """Start the servers that do not run, create missing topics, and write the addresses. `say` gets a line per server.
 
@@ -101,10 +121,11 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
         artemis = ArtemisServer(directory / "artemis", ArtemisSettings(java_options=_JAVA), PORTS)
         receiver = ReceiverServer(directory / "receiver", wanted=PORTS)
         _start_together([kafka, redis, infinispan, postgresql, artemis, receiver], say)
-        kafka.create_topics(*_TOPICS, partitions=_PARTITIONS)
+        kafka.create_topics(*_TOPICS, *_TOPICS_OF_MQTT, partitions=_PARTITIONS)
         urls = {each.name: each.url for each in (redis, infinispan, postgresql, artemis, receiver)}
-        for name, addresses in ((ADDRESSES, _ADDRESSES), (JMS_ADDRESSES, _ADDRESSES_OF_JMS)):
-            (directory / name).write_text(addresses.format(kafka=kafka.bootstrap, **urls))
+        texts = ((ADDRESSES, _ADDRESSES), (JMS_ADDRESSES, _ADDRESSES_OF_JMS), (MQTT_ADDRESSES, _ADDRESSES_OF_MQTT))
+        for name, addresses in texts:
+            (directory / name).write_text(addresses.format(kafka=kafka.bootstrap, mqtt=artemis.mqtt_url, **urls))
         if moved:
             say(f"new address, because another process has the old port: {', '.join(moved)}. Restart the programs that use it")
 

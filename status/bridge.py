@@ -17,8 +17,8 @@ class BridgeReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last report of the bridge. `problem` says why it stands still or does not run, `notes` what does not stop it.
 
     `service_process_id` is the supervisor's, `process_id` the bridge's own, or the supervisor's while there is no bridge. Then
-    `reported_at` is None. `source` and `start` are lines for people. `appended` counts messages that are durable and acknowledged,
-    since the start of the process; `waiting` are taken and not acknowledged.
+    `reported_at` is None. `source` and `start` are lines for people. `appended` counts messages that are durable and
+    acknowledged, since the start of the process; `waiting` are taken and not acknowledged.
     """
 
     service_process_id: int

@@ -17,10 +17,11 @@ _SEARCH_BYTES = 64 * 1024
 
 
 class FileStart:
-    """An open start. It is the only writer of the directory: another one is refused. It cuts off a line that a crash left half-written.
+    """An open start. It is the only writer of the directory: another one is refused. It cuts off a line that a crash left
+    half-written.
 
-    It appends to the files that are there, to each key's one by the checksum of the key. An empty directory gets one file. The files
-    stay open, so a directory with other ones than before wants a restart.
+    It appends to the files that are there, to each key's one by the checksum of the key. An empty directory gets one file. The
+    files stay open, so a directory with other ones than before wants a restart.
 
     Raises of the constructor:
         TransportUnavailable: The disk fails, or is full.
@@ -73,7 +74,7 @@ class FileStart:
         found = {each.name for each in self._directory.iterdir() if each.match(_NAME.format("*"))}
         expected = [_NAME.format(number) for number in range(max(1, len(found)))]
         if found and (missing := [each for each in expected if each not in found]):
-            problem = f"has no {missing[0]}, but {sorted(found)[-1]}. Put it back, or make an empty file of that name"
+            problem = f"has no {missing[0]}, but {max(found)}. Put it back, or make an empty file of that name"
             raise TransportRefused(str(self._directory), problem)
         return len(expected)
 

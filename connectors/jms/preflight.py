@@ -35,6 +35,15 @@ def preflight_sink(settings: JmsSinkSettings) -> None:
     _check(settings.broker, (*(partial(_send, each) for each in queues), partial(_receive, settings.markers, ""), _transact))
 
 
+def preflight_queue(broker: BrokerSettings, queue: str) -> None:
+    """Check a queue that is opened with the capability `queue`, and the right to consume.
+
+    Raises: as `preflight_source`, but one error alone is not in a group.
+    """
+    with closing(connect(broker)) as connection:
+        connection.call(partial(_receive, queue, "", is_queue=True))
+
+
 def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -> None:
     problems: dict[str, ResequencerError] = {}
     with closing(connect(broker)) as connection:
@@ -47,11 +56,11 @@ def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -
         raise ExceptionGroup("refused", list(problems.values()))
 
 
-def _receive(queue: str, selector: str, io: "Io") -> None:
+def _receive(queue: str, selector: str, io: "Io", *, is_queue: bool = False) -> None:
     """Open and close a link without credit: nothing comes by it."""
     from connectors.jms.browser import Browser
 
-    io.open_receiver(queue, selector, Browser(lambda *_: None)).close()
+    io.open_receiver(queue, selector, Browser(lambda *_: None), is_queue=is_queue).close()
 
 
 def _send(queue: str, io: "Io") -> None:

@@ -30,8 +30,8 @@ class XmsSourceSettings(msgspec.Struct, frozen=True):
 class XmsSource:
     """Implements the port of the bridge's sources.
 
-    The link carries the capability `queue`: without it IBM MQ opens a topic. An acknowledgement settles the message. The broker never
-    confirms that, so after a loss of the connection the last ones may come again.
+    The link carries the capability `queue`: without it IBM MQ opens a topic. An acknowledgement settles the message. The broker
+    never confirms that, so after a loss of the connection the last ones may come again.
 
     Raises of the constructor:
         TransportUnavailable: The broker does not answer.
@@ -40,9 +40,7 @@ class XmsSource:
 
     notes: Sequence[str] = ()
 
-    def __init__(
-        self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
-    ) -> None:
+    def __init__(self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
         self._origin = Origin(Partition(settings.queue, 0), 0)
         self._taken: list[int] = []
         self._connection = connect(settings.broker)
@@ -55,9 +53,10 @@ class XmsSource:
     def take(self, timeout_ms: int) -> list[Line]:
         """As bridge/port.py describes: body, correlation id and application properties."""
         until = monotonic() + timeout_ms / 1000
-        while not self._link.waiting and (left := until - monotonic()) > 0:
+        while True:
             self._connection.arrived.clear()
-            if self._link.waiting or self._link.is_detached:
+            left = until - monotonic()
+            if self._link.waiting or self._link.is_detached or left <= 0:
                 break
             self._connection.arrived.wait(left)
         self._check_open()
@@ -84,5 +83,5 @@ class XmsSource:
         return Line(record.value, record.key, record.headers)
 
     def _check_open(self) -> None:
-        if self._connection.is_lost or self._link.is_detached:
+        if self._link.is_detached:
             raise TransportUnavailable("the link to the queue is lost")

@@ -22,7 +22,8 @@ _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 
 
 class KafkaStart:
-    """An open start: the topic `settings.topics.input`. A record goes to the partition that Kafka's partitioner gives for its key.
+    """An open start: the topic `settings.topics.input`. A record goes to the partition that Kafka's partitioner gives for its
+    key.
 
     After a failure it must be closed: batches may still be on their way.
 

@@ -154,7 +154,7 @@ class MqttConnection:
                 raise refused_topic(topic, reason)
         if self.is_lost:
             raise self._as_lost()
-        return min(reason.value for reason in self._subscription)
+        return min(int(reason.value) for reason in self._subscription)
 
     def acknowledge(self, mid: int, qos: int) -> None:
         """Acknowledge a message that came."""
@@ -224,7 +224,7 @@ class MqttConnection:
         self._opened.set()
 
     def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, reason: Any, _told: Any) -> None:
-        self._problem = self._problem or lost(self._settings.place, f"the connection is lost ({reason})")
+        self._problem = self._problem or disconnected(self._settings.place, reason)
         self.confirmations.put(None)
         for each in (self._ended, self._opened, self._subscribed):
             each.set()

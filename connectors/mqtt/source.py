@@ -36,8 +36,8 @@ Connect = Callable[[BrokerSettings, "Session", "OnMessage"], "MqttConnection"]
 class MqttSource:
     """Implements the port of the bridge's sources. Messages of all topics come in the order in which the broker sends them.
 
-    It takes no more than `queue_size` messages, and about 64 MiB. A broker that sends more than it was allowed waits then: nothing is
-    read from the connection until something was acknowledged.
+    It takes no more than `queue_size` messages, and about 64 MiB. A broker that sends more than it was allowed waits then:
+    nothing is read from the connection until something was acknowledged.
 
     Raises of the constructor:
         TransportUnavailable: The broker does not answer.
@@ -97,7 +97,7 @@ class MqttSource:
         granted = self._connection.subscribe(list(settings.topics), settings.qos)
         if granted < min(settings.qos, 1):
             problem = f"it grants a quality of service of {granted} only, which promises nothing; raise it at the broker"
-            raise TransportRefused(broker.url, problem)
+            raise TransportRefused(broker.place, problem)
 
     def _on_message(self, message: Any) -> None:
         """In the client's thread: while there is no room, the thread waits, and reads nothing more."""
@@ -114,8 +114,9 @@ class MqttSource:
     def _check_open(self) -> None:
         problem = self._connection.problem
         if isinstance(problem, SessionTakenOver):
-            text = f"{problem}: another bridge runs with client id {self._settings.broker.client_id}. This one ends, and does not take "
-            text += "it back. Give each bridge a client id of its own, or stop the other one, and restart the service"
+            whose = f"another bridge runs with client id {self._settings.broker.client_id}"
+            remedy = "Give each bridge a client id of its own, or stop the other one, and restart the service"
+            text = f"{problem}: {whose}. This one ends, and does not take the session back. {remedy}"
             raise ConfigurationError("ipf.bridge.mqtt.client-id", text)
         if problem is not None:
             raise TransportUnavailable(str(problem))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from aggregation.settings import AggregationSettings, AggregationWorkerSettings
 from console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
+from daemon.configuration.bridge_constraints import BRIDGE_CONSTRAINTS, doubtful_bridges
 from daemon.configuration.constraint import Constraint, Values
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
 from daemon.configuration.region_constraints import REGION_CONSTRAINTS, doubtful_regions
@@ -230,6 +231,7 @@ CONSTRAINTS = (
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),
     *REGION_CONSTRAINTS,
+    *BRIDGE_CONSTRAINTS,
 )
 
 
@@ -250,6 +252,7 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
         *_nothing_learned(values),
         *_nothing_kept(values),
         *doubtful_regions(values),
+        *doubtful_bridges(values),
         *_passwords_in_clear(values),
     )
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple
 
+from bridge.settings import SourceKind, StartKind
 from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
@@ -32,11 +33,12 @@ def directories_are_writable(configuration: Configuration) -> None:
     """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
     notification, aggregation = configuration.notification, configuration.aggregation
     writes_facts = aggregation.is_enabled and notification.transport is TransportType.FILE
-    counts = aggregation.worker_count > 0
+    counts, bridge = aggregation.worker_count > 0, configuration.bridge
     for directory in (
         *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),
         *([aggregation.facts_directory] if writes_facts else []),
         *([aggregation.directory] if counts else []),
+        *([configuration.ingress.file_directory] if bridge.is_enabled and bridge.start is StartKind.FILE else []),
     ):
         existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
@@ -156,6 +158,29 @@ def jms_is_usable(configuration: Configuration) -> None:
         raise ExceptionGroup("refused", problems)
 
 
+def bridge_is_usable(configuration: Configuration) -> None:
+    """Check the broker of the bridge's source, the login, and the right to its topics or its queue. No message is taken.
+
+    The session of a bridge that runs is left alone. What the bridge appends to is checked as the input.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the bridge would meet them.
+    """
+    if not configuration.bridge.is_enabled:
+        return
+    from daemon.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
+
+    if configuration.bridge.source is SourceKind.MQTT:
+        from connectors.mqtt.preflight import preflight_source as preflight_topics_of_bridge
+
+        preflight_topics_of_bridge(mqtt_source_settings(configuration))
+    else:
+        from connectors.jms.preflight import preflight_queue
+
+        settings = xms_source_settings(configuration)
+        preflight_queue(settings.broker, settings.queue)
+
+
 def ledger_is_usable(configuration: Configuration) -> None:
     """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
 
@@ -216,6 +241,7 @@ PROBES: tuple[Probe, ...] = (
     infinispan_is_usable,
     kafka_is_usable,
     jms_is_usable,
+    bridge_is_usable,
     ledger_is_usable,
     topics_of_delivery_are_usable,
     topics_of_stores_are_usable,

@@ -1,0 +1,100 @@
+"""Publishes simulated lines to the topic from which the bridge takes them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from connectors.line_format import Defect, Line, decode_line
+from connectors.mqtt.client import connect
+from connectors.mqtt.messages import outgoing
+from connectors.mqtt.source import MqttSourceSettings
+from connectors.port import Channel, OutputRecord, TransportRefused
+from connectors.region.left import Numbered
+from domain.errors import ResequencerError
+from domain.record import Partition
+from guardian.backoff import RetryWithBackoff
+
+if TYPE_CHECKING:
+    from connectors.mqtt.connection import MqttConnection
+
+_LINES_PER_FLUSH = 500
+_QOS = 1
+
+
+class MqttInput:
+    """Publishes a line's key, headers and value as a message. What is sent again after an outage may be there twice.
+
+    `partition_of` is the partitioner of the bridge's start. Offsets are the bridge's: no line can be told its own. `retry` logs
+    while the broker does not answer.
+
+    Raises:
+        TransportRefused: The broker has no session of the bridge, and so keeps nothing.
+    """
+
+    def __init__(self, settings: MqttSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
+        self._broker = replace(settings.broker, client_id=None)
+        self._topic = topic_in(settings.topics[0])
+        self.partition_of = partition_of
+        self._retry = retry
+        self._waiting: list[Numbered] = []
+        self._connection: MqttConnection | None = None
+        retry.until_answered("input", self._connected)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def append(self, partition: int, line: bytes) -> None:
+        read = decode_line(line.rstrip(b"\n"))
+        record = Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
+        sent = OutputRecord(len(self._waiting) + 1, Channel.NOTIFICATIONS, record.key, record.headers, record.value)
+        self._waiting.append(Numbered(Partition(self._topic, partition), sent))
+        if len(self._waiting) >= _LINES_PER_FLUSH:
+            self.flush()
+
+    def append_and_tell(self, partition: int, line: bytes) -> int:
+        raise TransportRefused(
+            f"topic {self._topic}", f"the offset of a line of partition {partition} is the bridge's: {line!r:.60}"
+        )
+
+    def flush(self) -> None:
+        """Wait until the broker has all messages. Those that it may have already are sent again after an outage."""
+        if self._waiting:
+            self._retry.until_answered("input", self._send)
+
+    def _send(self) -> None:
+        from connectors.mqtt.sending import Sending
+
+        sending = Sending(self._connected(), _QOS)
+        try:
+            sending.send(self._waiting, lambda each: outgoing(self._topic, each.key, each.headers, each.value))
+        finally:
+            self._waiting = self._waiting[sending.confirmed :]
+        if sending.undelivered:
+            problem = (
+                f"{sending.undelivered} messages had no subscriber, so they are lost. Start the bridge first: `resequencer start`"
+            )
+            raise TransportRefused(f"topic {self._topic}", problem)
+
+    def _connected(self) -> "MqttConnection":
+        if self._connection is None or self._connection.is_lost:
+            with suppress(ResequencerError):
+                if self._connection is not None:
+                    self._connection.close()
+            self._connection = connect(self._broker)
+        return self._connection
+
+
+def topic_in(topic_filter: str) -> str:
+    """Return a topic that matches the filter."""
+    return "/".join("simulator" if each in ("+", "#") else each for each in topic_filter.split("/"))
