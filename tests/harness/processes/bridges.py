@@ -1,0 +1,132 @@
+"""The configuration of a bridge on real servers, and what is done to it under load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from random import Random
+from time import sleep
+from typing import TYPE_CHECKING
+
+from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER
+from harness.waiting import wait_until
+
+from status.bridge import BridgeFile, BridgeReport
+
+if TYPE_CHECKING:
+    from harness.processes.operated_daemon import Daemon
+
+    from servers.artemis.server import ArtemisServer
+    from servers.kafka.server import KafkaServer
+    from servers.mosquitto.server import MosquittoServer
+    from servers.server import Server
+
+PARTITIONS = 2
+LOAD = ("--units", "150", "--rate", "400/s", "--window", "100", "--late", "0", "--losses", "0", "--duplicates", "0.02")
+"""Some 1 200 lines in three seconds."""
+
+
+class BridgeStage:
+    """The topics, queues and files of one test with a bridge."""
+
+    def __init__(
+        self, broker: ArtemisServer | MosquittoServer, kafka: KafkaServer | None, fresh_name: Callable[[str], str]
+    ) -> None:
+        self.broker = broker
+        self._kafka = kafka
+        self._fresh_name = fresh_name
+        self.topic = fresh_name("events")
+        self.queue = fresh_name("queue")
+        self.input_topic = fresh_name("in")
+        self._feeding: subprocess.Popen[bytes]
+
+    def overrides(self, source: str, start: str, sink: str) -> list[str]:
+        """Return the overrides of a service with a bridge, with storage embedded and strategy SEQUENCE."""
+        found = [
+            f"{INGRESS}.transport={start}",
+            f"{NOTIFICATION}.transport={sink}",
+            f"{RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE }}",
+            f"ipf.bridge {{ enabled = true, source = {source}, start = {start} }}",
+        ]
+        if source == "mqtt":
+            client = self._fresh_name("bridge")
+            topics = f'topics = ["{self.topic}/#"]'
+            found.append(f'ipf.bridge.mqtt {{ url = "{self.broker.mqtt_url}", client-id = {client}, {topics} }}')
+        else:
+            found.append(f'ipf.bridge.xms {{ url = "{self.broker.url}", queue = {self.queue} }}')
+        if "kafka" in (start, sink):
+            found += self._on_kafka()
+        return found
+
+    def _on_kafka(self) -> list[str]:
+        assert self._kafka is not None
+        topics = {"in": self.input_topic} | {name: self._fresh_name(name) for name in ("out", "dead")}
+        self._kafka.create_topics(*topics.values(), partitions=PARTITIONS)
+        clients = f"group.id = {self._fresh_name('group')}, session.timeout.ms = 1500, heartbeat.interval.ms = 400"
+        return [
+            f'{KAFKA_CLIENTS} {{ bootstrap.servers = "{self._kafka.bootstrap}", {clients} }}',
+            f"{INGRESS}.kafka.consumer.topic={topics['in']}",
+            f"{NOTIFICATION}.kafka.producer.topic={topics['out']}",
+            f"{NOTIFICATION}.dead-letters.topic={topics['dead']}",
+            f"{NOTIFICATION}.kafka.markers.topic={self._fresh_name('markers')}",
+        ]
+
+    def begin_feeding(self, daemon: Daemon) -> None:
+        """Start the service, and simulate beside it once the bridge has its session."""
+        daemon.start()
+        wait_until(lambda: (found := report_of(daemon)) is not None and found.reported_at is not None, "the bridge runs")
+        wait_until(lambda: (found := report_of(daemon)) is not None and found.problem is None, "the bridge has no problem")
+        sleep(1)  # Its session may be a moment younger than its first report.
+        self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", *LOAD)
+        expected = daemon.service.run_directory / "expected.jsonl"
+        wait_until(lambda: expected.exists() or not self.is_feeding(daemon), "the simulation begins")
+
+    def kill_bridge(self, daemon: Daemon, chance: Random) -> None:
+        """Kill the bridge at random instants while envelopes are sent: three times at most and once at least."""
+        for kills in range(3):
+            sleep(chance.uniform(0.2, 0.8))
+            if not self.is_feeding(daemon):
+                assert kills, "everything was sent before the first kill"
+                return
+            report = report_of(daemon)
+            assert report is not None
+            if report.reported_at is not None:
+                os.kill(report.process_id, signal.SIGKILL)
+
+    def kill_workers(self, daemon: Daemon, chance: Random) -> None:
+        """Kill the worker at random instants while envelopes are sent: twice at most and once at least."""
+        for kills in range(2):
+            sleep(chance.uniform(0.2, 0.8))
+            if not self.is_feeding(daemon):
+                assert kills, "everything was sent before the first kill"
+                return
+            if (worker := daemon.find_worker(0)) is not None:
+                os.kill(worker, signal.SIGKILL)
+
+    def kill_server(self, daemon: Daemon, server: Server, chance: Random) -> None:
+        """Kill a server at a random instant while envelopes are sent, and start it again."""
+        sleep(chance.uniform(0.5, 1.5))
+        assert self.is_feeding(daemon), "everything was sent before the kill"
+        server.kill()
+        sleep(chance.uniform(0.1, 1))
+        server.start()
+
+    def expect_every_promise_held(self, daemon: Daemon, sink: str) -> None:
+        """Wait until all output has come, stop the service, and compare once more."""
+        verb = daemon.service.verb
+        wait_until(lambda: not self.is_feeding(daemon), "everything is sent")
+        followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
+        assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
+        assert verb("stop").returncode == 0
+        assert "every promise was held" in verb("verify", "--sink", sink).stdout
+
+    def is_feeding(self, daemon: Daemon) -> bool:
+        assert self._feeding.poll() in (None, 0), (daemon.service.directory / "simulate.log").read_text()
+        return self._feeding.poll() is None
+
+
+def report_of(daemon: Daemon) -> BridgeReport | None:
+    """Return the last report of the daemon's bridge."""
+    return BridgeFile(daemon.service.run_directory).find(daemon.supervisor)
