@@ -14,9 +14,9 @@ from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from proton import Endpoint, SSLDomain, Timeout
+from proton import Endpoint, SSLDomain, Timeout, symbol
 from proton import Event as ProtonEvent
-from proton.reactor import Copy, Selector
+from proton.reactor import Copy, Selector, SenderOption
 from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
@@ -64,6 +64,13 @@ class _Waker:
             os.close(self._writing)
 
 
+class _ToQueue(SenderOption):
+    """The capability `queue` of a target: without it a broker may take the address for a topic."""
+
+    def apply(self, sender: Any) -> None:
+        sender.target.capabilities.put_object(symbol("queue"))
+
+
 class Io:
     """What a job works with, in the thread. `call_seconds` is the time limit of one answer."""
 
@@ -97,13 +104,15 @@ class Io:
     def wait_for_job(self, condition: Callable[[], object]) -> None:
         self._blocking.wait(condition, timeout=None)
 
-    def open_sender(self, queue: str, handler: Any) -> Any:
-        """Return a link to a queue, which is open.
+    def open_sender(self, queue: str, handler: Any, *, is_queue: bool = False) -> Any:
+        """Return a link to a queue, which is open. With `is_queue` it carries the capability `queue`.
 
         Raises:
             TransportWithheld, TransportRefused: The broker refuses it.
         """
-        link = self.container.create_sender(self.connection, queue, name=f"{queue}-{uuid4().hex}", handler=handler)
+        options = _ToQueue() if is_queue else None
+        name = f"{queue}-{uuid4().hex}"
+        link = self.container.create_sender(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
         return link
 

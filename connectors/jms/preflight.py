@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectors.jms.client import connect
-from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, XmsSinkSettings
 from connectors.port import TransportRefused
 from domain.errors import ResequencerError
 
@@ -35,6 +35,15 @@ def preflight_sink(settings: JmsSinkSettings) -> None:
     _check(settings.broker, (*(partial(_send, each) for each in queues), partial(_receive, settings.markers, ""), _transact))
 
 
+def preflight_xms_sink(settings: XmsSinkSettings) -> None:
+    """Check the queues and the rights to send.
+
+    Raises: as `preflight_source`.
+    """
+    queues = (settings.notifications, settings.dead_letters)
+    _check(settings.broker, tuple(partial(_send, each, is_queue=True) for each in queues))
+
+
 def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -> None:
     problems: dict[str, ResequencerError] = {}
     with closing(connect(broker)) as connection:
@@ -54,10 +63,10 @@ def _receive(queue: str, selector: str, io: "Io") -> None:
     io.open_receiver(queue, selector, Browser(lambda *_: None)).close()
 
 
-def _send(queue: str, io: "Io") -> None:
+def _send(queue: str, io: "Io", *, is_queue: bool = False) -> None:
     from connectors.jms.transaction import SenderHandler
 
-    io.open_sender(queue, SenderHandler()).close()
+    io.open_sender(queue, SenderHandler(), is_queue=is_queue).close()
 
 
 def _transact(io: "Io") -> None:
