@@ -102,6 +102,11 @@ COMMANDS: dict[str, Command] = {
         "daemon.commands.region:region",
         "daemon.commands.region:add_arguments",
     ),
+    "sink": Command(
+        "show or change server, qos and topics of the sink mqtt while the service runs",
+        "daemon.commands.sink:sink",
+        "daemon.commands.sink:add_arguments",
+    ),
     "units": Command(
         "list what waits, show everything about one unit of work, or order what is done with it",
         "daemon.commands.units.command:units",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from bridge.settings import BridgeSettings, SourceKind
 from connectors.files.operations import SystemFiles
@@ -11,35 +12,45 @@ from connectors.region.port import Sink, Source
 from connectors.region.transport import RegionTransport, routes_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.file_settings import file_settings
-from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
+from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
 from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import sinks_of
 from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, TransportType
+from daemon.sink_attributes import CurrentSettings
 from daemon.system_clock import SystemClock
 from domain.errors import ConfigurationError
+
+
+class _Client(NamedTuple):
+    module: str
+    remedy: str
+
+
+_PROTON = _Client("proton", "pip install '.[jms]' (a C compiler and OpenSSL's headers build it)")
+_CLIENTS = {
+    TransportType.JMS: _PROTON,
+    TransportType.XMS: _PROTON,
+    TransportType.MQTT: _Client("paho", "pip install '.[mqtt]'"),
+}
 
 
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
-    sinks = {each.value: _make_sink(configuration, each) for each in sinks_of(configuration)}
+    sinks = {each.value: _make_sink(configuration, each, slot) for each in sinks_of(configuration)}
     return RegionTransport(source, routes_of(sinks), configuration.ingress.transport.value)
 
 
 def find_unusable_clients(configuration: Configuration) -> Iterator[ConfigurationError]:
-    """Return a refusal for each key that names jms, or that names the bridge's source, if its client is not installed."""
+    """Return a refusal for each key that names a kind, or the bridge's source, whose client is not installed."""
     yield from _unusable_clients_of_bridge(configuration)
-    if find_spec("proton") is not None:
-        return
-    remedy = (
-        "is jms, whose client is not installed; install it by pip install '.[jms]' (a C compiler and OpenSSL's headers build it)"
-    )
-    if configuration.ingress.transport is TransportType.JMS:
-        yield ConfigurationError(path_of(Ingress, "transport"), remedy)
-    if TransportType.JMS in sinks_of(configuration):
-        yield ConfigurationError(path_of(Notifications, "transport"), remedy)
+    places = [(path_of(Ingress, "transport"), configuration.ingress.transport)]
+    places += [(path_of(Notifications, "transport"), each) for each in sinks_of(configuration)]
+    for key, kind in places:
+        if kind in _CLIENTS and find_spec((client := _CLIENTS[kind]).module) is None:
+            yield ConfigurationError(key, f"is {kind}, whose client is not installed; install it by {client.remedy}")
 
 
 def refuse_unusable_bridge(configuration: Configuration) -> None:
@@ -69,7 +80,7 @@ def _make_source(configuration: Configuration, wait: Callable[[int], None], slot
     return FileSource(file_settings(configuration), wait, SystemFiles())
 
 
-def _make_sink(configuration: Configuration, kind: TransportType) -> Sink:
+def _make_sink(configuration: Configuration, kind: TransportType, slot: int) -> Sink:
     if kind is TransportType.KAFKA:
         from connectors.kafka.sink import KafkaSink  # Imported here, which takes a third of a second.
 
@@ -78,4 +89,12 @@ def _make_sink(configuration: Configuration, kind: TransportType) -> Sink:
         from connectors.jms.sink import JmsSink  # Imported here: its client may not be installed.
 
         return JmsSink(jms_sink_settings(configuration), SystemClock())
+    if kind is TransportType.XMS:
+        from connectors.jms.xms_sink import XmsSink  # Imported here: its client may not be installed.
+
+        return XmsSink(xms_sink_settings(configuration), SystemClock())
+    if kind is TransportType.MQTT:
+        from connectors.mqtt.sink import MqttSink  # Imported here: its client may not be installed.
+
+        return MqttSink(CurrentSettings(configuration, slot), SystemClock())
     return FileSink(file_settings(configuration), SystemFiles())

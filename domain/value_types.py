@@ -53,15 +53,20 @@ class ValueType(Protocol):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of the options. If `foreign` is set (the kind of object), also the user's own as `package.module:Name`."""
+    """One of the options. If `foreign` is set (the kind of object), also the user's own as `package.module:Name`.
+
+    `remark` says what else a user may look for here.
+    """
 
     options: tuple[str, ...]
     foreign: str = ""
+    remark: str = ""
 
     @property
     def expects(self) -> str:
         own = f", or your own as package.module:{self.foreign}" if self.foreign else ""
-        return f"one of {', '.join(self.options)}{own}"
+        remark = f" ({self.remark})" if self.remark else ""
+        return f"one of {', '.join(self.options)}{own}{remark}"
 
     def read(self, value: Any) -> str:
         text = _unquoted(value) if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Finds the AMQP client, which only a service with JMS needs."""
+"""Finds the AMQP client, which only a service with JMS or XMS needs."""
 
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ def require_client() -> None:
         ConfigurationError: It is not; the text names the remedy.
     """
     try:
-        import proton  # noqa: F401 - A service without JMS runs without it.
+        import proton  # noqa: F401 - A service without them runs without it.
     except ImportError as error:
-        problem = f"JMS needs the package python-qpid-proton, which cannot be imported ({error})"
+        problem = f"JMS and XMS need the package python-qpid-proton, which cannot be imported ({error})"
         raise ConfigurationError("transport", f"{problem}: pip install 'resequencer[jms]'") from error
 
 

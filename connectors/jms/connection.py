@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from proton import Endpoint, SSLDomain, Timeout, symbol
 from proton import Event as ProtonEvent
-from proton.reactor import Copy, ReceiverOption, Selector
+from proton.reactor import Copy, ReceiverOption, Selector, SenderOption
 from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
@@ -64,11 +64,18 @@ class _Waker:
             os.close(self._writing)
 
 
-class _Queue(ReceiverOption):
+class _FromQueue(ReceiverOption):
     """The capability `queue` of a source."""
 
     def apply(self, receiver: Any) -> None:
         receiver.source.capabilities.put_object(symbol("queue"))
+
+
+class _ToQueue(SenderOption):
+    """The capability `queue` of a target: without it a broker may take the address for a topic."""
+
+    def apply(self, sender: Any) -> None:
+        sender.target.capabilities.put_object(symbol("queue"))
 
 
 class Io:
@@ -104,13 +111,15 @@ class Io:
     def wait_for_job(self, condition: Callable[[], object]) -> None:
         self._blocking.wait(condition, timeout=None)
 
-    def open_sender(self, queue: str, handler: Any) -> Any:
-        """Return a link to a queue, which is open.
+    def open_sender(self, queue: str, handler: Any, *, is_queue: bool = False) -> Any:
+        """Return a link to a queue, which is open. With `is_queue` it carries the capability `queue`.
 
         Raises:
             TransportWithheld, TransportRefused: The broker refuses it.
         """
-        link = self.container.create_sender(self.connection, queue, name=f"{queue}-{uuid4().hex}", handler=handler)
+        options = _ToQueue() if is_queue else None
+        name = f"{queue}-{uuid4().hex}"
+        link = self.container.create_sender(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
         return link
 
@@ -119,7 +128,7 @@ class Io:
 
         With `is_queue` it carries the capability `queue`.
         """
-        options: list[Any] = [*([Selector(selector)] if selector else []), *([_Queue()] if is_queue else [])]
+        options: list[Any] = [*([Selector(selector)] if selector else []), *([_FromQueue()] if is_queue else [])]
         name = f"{queue}-{uuid4().hex}"
         link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)

@@ -4,7 +4,7 @@ from typing import Any
 
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 
-LOGIN = "Check jms.user and jms.password"
+LOGIN = "Check user and password in the section of this broker"
 _REMEDIES = {
     "amqp:not-found": (TransportWithheld, "Create the queue"),
     "amqp:unauthorized-access": (TransportWithheld, "Give the user the rights to consume from it and to send to it"),

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectors.jms.client import connect
-from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, XmsSinkSettings
 from connectors.port import TransportRefused
 from domain.errors import ResequencerError
 
@@ -44,6 +44,15 @@ def preflight_queue(broker: BrokerSettings, queue: str) -> None:
         connection.call(partial(_receive, queue, "", is_queue=True))
 
 
+def preflight_xms_sink(settings: XmsSinkSettings) -> None:
+    """Check the queues and the rights to send.
+
+    Raises: as `preflight_source`.
+    """
+    queues = (settings.notifications, settings.dead_letters)
+    _check(settings.broker, tuple(partial(_send, each, is_queue=True) for each in queues))
+
+
 def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -> None:
     problems: dict[str, ResequencerError] = {}
     with closing(connect(broker)) as connection:
@@ -63,10 +72,10 @@ def _receive(queue: str, selector: str, io: "Io", *, is_queue: bool = False) -> 
     io.open_receiver(queue, selector, Browser(lambda *_: None), is_queue=is_queue).close()
 
 
-def _send(queue: str, io: "Io") -> None:
+def _send(queue: str, io: "Io", *, is_queue: bool = False) -> None:
     from connectors.jms.transaction import SenderHandler
 
-    io.open_sender(queue, SenderHandler()).close()
+    io.open_sender(queue, SenderHandler(), is_queue=is_queue).close()
 
 
 def _transact(io: "Io") -> None:

@@ -105,7 +105,7 @@ class Sending:
         first = _marker_message(partition, id_, Marker())
         first = first._replace(properties={**first.properties, _DUPLICATE_ID: f"{self._markers}/{partition}"})
         delivery = sender.send(to_message(first))
-        io.wait(lambda: delivery.remote_state or _is_closed(sender), f"queue {self._markers}")
+        io.wait(lambda: delivery.remote_state or is_closed(sender), f"queue {self._markers}")
         if delivery.remote_state != Delivery.ACCEPTED:
             raise to_transport_error(f"queue {self._markers}", delivery.remote.condition or sender.remote_condition)
         delivery.settle()
@@ -137,7 +137,7 @@ class Sending:
         deliveries = [transaction.send(senders[queue], each) for queue, each in to_send.messages]
         for partition, (id_, marker) in to_send.markers.items():
             deliveries.append(transaction.send(senders[self._markers], _marker_message(partition, id_, marker)))
-        self._await(io, deliveries, senders.values())
+        await_outcomes(io, deliveries, senders.values())
         _check(deliveries, to_send, self._markers, lambda: self._undo(io, transaction))
         progress.may_be_committed = True
         transaction.commit()
@@ -147,15 +147,6 @@ class Sending:
         for each in deliveries:
             each.settle()
 
-    def _await(self, io: "Io", deliveries: Sequence[Any], senders: Collection[Any]) -> None:
-        """Wait until the broker has each message. As long as it takes some, it is given time."""
-        outcomes = Outcomes(deliveries)
-        while not outcomes.look():
-            io.wait(partial(_has_progress, outcomes, outcomes.known, senders), "sending")
-            closed = next((each for each in senders if _is_closed(each)), None)
-            if closed is not None:
-                raise to_transport_error(f"queue {closed.target.address}", closed.remote_condition)
-
     def _undo(self, io: "Io", transaction: Transaction) -> None:
         transaction.abort()
         io.wait(lambda: transaction.is_ended, "the end of a transaction")
@@ -164,8 +155,8 @@ class Sending:
         link, handler = self._receiver(io, partition)
         # The broker answers with the message or, if there is none now, takes the credit back.
         link.drain(1)
-        io.wait(lambda: handler.came or not link.credit or _is_closed(link), f"the marker of {partition}")
-        if _is_closed(link):
+        io.wait(lambda: handler.came or not link.credit or is_closed(link), f"the marker of {partition}")
+        if is_closed(link):
             del self._receivers[partition]
             raise to_transport_error(f"queue {self._markers}", link.remote_condition)
         if not handler.came:
@@ -180,20 +171,34 @@ class Sending:
         return Fetched(str(message.id), marker, held)
 
     def _sender(self, io: "Io", queue: str) -> Any:
-        if queue not in self._senders or _is_closed(self._senders[queue]):
+        if queue not in self._senders or is_closed(self._senders[queue]):
             self._senders.pop(queue, None)
             self._senders[queue] = io.open_sender(queue, SenderHandler())
         return self._senders[queue]
 
     def _receiver(self, io: "Io", partition: Partition) -> tuple[Any, _MarkerHandler]:
-        if partition not in self._receivers or _is_closed(self._receivers[partition][0]):
+        if partition not in self._receivers or is_closed(self._receivers[partition][0]):
             handler = _MarkerHandler()
             self._receivers[partition] = io.open_receiver(self._markers, selector_of(partition), handler), handler
         return self._receivers[partition]
 
 
+def await_outcomes(io: "Io", deliveries: Sequence[Any], senders: Collection[Any]) -> None:
+    """Wait until the broker has each message. As long as it takes some, it is given time.
+
+    Raises:
+        TransportUnavailable: It takes no more, or a link is closed; as `to_transport_error`.
+    """
+    outcomes = Outcomes(deliveries)
+    while not outcomes.look():
+        io.wait(partial(_has_progress, outcomes, outcomes.known, senders), "sending")
+        closed = next((each for each in senders if is_closed(each)), None)
+        if closed is not None:
+            raise to_transport_error(f"queue {closed.target.address}", closed.remote_condition)
+
+
 def _has_progress(outcomes: Outcomes, before: int, senders: Collection[Any]) -> bool:
-    return outcomes.look() or outcomes.known >= before + _STEP or any(map(_is_closed, senders))
+    return outcomes.look() or outcomes.known >= before + _STEP or any(map(is_closed, senders))
 
 
 def _check(deliveries: Sequence[Any], to_send: ToSend, markers: str, undo: Callable[[], None]) -> None:
@@ -211,8 +216,13 @@ def _check(deliveries: Sequence[Any], to_send: ToSend, markers: str, undo: Calla
 
 def _refuse_too_large(queue: str, outgoing: Outgoing, sender: Any) -> None:
     limit = limit_of(sender)
-    if limit and (size := len(to_message(outgoing).encode())) > limit:
+    if limit and (size := size_of(outgoing)) > limit:
         raise NotTaken(outgoing.id, f"the message takes {size} bytes, but queue {queue} accepts {limit}")
+
+
+def size_of(outgoing: Outgoing) -> int:
+    """Return the bytes of a message."""
+    return len(to_message(outgoing).encode())
 
 
 def limit_of(sender: Any) -> int:
@@ -224,5 +234,5 @@ def _marker_message(partition: Partition, id_: str, marker: Marker) -> Outgoing:
     return Outgoing(id_, None, {PARTITION_PROPERTY: str(partition)}, marker.encode())
 
 
-def _is_closed(link: Any) -> bool:
+def is_closed(link: Any) -> bool:
     return bool(link.state & Endpoint.REMOTE_CLOSED)

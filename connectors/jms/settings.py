@@ -77,3 +77,11 @@ class JmsSinkSettings(msgspec.Struct, frozen=True):
     dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
     markers: str = "PAYMENT_STATUS_NOTIFICATION_MARKERS"
     marker_patience_ms: int = 90_000
+
+
+class XmsSinkSettings(msgspec.Struct, frozen=True):
+    """The queues of a sink that needs no transactions and keeps no marker."""
+
+    broker: BrokerSettings
+    notifications: str = "PAYMENT_STATUS_NOTIFICATION"
+    dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"

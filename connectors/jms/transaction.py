@@ -96,7 +96,7 @@ class Outcomes:
     def find_refused(self) -> tuple[int, Any] | None:
         """Return the place of the first delivery that the broker refused, with the condition; None if it took all."""
         for at, each in enumerate(self._deliveries):
-            if not _is_taken(each):
+            if not is_taken(each):
                 return at, each.remote.condition
         return None
 
@@ -115,7 +115,8 @@ def to_message(outgoing: Outgoing) -> Message:
     return message
 
 
-def _is_taken(delivery: Any) -> bool:
+def is_taken(delivery: Any) -> bool:
+    """Whether the broker has accepted the message, be it in a transaction. It must have a state."""
     state = int(delivery.remote_state)
     if state != _TRANSACTIONAL:
         return state == int(Delivery.ACCEPTED)

@@ -39,9 +39,13 @@ class BrokerSettings(msgspec.Struct, frozen=True):
 
 
 class MqttSinkSettings(msgspec.Struct, frozen=True):
-    """The topics of a sink. `qos`: with 0 a message may be lost, with 1 and 2 it may come twice."""
+    """The topics of a sink. `qos`: with 0 a message may be lost, with 1 and 2 it may come twice.
+
+    `told` says to operators what of it is not as configured; None: nothing.
+    """
 
     broker: BrokerSettings
     qos: int = 1
     notifications: str = "PAYMENT_STATUS_NOTIFICATION"
     dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
+    told: str | None = None

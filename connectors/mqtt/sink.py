@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from connectors.mqtt.client import connect
 from connectors.mqtt.messages import Outgoing, outgoing
+from connectors.mqtt.preflight import refuse_qos
 from connectors.mqtt.sending import Sending
 from connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
 from connectors.port import Channel, OutputRecord, PartitionOutput, TransportRefused
@@ -44,13 +45,16 @@ class MqttSink:
         self._broker: BrokerSettings | None = None
         self._left = Left()
         self._undelivered = 0
+        self._told: str | None = None
 
     @property
     def notes(self) -> Sequence[str]:
         """As the port describes. A broker that has no subscriber for a message takes it, confirms it and drops it."""
-        if not self._undelivered:
-            return ()
-        return (f"{counted(self._undelivered, 'message')} of the last publication had no subscriber, so the broker dropped them",)
+        told = [] if self._told is None else [self._told]
+        if self._undelivered:
+            dropped = counted(self._undelivered, "message")
+            told.append(f"sink mqtt: the broker dropped {dropped} of the last publication, which had no subscriber")
+        return told
 
     def position(self, partition: Partition) -> None:
         """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
@@ -63,6 +67,7 @@ class MqttSink:
             TransportRefused: The broker does not take a message, or not with this qos.
         """
         settings = self._current()
+        self._told = settings.told
         topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
         remaining = [each for each in self._left.remaining(outputs) if each.record.channel in topics]
         if remaining:
@@ -76,9 +81,7 @@ class MqttSink:
     def _send(self, remaining: Sequence[Numbered], topics: dict[Channel, str], settings: MqttSinkSettings) -> None:
         connection = self._connected(settings.broker)
         limits = connection.limits
-        if settings.qos > limits.qos:
-            problem = f"the broker takes qos {limits.qos} at most, and mqtt.qos is {settings.qos}. Lower it"
-            raise TransportRefused(settings.broker.place, problem)
+        refuse_qos(settings, limits.qos)
         sending = Sending(connection, settings.qos)
         try:
             sending.send(remaining, lambda record: self._message(record, topics, limits.packet_bytes))

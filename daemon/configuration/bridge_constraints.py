@@ -4,31 +4,48 @@ from collections.abc import Iterator
 
 from bridge.settings import BridgeMqtt, BridgeSettings, BridgeXms
 from daemon.configuration.constraint import Constraint, Values
-from daemon.configuration.region_sections import JmsOutput
+from daemon.configuration.region_sections import JmsOutput, MqttOutput, XmsOutput
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications
 
 _ENABLED = path_of(BridgeSettings, "is_enabled")
 _SOURCE, _START = path_of(BridgeSettings, "source"), path_of(BridgeSettings, "start")
 _INGRESS = path_of(Ingress, "transport")
-_SINK, _FURTHER = path_of(Notifications, "transport"), path_of(Notifications, "further_transports")
-_QOS = path_of(BridgeMqtt, "qos")
+_SINKS = path_of(Notifications, "transport"), path_of(Notifications, "further_transports")
+_QOS, _FILTERS, _MQTT_URL = path_of(BridgeMqtt, "qos"), path_of(BridgeMqtt, "topics"), path_of(BridgeMqtt, "url")
 _QUEUE, _XMS_URL = path_of(BridgeXms, "queue"), path_of(BridgeXms, "url")
-_JMS_URL = path_of(JmsOutput, "url")
-_QUEUES = tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers"))
-
-BRIDGED = {
-    "mqtt": "messages of MQTT come through the bridge: set it to kafka or file, and ipf.bridge.source to mqtt (docs/bridge.md)",
-    "xms": "messages of IBM MQ come through the bridge: set it to kafka or file, and ipf.bridge.source to xms (docs/bridge.md)",
+_JMS_OUT, _XMS_OUT, _MQTT_OUT = path_of(JmsOutput, "url"), path_of(XmsOutput, "url"), path_of(MqttOutput, "url")
+_QUEUES = {
+    ("jms", _JMS_OUT): tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers")),
+    ("xms", _XMS_OUT): tuple(path_of(XmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters")),
 }
-"""How to read what the ingress refuses, because it cannot be read again."""
+_TOPICS = tuple(path_of(MqttOutput, f"{each}_topic") for each in ("notifications", "dead_letters"))
+
+
+def _is_sink(kind: str, values: Values) -> bool:
+    transport, further = _SINKS
+    return kind in (values[transport], *values[further])
 
 
 def _reads_a_queue_of_a_sink(values: Values) -> bool:
-    is_one_broker = (
-        values[_SOURCE] == "xms" and "jms" in (values[_SINK], *values[_FURTHER]) and values[_XMS_URL] == values[_JMS_URL]
+    return values[_SOURCE] == "xms" and any(
+        _is_sink(kind, values) and values[url] == values[_XMS_URL] and values[_QUEUE] in {values[each] for each in queues}
+        for (kind, url), queues in _QUEUES.items()
     )
-    return is_one_broker and values[_QUEUE] in {values[each] for each in _QUEUES}
+
+
+def _reads_a_topic_of_a_sink(values: Values) -> bool:
+    is_one_broker = values[_SOURCE] == "mqtt" and _is_sink("mqtt", values) and values[_MQTT_OUT] == values[_MQTT_URL]
+    return is_one_broker and any(_matches(each, values[topic]) for each in values[_FILTERS] for topic in _TOPICS)
+
+
+def _matches(topic_filter: str, topic: str) -> bool:
+    """Return whether a filter of MQTT takes a topic. What ends in # also takes the topic above."""
+    levels, named = topic_filter.split("/"), topic.split("/")
+    if levels[-1] == "#":
+        levels = levels[:-1]
+        named = named[: len(levels)]
+    return len(levels) == len(named) and all(level in ("+", name) for level, name in zip(levels, named, strict=True))
 
 
 BRIDGE_CONSTRAINTS = (
@@ -38,9 +55,14 @@ BRIDGE_CONSTRAINTS = (
         f"is not {_INGRESS}: what the bridge appends would not be read; set both to kafka, or both to file",
     ),
     Constraint(
-        (_QUEUE, _ENABLED, _SOURCE, _XMS_URL, _JMS_URL, *_QUEUES, _SINK, _FURTHER),
+        (_QUEUE, _ENABLED, _SOURCE, _XMS_URL, _JMS_OUT, _XMS_OUT, *(each for one in _QUEUES.values() for each in one), *_SINKS),
         lambda values: not values[_ENABLED] or not _reads_a_queue_of_a_sink(values),
         "is a queue to which the service writes on the same broker: it would read its own output; name another queue",
+    ),
+    Constraint(
+        (_FILTERS, _ENABLED, _SOURCE, _MQTT_URL, _MQTT_OUT, *_TOPICS, *_SINKS),
+        lambda values: not values[_ENABLED] or not _reads_a_topic_of_a_sink(values),
+        f"takes {_TOPICS[0]} or {_TOPICS[1]} on the same broker: the service would read its own output; name other topics",
     ),
 )
 

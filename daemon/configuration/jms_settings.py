@@ -1,6 +1,6 @@
-"""Makes the settings of JMS sources and sinks from the configuration."""
+"""Makes the settings of JMS sources and sinks, and of XMS sinks, from the configuration."""
 
-from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition, XmsSinkSettings
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kinds import most_of_interval
 
@@ -31,3 +31,10 @@ def jms_sink_settings(configuration: Configuration) -> JmsSinkSettings:
         jms.dead_letters_queue,
         jms.markers_queue,
     )
+
+
+def xms_sink_settings(configuration: Configuration) -> XmsSinkSettings:
+    """Return broker and queues; no connection is made. The heartbeat is that of a JMS source."""
+    xms = configuration.notification.xms
+    broker = BrokerSettings(xms.url, xms.user, xms.password, configuration.ingress.jms.heartbeat_ms)
+    return XmsSinkSettings(broker, xms.notifications_queue, xms.dead_letters_queue)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from daemon.configuration.kafka_client_options import CONSUMER_CLIENTS
+from daemon.configuration.region_constraints import FORGOTTEN
 from daemon.configuration.schema import Schema, names_below, path_of
 from daemon.configuration.sections import Notifications, Storages
 from delivery.settings import DeliverySettings, Login, OnFailed, Policy, Receiver, Retry, Steps, Suspension, Tls
@@ -69,9 +70,9 @@ _RULES = (
     ),
     _Rule(
         _URL,
-        lambda found: found[_URL] is not None and found[_TRANSPORT] == "jms",
-        "is set, but the notifications are in a queue, which cannot be read twice: set transport to kafka or file, and "
-        "further-transports to [jms]",
+        lambda found: found[_URL] is not None and found[_TRANSPORT] in FORGOTTEN,
+        "is set, but the notifications are with a broker of messages, from which they cannot be read twice: set transport to "
+        "kafka or file, and further-transports to the other, such as [jms]",
     ),
     _Rule(
         _STEPS,

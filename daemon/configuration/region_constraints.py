@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from aggregation.settings import AggregationSettings
 from daemon.configuration.constraint import Constraint, Values
-from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings, Trigger
+from daemon.configuration.region_sections import JmsInput, JmsOutput, MqttOutput, RegionSettings, Trigger, XmsOutput
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
 
@@ -20,6 +20,13 @@ _REGION = (_SOURCE, _SINK, _FURTHER, _FIXED)
 _PARTITIONS = path_of(JmsInput, "partitions")
 _IN_URL, _OUT_URL = path_of(JmsInput, "url"), path_of(JmsOutput, "url")
 _QUEUES = tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers"))
+_MQTT_TOPICS = path_of(MqttOutput, "notifications_topic"), path_of(MqttOutput, "dead_letters_topic")
+_QOS = path_of(MqttOutput, "qos")
+_XMS_URL = path_of(XmsOutput, "url")
+_XMS_QUEUES = path_of(XmsOutput, "notifications_queue"), path_of(XmsOutput, "dead_letters_queue")
+FORGOTTEN = ("jms", "mqtt", "xms")
+"""Sinks whose output cannot be read again."""
+
 _MARKERS = path_of(Notifications, "markers_topic")
 _TOPICS = (
     path_of(Ingress, "topic"),
@@ -50,8 +57,20 @@ def _has_overlap(values: Values) -> bool:
 
 
 def _reads_its_output(values: Values) -> bool:
-    is_one_broker = values[_SOURCE] == "jms" and "jms" in _sinks(values) and values[_IN_URL] == values[_OUT_URL]
-    return is_one_broker and bool({each.queue for each in values[_PARTITIONS]} & {values[each] for each in _QUEUES})
+    if values[_SOURCE] != "jms":
+        return False
+    sinks, read = _sinks(values), {each.queue for each in values[_PARTITIONS]}
+    places = (("jms", _OUT_URL, _QUEUES), ("xms", _XMS_URL, _XMS_QUEUES))
+    return any(
+        kind in sinks and values[url] == values[_IN_URL] and bool(read & {values[each] for each in queues})
+        for kind, url, queues in places
+    )
+
+
+def _has_one_queue_twice(values: Values) -> bool:
+    """Whether jms and xms are both sinks, and write to one queue."""
+    is_one_broker = {"jms", "xms"} <= set(_sinks(values)) and values[_OUT_URL] == values[_XMS_URL]
+    return is_one_broker and bool({values[each] for each in _QUEUES} & {values[each] for each in _XMS_QUEUES})
 
 
 REGION_CONSTRAINTS = (
@@ -98,7 +117,7 @@ REGION_CONSTRAINTS = (
         "other partitions of the queue would never get a message. Leave one of them out",
     ),
     Constraint(
-        (_PARTITIONS, _IN_URL, _OUT_URL, *_QUEUES, *_REGION),
+        (_PARTITIONS, _IN_URL, _OUT_URL, _XMS_URL, *_QUEUES, *_XMS_QUEUES, *_REGION),
         lambda values: not _reads_its_output(values),
         "names a queue to which the service writes on the same broker: it would read its own output; name another queue",
     ),
@@ -106,6 +125,22 @@ REGION_CONSTRAINTS = (
         (*reversed(_QUEUES), _SINK, _FURTHER),
         lambda values: "jms" not in _sinks(values) or len({values[queue] for queue in _QUEUES}) == len(_QUEUES),
         f"and {_QUEUES[1]} and {_QUEUES[0]} are not three queues: each needs a queue of its own; name others",
+    ),
+    Constraint(
+        (*reversed(_MQTT_TOPICS), _SINK, _FURTHER),
+        lambda values: "mqtt" not in _sinks(values) or values[_MQTT_TOPICS[0]] != values[_MQTT_TOPICS[1]],
+        f"is also {_MQTT_TOPICS[0]}: a subscriber could not tell dead letters from notifications; name another topic",
+    ),
+    Constraint(
+        (*reversed(_XMS_QUEUES), _SINK, _FURTHER),
+        lambda values: "xms" not in _sinks(values) or values[_XMS_QUEUES[0]] != values[_XMS_QUEUES[1]],
+        f"is also {_XMS_QUEUES[0]}: each needs a queue of its own; name another one",
+    ),
+    Constraint(
+        (*_XMS_QUEUES, _XMS_URL, _OUT_URL, *_QUEUES, _SINK, _FURTHER),
+        lambda values: not _has_one_queue_twice(values),
+        "or the other queue of xms is a queue of the sink jms on the same broker: each notification would be in it twice; name "
+        "other queues, or leave one of the sinks out",
     ),
     Constraint(
         (_MARKERS, *_TOPICS, *_REGION),
@@ -128,9 +163,9 @@ REGION_CONSTRAINTS = (
     ),
     Constraint(
         (_HAS_FACTS, _SINK),
-        lambda values: not values[_HAS_FACTS] or values[_SINK] != "jms",
-        f"is true, and {_SINK} is jms: facts are read again from a topic or a file, which a queue does not allow; set {_SINK} to "
-        f"kafka or file, with jms in {_FURTHER}, or set it to false",
+        lambda values: not values[_HAS_FACTS] or values[_SINK] not in FORGOTTEN,
+        f"is true, and {_SINK} is jms, mqtt or xms: facts are read again from a topic of Kafka or a file, which a broker of "
+        f"messages does not allow; set {_SINK} to kafka or file, with the other in {_FURTHER}, or set it to false",
     ),
     Constraint(
         (_ARCHIVE_EVERY, *_REGION),
@@ -144,6 +179,7 @@ def doubtful_regions(values: Values) -> Iterator[str]:
     """Return what a region promises less than others, and what may not be meant."""
     if len(values[_FIXED]) and values[_WORKERS] > len(values[_FIXED]):
         yield f"{_WORKERS}: is more than the {len(values[_FIXED])} partitions of {_FIXED}: the others have no work"
+    yield from _at_least_once(values)
     if values[_SOURCE] != "jms":
         return
     yield (
@@ -152,3 +188,18 @@ def doubtful_regions(values: Values) -> Iterator[str]:
     )
     if values[_WORKERS] > len(values[_PARTITIONS]):
         yield f"{_WORKERS}: is more than the {len(values[_PARTITIONS])} partitions of {_PARTITIONS}: the others have no work"
+
+
+def _at_least_once(values: Values) -> Iterator[str]:
+    """Return what sinks that keep no marker promise less than the others."""
+    for kind in _sinks(values):
+        if kind == "mqtt" and values[_QOS] == 0:
+            yield (
+                f"{_QOS}: is 0, which promises nothing: a message that the broker does not get is lost, and nothing tells of it. "
+                "Set 1 or 2"
+            )
+        elif kind in ("mqtt", "xms"):
+            yield (
+                f"{_SINK}: names {kind}, which gets each message at least once: after a crash, a lost connection or a reset some "
+                "come again, with the same notification-id (docs/regions.md)"
+            )

@@ -1,4 +1,4 @@
-"""The sections of a region: its trigger and time-outs, and the JMS brokers of its source and of its sink."""
+"""The sections of a region: its trigger and time-outs, the JMS broker of its source, and the brokers of its sinks."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,6 +12,12 @@ from domain.value_types import Choice, Duration, SecretText, Text, Url, Whole
 
 _QUEUE = Text(QUEUE_PATTERN, "the name of a queue: 1 to 200 letters, digits, and . _ : / $ @ + -")
 _URL = Url(("amqp", "amqps"))
+TOPIC = Text(r"[A-Za-z0-9._:/@-]{1,200}", "a topic of MQTT: 1 to 200 letters, digits, and . _ : / @ -")
+"""Without wildcards, and without the $ with which a broker's own topics begin."""
+
+MQTT_URL = Url(("mqtt", "mqtts"))
+QOS = Whole(0, 2)
+_CLIENT = Text(r"[A-Za-z0-9._:@-]{1,100}", "1 to 100 letters, digits, and . _ : @ -", "the broker chooses one")
 _USER = Text(r"[^\x00-\x1f]{1,256}", "a text", "no login")
 _PASSWORD = SecretText("no login")
 
@@ -44,6 +50,32 @@ class JmsOutput(msgspec.Struct, frozen=True):
     notifications_queue: Annotated[str, Key(_QUEUE, "notifications.queue")]
     dead_letters_queue: Annotated[str, Key(_QUEUE, "dead-letters.queue")]
     markers_queue: Annotated[str, Key(_QUEUE, "markers.queue")]
+
+
+class MqttOutput(msgspec.Struct, frozen=True):
+    """The broker and the topics of an MQTT sink. `url` is a `Secret`, for it may hold a password.
+
+    `client_id` None: the broker chooses one.
+    """
+
+    url: Annotated[str, Key(MQTT_URL)]
+    user: Annotated[str | None, Key(_USER)]
+    password: Annotated[str | None, Key(_PASSWORD)]
+    client_id: Annotated[str | None, Key(_CLIENT)]
+    qos: Annotated[int, Key(QOS)]
+    notifications_topic: Annotated[str, Key(TOPIC, "notifications.topic")]
+    dead_letters_topic: Annotated[str, Key(TOPIC, "dead-letters.topic")]
+    heartbeat_ms: Annotated[int, Key(Duration("1s", "5m"))]
+
+
+class XmsOutput(msgspec.Struct, frozen=True):
+    """The broker and the queues of an XMS sink. `url` is a `Secret`, for it may hold a password."""
+
+    url: Annotated[str, Key(_URL)]
+    user: Annotated[str | None, Key(_USER)]
+    password: Annotated[str | None, Key(_PASSWORD)]
+    notifications_queue: Annotated[str, Key(_QUEUE, "notifications.queue")]
+    dead_letters_queue: Annotated[str, Key(_QUEUE, "dead-letters.queue")]
 
 
 class RegionSettings(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ import msgspec
 
 from aggregation.settings import AggregationSettings
 from console.settings import HttpSettings
-from daemon.configuration.bridge_constraints import BRIDGED
 from daemon.configuration.constraints import POLL_INTERVAL, broken_constraints
 from daemon.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from daemon.configuration.kafka_client_options import poll_interval_ms, refused_options
@@ -42,7 +41,6 @@ _RUN_DIRECTORY = path_of(Notifications, "run_directory")
 _SETTINGS = path_of(Notifications, "settings")
 _STASH_BYTES = path_of(Resequencers, "stash_limit_bytes_per_worker")
 _RECORD_BYTES = path_of(Ingress, "max_record_bytes")
-_INGRESS = path_of(Ingress, "transport")
 
 
 class ResolvedValues(msgspec.Struct, frozen=True):
@@ -121,8 +119,8 @@ def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
 
 
 def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
-    hint = f"; {BRIDGED[str(raw)]}" if path == _INGRESS and raw in BRIDGED else ""
-    if not hint and isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
+    hint = ""
+    if isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
         hint = f"; did you mean {nearest}?"
     return f"{shown_value(path, raw)} is refused; {expected.expects} is expected{hint}"
 

@@ -13,7 +13,7 @@ import msgspec
 from aggregation.settings import AggregationSettings
 from bridge.settings import BridgeSettings
 from console.settings import HttpSettings
-from daemon.configuration.region_sections import JmsInput, JmsOutput, RegionSettings
+from daemon.configuration.region_sections import JmsInput, JmsOutput, MqttOutput, RegionSettings, XmsOutput
 from delivery.settings import DeliverySettings
 from domain.configuration_key import Key, OpenSection, Section
 from domain.list_types import Wholes
@@ -34,6 +34,14 @@ class TransportType(StrEnum):
     KAFKA = "kafka"
     FILE = "file"
     JMS = "jms"
+    MQTT = "mqtt"
+    XMS = "xms"
+
+
+SOURCES = (TransportType.KAFKA, TransportType.FILE, TransportType.JMS)
+"""The kinds that can be read again from a position, or that keep what is not acknowledged and deliver it again in order."""
+
+_BRIDGED = "mqtt and xms cannot begin a region: a bridge reads them and appends to kafka or file, see ipf.bridge"
 
 
 class StorageType(StrEnum):
@@ -65,7 +73,7 @@ class Ingress(msgspec.Struct, frozen=True):
     `kafka_partitions` are the numbers of the partitions that this service reads; if empty, the group shares all out.
     """
 
-    transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
+    transport: Annotated[TransportType, Key(Choice(SOURCES, remark=_BRIDGED))]
     batch_size: Annotated[int, Key(Whole(1, 100_000))]
     max_record_bytes: Annotated[int, Key(Size("1K", "64M"))]
     topic: Annotated[str, Key(TopicName(), "kafka.consumer.topic")]
@@ -91,6 +99,8 @@ class Notifications(msgspec.Struct, frozen=True):
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
     markers_topic: Annotated[str, Key(TopicName(), "kafka.markers.topic")]
     jms: Annotated[JmsOutput, Section("jms")]
+    mqtt: Annotated[MqttOutput, Section("mqtt")]
+    xms: Annotated[XmsOutput, Section("xms")]
     output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
     rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]

@@ -144,6 +144,8 @@ def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
         TransportType.KAFKA: f"topic {notification.topic}",
         TransportType.FILE: f"files in {notification.output_directory}",
         TransportType.JMS: f"queue {notification.jms.notifications_queue} of {without_password(notification.jms.url)}",
+        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic} of {without_password(notification.mqtt.url)}",
+        TransportType.XMS: f"queue {notification.xms.notifications_queue} of {without_password(notification.xms.url)}",
     }
     return (
         ("Configuration", str(configuration.file)),

@@ -10,11 +10,12 @@ from bridge.settings import SourceKind, StartKind
 from daemon.aggregation.stores import store_settings, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
-from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
+from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
 from daemon.configuration.kafka_settings import kafka_settings, kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import is_region, sinks_of
 from daemon.configuration.redis_settings import redis_settings
 from daemon.configuration.sections import StorageType, TransportType
+from daemon.sink_attributes import CurrentSettings
 from domain.errors import ResequencerError, TransientError
 from domain.record import Partition
 from storage.embedded.database import Database
@@ -131,31 +132,48 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
 
 
 def jms_is_usable(configuration: Configuration) -> None:
-    """Check the queues, the selectors and the rights at the brokers of source and sink.
+    """Check the queues, the selectors and the rights at the brokers of source and sinks.
 
     Raises:
         ExceptionGroup: Something is missing or refused; it holds one error for each queue.
         TransportUnavailable, TransportRefused: As the service would meet them.
     """
     is_source = configuration.ingress.transport is TransportType.JMS
-    is_sink = TransportType.JMS in sinks_of(configuration)
-    if not (is_source or is_sink):
+    sinks = sinks_of(configuration)
+    if not (is_source or TransportType.JMS in sinks or TransportType.XMS in sinks):
         return
-    from connectors.jms.preflight import preflight_sink, preflight_source  # Imported here: the client may not be installed.
+    from connectors.jms import preflight  # Imported here: the client may not be installed.
 
+    tries: list[Callable[[], None]] = []
+    if is_source:
+        tries.append(lambda: preflight.preflight_source(jms_source_settings(configuration)))
+    if TransportType.JMS in sinks:
+        tries.append(lambda: preflight.preflight_sink(jms_sink_settings(configuration)))
+    if TransportType.XMS in sinks:
+        tries.append(lambda: preflight.preflight_xms_sink(xms_sink_settings(configuration)))
     problems: list[Exception] = []
-    try:
-        if is_source:
-            preflight_source(jms_source_settings(configuration))
-    except (ExceptionGroup, ResequencerError) as error:
-        problems += _each(error)
-    try:
-        if is_sink:
-            preflight_sink(jms_sink_settings(configuration))
-    except (ExceptionGroup, ResequencerError) as error:
-        problems += _each(error)
+    for each in tries:
+        try:
+            each()
+        except (ExceptionGroup, ResequencerError) as error:
+            problems += _each(error)
     if problems:
         raise ExceptionGroup("refused", problems)
+
+
+def mqtt_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the broker of a sink, with the attributes that are in force. Whether it may publish is not known before it does.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    if TransportType.MQTT not in sinks_of(configuration):
+        return ()
+    from connectors.mqtt.preflight import preflight_sink  # Imported here: the client may not be installed.
+
+    settings = CurrentSettings(configuration, None)()
+    preflight_sink(settings)
+    return () if settings.told is None else (settings.told,)
 
 
 def bridge_is_usable(configuration: Configuration) -> None:
@@ -241,6 +259,7 @@ PROBES: tuple[Probe, ...] = (
     infinispan_is_usable,
     kafka_is_usable,
     jms_is_usable,
+    mqtt_is_usable,
     bridge_is_usable,
     ledger_is_usable,
     topics_of_delivery_are_usable,

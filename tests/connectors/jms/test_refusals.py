@@ -45,7 +45,7 @@ def sink(server: ArtemisServer, **settings: Any) -> JmsSink:
 
 
 def test_a_wrong_password_is_withheld_and_names_the_keys(strict: ArtemisServer) -> None:
-    with pytest.raises(TransportWithheld, match=r"refuses the login.*Check jms.user and jms.password"):
+    with pytest.raises(TransportWithheld, match=r"refuses the login.*Check user and password"):
         source(strict, password="wrong").seek(Partition("EVENTS", 0), 0)
 
 
