@@ -14,6 +14,7 @@ from console.prometheus import ServiceCollector
 from console.sources import ArchiveDistance
 from domain.record import Partition
 from status.aggregation import AggregationStatus
+from status.bridge import BridgeStatus
 from status.delivery import DeliveryStatus
 from status.service_report import ServiceReport
 
@@ -24,6 +25,7 @@ def make_metrics_application(
     find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
     groups: Groups | None = None,
+    find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
 ) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
@@ -31,7 +33,9 @@ def make_metrics_application(
     def find_aggregation() -> tuple[AggregationStatus, GroupTotals | None]:
         return (AggregationStatus(), None) if groups is None else (groups.source.find_status(), groups.watch.glance())
 
-    collector = ServiceCollector(find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation)
+    collector = ServiceCollector(
+        find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation, find_bridge
+    )
     registry.register(collector)
 
     def metrics(request: Request) -> Response:

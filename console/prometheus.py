@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from console.aggregation_metrics import aggregation_metrics
+from console.bridge_metrics import bridge_metrics
 from console.groups.index import GroupTotals
 from console.sources import ArchiveDistance
 from domain.clock import instant_of
@@ -16,6 +17,7 @@ from domain.record import Partition
 from guardian.histogram import HistogramReport
 from guardian.region import RegionState
 from status.aggregation import AggregationStatus
+from status.bridge import BridgeStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from status.report import PartitionStatus, RegionStatus, State, StatusReport
 from status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -381,7 +383,8 @@ class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
-    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups.
+    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups,
+    and `find_bridge` what the bridge does.
     """
 
     def __init__(
@@ -391,12 +394,14 @@ class ServiceCollector(Collector):
         find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
         find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
         find_aggregation: Callable[[], tuple[AggregationStatus, GroupTotals | None]] = lambda: (AggregationStatus(), None),
+        find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
     ) -> None:
         self._find_report = find_report
         self._find_new_dead_letters = find_new_dead_letters
         self._find_archive_distances = find_archive_distances
         self._find_delivery = find_delivery
         self._find_aggregation = find_aggregation
+        self._find_bridge = find_bridge
 
     def collect(self) -> Iterator[Metric]:
         found = self._find_report()
@@ -420,6 +425,7 @@ class ServiceCollector(Collector):
         yield from _of_delivery(delivery)
         yield from _of_schedules(delivery)
         yield from aggregation_metrics(*self._find_aggregation())
+        yield from bridge_metrics(self._find_bridge())
         for each in METRICS:
             yield _family(each, workers)
 

@@ -14,6 +14,7 @@ from delivery.ledger.ledger import Ledger
 from domain.clock import Clock
 from domain.record import Partition
 from resequencer.unit_codec import UnitCodec
+from status.bridge import BridgeStatus
 from status.delivery import DeliveryStatus
 from status.served import ServedStatus
 from status.service_report import ServiceReport
@@ -74,6 +75,7 @@ class Sources(NamedTuple):
     `find_delivery` returns what the delivery workers of the service on this machine report. `direct_receivers` are the receivers
     that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
     outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
+    `find_bridge` returns what the bridge reports.
     `groups` are the payments of messages, None where they are not counted.
     `regions` takes orders for regions, None where none can be given.
     `facts` are lines about the configuration for people: names and texts.
@@ -100,5 +102,6 @@ class Sources(NamedTuple):
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
     direct_receivers: tuple[str, ...] = ()
     order_delivery: OrderDelivery | None = None
+    find_bridge: Callable[[], BridgeStatus] = BridgeStatus
     groups: GroupSource | None = None
     regions: RegionControl | None = None

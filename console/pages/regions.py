@@ -18,7 +18,8 @@ _LONGEST_SLOT = 3
 def region_routes(console: Console) -> list[Route]:
     def regions(request: Request) -> Response:
         may_reset = console.sources.regions is not None and identity_of(request).may(Role.OPERATOR)
-        return console.page(request, "regions.html", service=console.sources.find_report(), may_reset=may_reset)
+        service, bridge = console.sources.find_report(), console.sources.find_bridge().bridge
+        return console.page(request, "regions.html", service=service, may_reset=may_reset, bridge=bridge)
 
     def reset(request: Request) -> Response:
         form = request.state.form

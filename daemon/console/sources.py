@@ -8,6 +8,7 @@ from connectors.files.operations import SystemFiles
 from console.sources import Sources
 from console.units.sent_notifications import OutputFiles, left_in_queue
 from console.units.story import Left
+from daemon.bridge.status import find_bridge_of
 from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
@@ -29,6 +30,7 @@ from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.printable import without_password
 from resequencer.unit_codec import UnitCodec
+from status.bridge import BridgeStatus
 from status.delivery import DeliveryStatus
 from status.report import Identity, State, report
 from status.served import ServedStatus
@@ -63,6 +65,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
+        find_bridge=_find_bridge_of(configuration),
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
@@ -101,6 +104,11 @@ def _find_served_of(configuration: Configuration) -> Callable[[], ServedStatus]:
 def _find_delivery_of(configuration: Configuration) -> Callable[[], DeliveryStatus]:
     run_directory, clock = configuration.notification.run_directory, SystemClock()
     return lambda: find_delivery_of(configuration, find_service(run_directory, clock.now()))
+
+
+def _find_bridge_of(configuration: Configuration) -> Callable[[], BridgeStatus]:
+    run_directory, clock = configuration.notification.run_directory, SystemClock()
+    return lambda: find_bridge_of(configuration, find_service(run_directory, clock.now()))
 
 
 def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
+from console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
 from console.groups.book import Groups
 from console.metrics_endpoint import make_metrics_application
 from console.prometheus import (
@@ -35,6 +36,7 @@ from guardian.metrics import Histograms
 from resequencer.unit import Tally
 from servers.prometheus.program import find_promtool
 from status.aggregation import AggregationStatus, AggregationWorkerStatus, StoreStatus
+from status.bridge import BridgeState, BridgeStatus
 from status.delivery import DeliveredPartition, DeliveryStatus, DeliveryWorkerStatus, DirectStatus, GateStatus, ScheduleStatus
 from status.report import (
     Identity,
@@ -201,6 +203,8 @@ def test_the_operations_page_has_each_metric_with_its_type_labels_and_meaning():
     service += [(f"{name}_total", "counter", "`store`", meaning) for name, (meaning, _) in STORE_COUNTERS.items()]
     service.append((GROUPS[0], "gauge", "`state`", GROUPS[1]))
     service += [(name, "gauge", "", meaning) for name, (meaning, _) in GROUP_GAUGES.items()]
+    service += [(name, "gauge", "", meaning) for name, (meaning, _) in BRIDGE_GAUGES.items()]
+    service.append((f"{BRIDGE_COUNTER[0]}_total", "counter", "", BRIDGE_COUNTER[1]))
     workers = [(each.full_name.removeprefix("resequencer_"), each.kind, cell_of(each), each.meaning) for each in METRICS]
     assert rows == [*service, *workers]
 
@@ -296,6 +300,19 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
         'resequencer_schedule_requests{schedule="end-of-day"} 9.0',
         'resequencer_schedule_requests{schedule="monthly"} 0.0',
     }
+
+
+def test_the_bridge_is_shown_and_absent_where_none_is_configured():
+    def shown(bridge):
+        application = make_metrics_application(lambda: None, find_bridge=lambda: BridgeStatus(bridge))
+        lines = TestClient(application).get("/metrics").text.splitlines()
+        return {line.removeprefix("resequencer_bridge_") for line in lines if line.startswith("resequencer_bridge_")}
+
+    assert shown(None) == set()
+    runs = BridgeState(7, None, "mqtt://b T/#", "topic T", 12, 3)
+    assert shown(runs) == {"running 1.0", "stands_still 0.0", "messages_waiting 3.0", "messages_appended_total 12.0"}
+    assert {"running 1.0", "stands_still 1.0"} <= shown(BridgeState(7, "start: it is away"))
+    assert {"running 0.0", "stands_still 1.0"} <= shown(BridgeState(None, "it is starting"))
 
 
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from daemon.region_orders import RegionNotReset
 from domain.clock import instant_text
+from status.bridge import BridgeState, BridgeStatus
 from status.report import ParticipantStatus, RegionStatus, State, StatusReport
 from status.service_report import ServiceReport, service_report
 
@@ -94,3 +95,16 @@ def test_the_api_tells_the_regions_and_takes_the_order(tmp_path: Path) -> None:
     token = client.get("/api/v1/token").json()["token"]
     answer = client.post("/api/v1/regions/reset", json={"slot": 0, "force": True}, headers={"x-form-token": token})
     assert (answer.status_code, answer.json(), regions.asked[0][2]) == (200, {"slot": 0}, True)
+
+
+def test_the_page_has_a_line_about_the_bridge(tmp_path: Path) -> None:
+    def shown(bridge: BridgeState | None) -> str:
+        sources = make_sources(tmp_path, report=reporting(FAILED))
+        return client_of(sources._replace(find_bridge=lambda: BridgeStatus(bridge))).get("/regions").text
+
+    assert "<strong>Bridge</strong>" not in shown(None)
+    told = shown(BridgeState(7, None, "mqtt://b", "topic T", 1_234, 3))
+    assert "from mqtt://b to topic T: runs. 1\xa0234 messages appended, 3 not acknowledged yet." in told
+    told = shown(BridgeState(7, "start: <b>away</b>", "mqtt://b", "topic T", notes=("a note",)))
+    assert "start: &lt;b&gt;away&lt;/b&gt;" in told
+    assert "a note." in told

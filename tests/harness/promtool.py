@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
+from console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
 from console.prometheus import (
     ARCHIVE_METRICS,
     DELIVERY_WORKERS,
@@ -39,7 +40,8 @@ def known_metrics() -> set[str]:
     delivery = (DELIVERY_WORKERS[0], *GATE_METRICS, RETRIES[0], *TOPIC_METRICS, *SCHEDULE_METRICS)
     counters = (f"{name}_total" for name in STORE_COUNTERS)
     aggregation = (AGGREGATION_WORKERS[0], *STORE_GAUGES, *counters, GROUPS[0], *GROUP_GAUGES)
-    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery, *aggregation)
+    bridge = (*BRIDGE_GAUGES, f"{BRIDGE_COUNTER[0]}_total")
+    names = (*SERVICE_METRICS, NEW_DEAD_LETTERS[0], *ARCHIVE_METRICS, *delivery, *aggregation, *bridge)
     service = {f"resequencer_{name}" for name in names}
     return plain | histograms | service | _OF_OTHERS
 

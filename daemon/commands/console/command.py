@@ -122,6 +122,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 lambda: made.sampler.archive_distances,
                 sources.find_delivery,
                 made.groups,
+                sources.find_bridge,
             )
             endpoints.append(Endpoint(metrics, measured))
         file = console_file(configuration.notification.run_directory)

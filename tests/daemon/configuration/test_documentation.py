@@ -32,5 +32,6 @@ def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
     peers = "payment-status-notification.http.peers-token"
     login = "payment-status-notification.delivery.receiver-defaults.auth"
     receivers = [f"{login}.password", f"{login}.token"]
-    brokers = ["ipf.processing-data.ingress.jms.password", "payment-status-notification.jms.password"]
+    sources = ["ipf.processing-data.ingress.jms.password", "ipf.bridge.mqtt.password", "ipf.bridge.xms.password"]
+    brokers = [*sources, *(f"payment-status-notification.{kind}.password" for kind in ("jms", "mqtt", "xms"))]
     assert secret == [*brokers, f"{storage}.redis.password", f"{storage}.infinispan.password", *receivers, peers]
