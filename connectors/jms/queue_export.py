@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connectors.jms.client import connect
-from connectors.jms.settings import JmsSinkSettings
+from connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
 from connectors.line_format import Line, encode_line
 from connectors.port import Channel, TransportRefused, TransportUnavailable
+from connectors.region.repeats import Repeats
 
 if TYPE_CHECKING:
     from connectors.jms.browser import Browser
@@ -22,11 +23,12 @@ _LONGEST_SECONDS = 3_600
 
 
 class _Copy:
-    """The copy of a queue. `last` is the id of the last message that was copied."""
+    """The copy of a queue. `last` is the id of the last message that was looked at. What `repeats` has had is passed over."""
 
-    def __init__(self, queue: str, file: BufferedWriter) -> None:
+    def __init__(self, queue: str, file: BufferedWriter, repeats: Repeats | None) -> None:
         self.queue = queue
         self.file = file
+        self.repeats = repeats
         self.count = 0
         self.last: object = None
 
@@ -34,13 +36,14 @@ class _Copy:
 class QueueExport:
     """Browses the queues from their beginnings, and appends to `<channel>.jsonl` what was not there the last time.
 
-    It needs the whole queue: a message that another program takes away before it was copied is missing in the copy.
+    It needs the whole queue: a message that another program takes away before it was copied is missing in the copy. Of a queue to
+    which messages are sent at least once, `repeats` tells those that came before: they are not copied again.
     """
 
-    def __init__(self, settings: JmsSinkSettings, directory: Path) -> None:
+    def __init__(self, settings: JmsSinkSettings | XmsSinkSettings, directory: Path, repeats: Repeats | None = None) -> None:
         self._settings = settings
         queues = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
-        self._copies = [_Copy(queue, (directory / f"{channel}.jsonl").open("ab")) for channel, queue in queues.items()]
+        self._copies = [_Copy(queue, (directory / f"{channel}.jsonl").open("ab"), repeats) for channel, queue in queues.items()]
         self._connection: JmsConnection | None = None
 
     def catch_up(self) -> None:
@@ -93,6 +96,8 @@ def _take(copy: _Copy, at: int, message: Any) -> str | None:
     if at == copy.count:
         return None if message.id == copy.last else "its first messages are others than before"
     record = read_record(Origin(Partition(copy.queue, 0), at), message, b"", 1 << 30, needs_id=False)
-    copy.file.write(encode_line(Line(record.value, record.key, record.headers)))
+    line = Line(record.value, record.key, record.headers)
+    if copy.repeats is None or not copy.repeats.has_come(line):
+        copy.file.write(encode_line(line))
     copy.count, copy.last = at, message.id
     return None

@@ -50,10 +50,13 @@ def left_elsewhere(scheme: str, unit: str, most_seconds: float) -> Left:
     return Left((), is_complete=False, searched=f"{why}. Only an archive at a path is read here")
 
 
-def left_in_queue(queue: str, unit: str, most_seconds: float) -> Left:
-    """Return what is known where the notifications are in a queue alone: nothing, for its readers take them away."""
+def left_in_queue(place: str, unit: str, most_seconds: float) -> Left:
+    """Return what is known where the notifications are with brokers of messages alone: nothing, for readers take them away.
+
+    `place` is a queue or a topic of MQTT.
+    """
     del unit, most_seconds
-    return Left((), is_complete=False, searched=f"not known here: they are in the queue {queue}, whose readers take them away")
+    return Left((), is_complete=False, searched=f"not known here: they are in the {place}, whose readers take them away")
 
 
 class _Group(msgspec.Struct):

@@ -17,6 +17,7 @@ from daemon.configuration.jms_settings import jms_source_settings
 from daemon.configuration.kafka_settings import kafka_source_settings
 from daemon.configuration.sections import TransportType
 from daemon.exit_code import ExitCode
+from daemon.mqtt_output import subscribe_for_verify
 from domain.errors import ConfigurationError
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from simulator.arguments import Judge, plan_from
@@ -47,6 +48,7 @@ def simulate(arguments: Namespace) -> ExitCode:
             "resequencer: without garbage and contradictions: what becomes of them behind a bridge is not expected\n"
         )
     pacer = Pacer(steady_ms, pause)
+    new_retry().until_answered("output", lambda: subscribe_for_verify(configuration))
     try:
         summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:

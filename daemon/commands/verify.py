@@ -11,17 +11,19 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from connectors.port import Channel
+from connectors.region.repeats import Repeats
 from daemon.aggregation.stores import stores_of
 from daemon.commands.simulate import expected_file, new_retry, pause, steady_ms
 from daemon.composition import make_order_book, make_order_source, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.jms_settings import jms_sink_settings
+from daemon.configuration.jms_settings import jms_sink_settings, xms_sink_settings
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.kinds import sinks_of
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Notifications, TransportType
 from daemon.console.sources import console_sources
 from daemon.exit_code import ExitCode
+from daemon.mqtt_output import make_topic_export
 from daemon.system_clock import SystemClock
 from domain.errors import ConfigurationError
 from domain.printable import counted
@@ -220,9 +222,13 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
         directory = notification.output_directory
         yield _Output(directory, directory, groups, lambda: None)
         return
-    if sink is TransportType.JMS:
-        with _queues(configuration, answered) as queues:
+    if sink in (TransportType.JMS, TransportType.XMS):
+        with _queues(configuration, sink, answered) as queues:
             yield queues
+        return
+    if sink is TransportType.MQTT:
+        with _subscribed(configuration, answered) as subscribed:
+            yield subscribed
         return
     from connectors.kafka.topic_export import TopicExport  # Imported here: the client takes a third of a second.
 
@@ -239,15 +245,33 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
 
 
 @contextmanager
-def _queues(configuration: Configuration, answered: _Asking) -> Iterator[_Output]:
+def _queues(configuration: Configuration, sink: TransportType, answered: _Asking) -> Iterator[_Output]:
     """Open a copy of the output queues. There are no groups: their facts are in no queue."""
     from connectors.jms.queue_export import QueueExport  # Imported here: its client may not be installed.
 
     with TemporaryDirectory(prefix="resequencer-verify-") as told:
         directory = Path(told)
-        with closing(QueueExport(jms_sink_settings(configuration), directory)) as export:
+        repeats = Repeats() if sink is TransportType.XMS else None
+        settings = jms_sink_settings(configuration) if repeats is None else xms_sink_settings(configuration)
+        with closing(QueueExport(settings, directory, repeats)) as export:
             none = directory / "none.jsonl"
             yield _Output(directory, directory, (none, none, none), lambda: answered(export.catch_up))
+        _tell(repeats)
+
+
+@contextmanager
+def _subscribed(configuration: Configuration, answered: _Asking) -> Iterator[_Output]:
+    """Open the files of what came to the topics of the sink mqtt. There are no groups."""
+    with closing(make_topic_export(configuration)) as export:
+        directory = configuration.notification.run_directory / "verify-mqtt"
+        none = directory / "none.jsonl"
+        yield _Output(directory, directory, (none, none, none), lambda: answered(export.catch_up))
+    _tell(export.repeats)
+
+
+def _tell(repeats: Repeats | None) -> None:
+    if repeats is not None and repeats.count:
+        sys.stderr.write(f"resequencer: {counted(repeats.count, 'message')} came again, as the sink may do\n")
 
 
 def _compared(output: _Output, expected: Path) -> Compared:

@@ -37,7 +37,13 @@ from status.served import ServedStatus
 from status.service_report import ServiceReport
 from storage.view_port import StorageView
 
-_LAG_UNITS = {TransportType.KAFKA: "offsets", TransportType.FILE: "bytes", TransportType.JMS: "messages"}
+_LAG_UNITS = {
+    TransportType.KAFKA: "offsets",
+    TransportType.FILE: "bytes",
+    TransportType.JMS: "messages",
+    TransportType.MQTT: "messages",
+    TransportType.XMS: "messages",
+}
 
 
 def console_sources(configuration: Configuration) -> Sources:
@@ -136,7 +142,12 @@ def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
         return OutputFiles(notification.output_directory, SystemFiles()).find_left
     if TransportType.KAFKA in sinks_of(configuration):
         return find_left_in(configuration.archive.location, notification.topic)
-    return partial(left_in_queue, notification.jms.notifications_queue)
+    places = {
+        TransportType.JMS: f"queue {notification.jms.notifications_queue}",
+        TransportType.XMS: f"queue {notification.xms.notifications_queue}",
+        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic}",
+    }
+    return partial(left_in_queue, places[notification.transport])
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,7 @@
 """Regions as running services: each source with each sink, while workers and brokers are killed under load.
 
-The README's table names these tests. Every cell is exactly once: nothing lost, nothing doubled, nothing out of order.
+The README's table names these tests. To Kafka, files and JMS it is exactly once: nothing lost, nothing doubled, nothing out of
+order. To MQTT and XMS it is at least once: what comes again is passed over, and what came first is compared in the same way.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from harness.processes.regions import RegionStage
 from guardian.region import RegionState
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
+from servers.mosquitto.server import MosquittoServer
 from status.report import RegionStatus, State
 
 pytestmark = pytest.mark.slow
@@ -82,6 +84,54 @@ def test_exactly_once_while_the_kafka_broker_is_killed_and_comes_again(
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, broker, Random(f"{source} to {sink}"))
     stage.expect_every_promise_held(daemon, sink)
+
+
+# Sinks that keep no marker
+
+
+@pytest.mark.parametrize("sink", ["mqtt", "xms"])
+@pytest.mark.parametrize("source", ["kafka", "file", "jms"])
+def test_each_source_reaches_a_sink_without_a_marker_at_least_once_while_its_worker_is_killed(
+    new_daemon: NewDaemon, stage: RegionStage, source: str, sink: str
+) -> None:
+    daemon = new_daemon(*stage.overrides(source, sink))
+    stage.begin_feeding(daemon)
+    stage.kill_workers(daemon, Random(f"{source} to {sink}"))
+    stage.expect_every_promise_held(daemon, sink)
+
+
+@pytest.mark.parametrize(
+    ("source", "sinks"), [("kafka", ("kafka", "mqtt")), ("jms", ("mqtt", "file")), ("file", ("jms", "mqtt", "xms"))]
+)
+def test_several_sinks_of_which_some_keep_no_marker_hold_each_its_promise_while_the_worker_is_killed(
+    new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
+) -> None:
+    daemon = new_daemon(*stage.overrides(source, *sinks))
+    stage.begin_feeding(daemon)
+    stage.kill_workers(daemon, Random(f"{source} to {sinks}"))
+    stage.expect_every_promise_held(daemon, *sinks)
+
+
+@pytest.mark.parametrize(("sinks", "qos"), [(("mqtt",), 1), (("mqtt",), 2), (("xms",), 1)])
+def test_at_least_once_while_the_broker_of_a_sink_without_a_marker_is_killed_and_comes_again(
+    new_daemon: NewDaemon, own_server: Callable[..., Any], fresh_name: Naming, sinks: tuple[str, ...], qos: int
+) -> None:
+    broker = own_server(ArtemisServer).start()
+    stage = RegionStage(None, broker, fresh_name)
+    daemon = new_daemon(*stage.overrides("file", *sinks), f"{NOTIFICATION}.mqtt.qos={qos}")
+    stage.begin_feeding(daemon)
+    stage.kill_broker(daemon, broker, Random(f"file to {sinks} with qos {qos}"))
+    stage.expect_every_promise_held(daemon, *sinks)
+
+
+def test_another_broker_of_mqtt_gets_everything_at_least_once_while_the_worker_is_killed(
+    new_daemon: NewDaemon, mosquitto: MosquittoServer, fresh_name: Naming
+) -> None:
+    stage = RegionStage(None, None, fresh_name, mosquitto)
+    daemon = new_daemon(*stage.overrides("file", "mqtt"))
+    stage.begin_feeding(daemon)
+    stage.kill_workers(daemon, Random("file to mosquitto"))
+    stage.expect_every_promise_held(daemon, "mqtt")
 
 
 # The states of a region on real servers

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from servers.artemis.server import ArtemisServer
     from servers.kafka.server import KafkaServer
+    from servers.mosquitto.server import MosquittoServer
     from servers.server import Server
 
 PARTITIONS = 2
@@ -29,9 +30,17 @@ LOAD = ("--units", "150", "--rate", "400/s", "--window", "100", "--garbage", "1%
 class RegionStage:
     """Topics and queues of one test. The topics are created with the first overrides that name kafka."""
 
-    def __init__(self, kafka: KafkaServer | None, artemis: ArtemisServer | None, fresh_name: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        kafka: KafkaServer | None,
+        artemis: ArtemisServer | None,
+        fresh_name: Callable[[str], str],
+        mqtt: ArtemisServer | MosquittoServer | None = None,
+    ) -> None:
+        """`mqtt` is the broker of a sink mqtt; None: Artemis."""
         self._kafka = kafka
         self._artemis = artemis
+        self._mqtt = mqtt or artemis
         self._fresh_name = fresh_name
         self._feeding: subprocess.Popen[bytes]
         self._topics: dict[str, str] = {}
@@ -50,6 +59,10 @@ class RegionStage:
             found += self._on_kafka()
         if "jms" in (source, *sinks):
             found += self._on_jms()
+        if "mqtt" in sinks:
+            found += self._to_mqtt()
+        if "xms" in sinks:
+            found += self._to_xms()
         return found
 
     def _on_kafka(self) -> list[str]:
@@ -74,6 +87,20 @@ class RegionStage:
             f'{INGRESS}.jms {{ url = "{url}", partitions = [{parts}] }}',
             f'{NOTIFICATION}.jms {{ url = "{url}", {queues} }}',
         ]
+
+    def _to_mqtt(self) -> list[str]:
+        """The subscriptions with which the output is compared have their names from the namespace."""
+        assert self._mqtt is not None
+        topics = ", ".join(f"{name}.topic = {self._fresh_name(name)}" for name in ("notifications", "dead-letters"))
+        return [
+            f'{NOTIFICATION}.mqtt {{ url = "{self._mqtt.mqtt_url}", {topics} }}',
+            f"{NOTIFICATION}.storage.namespace={self._fresh_name('namespace')}",
+        ]
+
+    def _to_xms(self) -> list[str]:
+        assert self._artemis is not None
+        queues = ", ".join(f"{name}.queue = {self._fresh_name(name)}" for name in ("notifications", "dead-letters"))
+        return [f'{NOTIFICATION}.xms {{ url = "{self._artemis.url}", {queues} }}']
 
     def limit_topics(self, most: int) -> None:
         """Let the topics of the output take records of that many bytes at most."""
