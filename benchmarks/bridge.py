@@ -1,7 +1,7 @@
 """What it costs to take messages by MQTT and to append them durably: `python -m benchmarks.bridge [--help]`.
 
-A bare consumer takes what its socket has, appends the payloads to a file, syncs it and acknowledges, all in one thread. Beside it the
-bridge does the same into partition files. Both have the same session settings and empty a session that was filled before. They take
+A bare consumer takes what its socket has, appends the payloads to a file, syncs it and acknowledges, all in one thread. Beside
+it the bridge does the same into partition files. Both empty a session that was filled before, with the same settings. They take
 turns; the ratio is that of the best rounds.
 """
 

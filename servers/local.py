@@ -91,6 +91,7 @@ payment-status-notification {{
 _ADDRESSES_OF_MQTT = """\
 # Rewritten by each `make servers`; conf/local-mqtt.conf includes it.
 ipf.bridge.mqtt.url = "{mqtt}"
+payment-status-notification.mqtt.url = "{mqtt}"
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"

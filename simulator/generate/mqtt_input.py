@@ -11,7 +11,7 @@ from connectors.line_format import Defect, Line, decode_line
 from connectors.mqtt.client import connect
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.source import MqttSourceSettings
-from connectors.port import Channel, OutputRecord, TransportRefused
+from connectors.port import Channel, OutputRecord, TransportRefused, TransportUnavailable
 from connectors.region.left import Numbered
 from domain.errors import ResequencerError
 from domain.record import Partition
@@ -30,8 +30,10 @@ class MqttInput:
     `partition_of` is the partitioner of the bridge's start. Offsets are the bridge's: no line can be told its own. `retry` logs
     while the broker does not answer.
 
+    It waits until the broker has a session of the bridge.
+
     Raises:
-        TransportRefused: The broker has no session of the bridge, and so keeps nothing.
+        TransportRefused: The session has ended, so the broker has kept nothing.
     """
 
     def __init__(self, settings: MqttSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
@@ -40,6 +42,7 @@ class MqttInput:
         self.partition_of = partition_of
         self._retry = retry
         self._waiting: list[Numbered] = []
+        self._has_session = False
         self._connection: MqttConnection | None = None
         retry.until_answered("input", self._connected)
 
@@ -73,18 +76,25 @@ class MqttInput:
             self._retry.until_answered("input", self._send)
 
     def _send(self) -> None:
+        if not self._has_session:
+            # A message without a subscriber is kept for none, so it may be sent again.
+            if self._publish(self._waiting[:1]):
+                problem = "the broker has no session of the bridge, and would keep nothing. Start it: `resequencer start`"
+                raise TransportUnavailable(f"topic {self._topic}: {problem}")
+            self._has_session = True
+            self._waiting = self._waiting[1:]
+        if undelivered := self._publish(self._waiting):
+            problem = f"{undelivered} messages had no subscriber, so they are lost: the session of the bridge has ended"
+            raise TransportRefused(f"topic {self._topic}", problem)
+        self._waiting = []
+
+    def _publish(self, messages: list[Numbered]) -> int:
+        """Publish the messages, and return how many of them had no subscriber."""
         from connectors.mqtt.sending import Sending
 
         sending = Sending(self._connected(), _QOS)
-        try:
-            sending.send(self._waiting, lambda each: outgoing(self._topic, each.key, each.headers, each.value))
-        finally:
-            self._waiting = self._waiting[sending.confirmed :]
-        if sending.undelivered:
-            problem = (
-                f"{sending.undelivered} messages had no subscriber, so they are lost. Start the bridge first: `resequencer start`"
-            )
-            raise TransportRefused(f"topic {self._topic}", problem)
+        sending.send(messages, lambda each: outgoing(self._topic, each.key, each.headers, each.value))
+        return sending.undelivered
 
     def _connected(self) -> "MqttConnection":
         if self._connection is None or self._connection.is_lost:

@@ -196,6 +196,19 @@ def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_p
     assert shown in done.stdout
 
 
+@pytest.mark.slow
+def test_by_mqtt_through_the_bridge_on_real_servers_as_its_page_says(tmp_path):
+    commands = fenced("sh", text_of("docs/bridge.md").partition("## To try it")[2])[0]
+    assert "--units 1000 " in commands
+    done = walked_through(tmp_path, commands.replace("--units 1000 ", "--units 300 --late 0 "), "conf/local-mqtt.conf")
+    (shown,) = fenced("text", on_real_servers())
+    assert shown in done.stdout
+    bridge = r"^bridge: from mqtt://\S+ IPF_PROCESSING_DATA/# to topic MQTT_PROCESSING_DATA: ([0-9,]+) messages appended, 0 not"
+    told = re.search(bridge, done.stdout, re.MULTILINE)
+    assert told is not None, done.stdout
+    assert int(told[1].replace(",", "")) > 300
+
+
 def walked_through(directory: Path, commands: str, configuration: str) -> subprocess.CompletedProcess[str]:
     """Run the commands of a page as a user would, and end whatever they have left running."""
     checkout_of_a_user(directory)

@@ -74,11 +74,8 @@ class BridgeStage:
         ]
 
     def begin_feeding(self, daemon: Daemon) -> None:
-        """Start the service, and simulate beside it once the bridge has its session."""
+        """Start the service, and simulate beside it. The simulator waits for the session of the bridge."""
         daemon.start()
-        wait_until(lambda: (found := report_of(daemon)) is not None and found.reported_at is not None, "the bridge runs")
-        wait_until(lambda: (found := report_of(daemon)) is not None and found.problem is None, "the bridge has no problem")
-        sleep(1)  # Its session may be a moment younger than its first report.
         self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", *LOAD)
         expected = daemon.service.run_directory / "expected.jsonl"
         wait_until(lambda: expected.exists() or not self.is_feeding(daemon), "the simulation begins")
