@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 from harness.processes.bridges import BridgeStage, report_of
 from harness.processes.operated_daemon import Daemon
+from harness.waiting import wait_until
 
+from connectors.line_format import Line, decode_line
+from connectors.mqtt.client import connect
+from connectors.mqtt.connection import Session
+from connectors.mqtt.settings import BrokerSettings
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
+from servers.mosquitto.server import MosquittoServer
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +74,76 @@ def test_the_broker_keeps_what_comes_while_the_start_is_away(
     stage.expect_every_promise_held(daemon, "kafka")
     report = report_of(daemon)
     assert report is None or report.problem is None
+
+
+def test_what_comes_by_mosquitto_is_notified_once_while_the_bridge_is_killed(
+    new_daemon: NewDaemon, mosquitto: MosquittoServer, fresh_name: Naming
+) -> None:
+    stage = BridgeStage(mosquitto, None, fresh_name)
+    daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
+    stage.begin_feeding(daemon)
+    stage.kill_bridge(daemon, Random("mosquitto"))
+    stage.expect_every_promise_held(daemon, "file")
+
+
+def test_after_a_kill_of_mosquitto_only_what_it_lost_itself_is_missing(
+    new_daemon: NewDaemon, own_server: Callable[..., Any], fresh_name: Naming
+) -> None:
+    """It has no setting that syncs each message. What it lost was published before the kill, or while it had no session."""
+    broker = own_server(MosquittoServer).start()
+    stage = BridgeStage(broker, None, fresh_name)
+    daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
+    daemon.start()
+    stage.publish_until_kept("first")
+    before = [f"before-{number}" for number in range(300)]
+    stage.publish(*before)
+    broker.kill()
+    broker.start()
+    stage.publish_until_kept("between")
+    after = [f"after-{number}" for number in range(300)]
+    stage.publish(*after)
+
+    def notified() -> list[str]:
+        lines = (daemon.service.out_directory / "notifications.jsonl").read_bytes().splitlines()
+        return [key.decode() for line in lines if isinstance(read := decode_line(line), Line) and (key := read.key)]
+
+    wait_until(lambda: set(after) <= set(notified()), "everything that came after the kill is notified")
+    found = notified()
+    assert len(found) == len(set(found))
+    assert set(found) - {"first", "between"} <= {*before, *after}
+
+
+def test_a_bridge_whose_session_is_taken_over_ends_and_says_so_while_the_service_goes_on(
+    new_daemon: NewDaemon, stage: BridgeStage
+) -> None:
+    daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
+    daemon.start()
+    stage.publish_until_kept("first")
+    other = connect(BrokerSettings(stage.broker.mqtt_url, client_id=stage.client_id), Session(60, 10))
+    wait_until(lambda: (found := report_of(daemon)) is not None and found.reported_at is None, "the bridge has ended")
+    other.close()
+    report = report_of(daemon)
+    assert report is not None
+    assert "This one ends, and does not take the session back" in (report.problem or "")
+    shown = daemon.service.verb("status")
+    assert "bridge: ipf.bridge.mqtt.client-id: " in shown.stdout
+    assert shown.returncode == 0
+
+
+def test_what_is_no_envelope_becomes_a_dead_letter_behind_the_bridge(new_daemon: NewDaemon, stage: BridgeStage) -> None:
+    daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
+    daemon.start()
+    stage.publish_until_kept("first")
+    stage.publish_values(b"no envelope", b"\xff\xfe", b"")
+    letters = daemon.service.out_directory / "dead-letters.jsonl"
+    wait_until(lambda: letters.exists() and letters.read_bytes().count(b"\n") == 3, "each is a dead letter")
+
+
+def test_an_ingress_without_its_bridge_goes_on_when_the_bridge_cannot_start(new_daemon: NewDaemon, stage: BridgeStage) -> None:
+    away = 'ipf.bridge.mqtt.url="mqtt://127.0.0.1:1"'
+    daemon = new_daemon(*stage.overrides("mqtt", "file", "file"), away)
+    daemon.start()
+    wait_until(lambda: (found := report_of(daemon)) is not None and found.problem is not None, "the bridge stands still")
+    assert "source: mqtt://127.0.0.1:1: " in daemon.service.verb("status").stdout
+    checked = daemon.service.verb("check", "--connect")
+    assert "mqtt://127.0.0.1:1" in checked.stdout + checked.stderr

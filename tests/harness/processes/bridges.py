@@ -10,9 +10,14 @@ from random import Random
 from time import sleep
 from typing import TYPE_CHECKING
 
-from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER
+from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, envelope_line
 from harness.waiting import wait_until
 
+from connectors.line_format import Line, decode_line
+from connectors.mqtt.client import connect
+from connectors.mqtt.errors import NOT_DELIVERED
+from connectors.mqtt.messages import outgoing
+from connectors.mqtt.settings import BrokerSettings
 from status.bridge import BridgeFile, BridgeReport
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ class BridgeStage:
         self._fresh_name = fresh_name
         self.topic = fresh_name("events")
         self.queue = fresh_name("queue")
+        self.client_id = fresh_name("bridge")
         self.input_topic = fresh_name("in")
         self._feeding: subprocess.Popen[bytes]
 
@@ -51,9 +57,8 @@ class BridgeStage:
             f"ipf.bridge {{ enabled = true, source = {source}, start = {start} }}",
         ]
         if source == "mqtt":
-            client = self._fresh_name("bridge")
             topics = f'topics = ["{self.topic}/#"]'
-            found.append(f'ipf.bridge.mqtt {{ url = "{self.broker.mqtt_url}", client-id = {client}, {topics} }}')
+            found.append(f'ipf.bridge.mqtt {{ url = "{self.broker.mqtt_url}", client-id = {self.client_id}, {topics} }}')
         else:
             found.append(f'ipf.bridge.xms {{ url = "{self.broker.url}", queue = {self.queue} }}')
         if "kafka" in (start, sink):
@@ -79,6 +84,24 @@ class BridgeStage:
         self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", *LOAD)
         expected = daemon.service.run_directory / "expected.jsonl"
         wait_until(lambda: expected.exists() or not self.is_feeding(daemon), "the simulation begins")
+
+    def publish(self, *units: str) -> None:
+        """Publish an envelope of each unit that leads to one notification."""
+        self.publish_values(*map(_envelope, units))
+
+    def publish_values(self, *values: bytes) -> int:
+        """Publish the values one by one; return how many of them the broker keeps for the bridge."""
+        connection = connect(BrokerSettings(self.broker.mqtt_url))
+        kept = 0
+        for value in values:
+            connection.publish(outgoing(f"{self.topic}/events", None, (), value), 1)
+            kept += connection.next_confirmation().reason.value != NOT_DELIVERED
+        connection.close()
+        return kept
+
+    def publish_until_kept(self, unit: str) -> None:
+        """Publish an envelope of the unit once the broker has the session of the bridge."""
+        wait_until(lambda: self.publish_values(_envelope(unit)), "the broker has the session", look_seconds=0.1)
 
     def kill_bridge(self, daemon: Daemon, chance: Random) -> None:
         """Kill the bridge at random instants while envelopes are sent: three times at most and once at least."""
@@ -122,6 +145,12 @@ class BridgeStage:
     def is_feeding(self, daemon: Daemon) -> bool:
         assert self._feeding.poll() in (None, 0), (daemon.service.directory / "simulate.log").read_text()
         return self._feeding.poll() is None
+
+
+def _envelope(unit: str) -> bytes:
+    line = decode_line(envelope_line(unit, 1))
+    assert isinstance(line, Line)
+    return line.value
 
 
 def report_of(daemon: Daemon) -> BridgeReport | None:
