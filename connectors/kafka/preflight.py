@@ -13,7 +13,7 @@ from connectors.kafka.input_topic import Input
 from connectors.kafka.offsets import LogReader
 from connectors.kafka.region.markers import loses_markers
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topics import Topics
+from connectors.kafka.topics import Right, Topics
 from connectors.port import NotLetIn, TransportUnavailable, TransportWithheld
 from domain.record import Partition
 
@@ -53,6 +53,13 @@ def preflight_topics(settings: KafkaSettings, used: Iterable[tuple[str, str]]) -
             withheld |= {str(each): each for each in _topics_withheld(topics)}
     if withheld:
         raise ExceptionGroup("withheld", list(withheld.values()))
+
+
+def preflight_start(settings: KafkaSettings) -> None:
+    """Check that the input topic exists, and that the user may write it. Raises: as `preflight`."""
+    with closing(Topics(settings, of_input=Right.WRITE)) as topics:
+        if withheld := _topics_withheld(topics):
+            raise ExceptionGroup("withheld", withheld)
 
 
 def preflight_sink(settings: KafkaSettings) -> None:

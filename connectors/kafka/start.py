@@ -13,7 +13,7 @@ from connectors.kafka.errors import text_of, to_transport_error, translated
 from connectors.kafka.producer import close_at_last
 from connectors.kafka.quick_producer import partition_of
 from connectors.kafka.settings import KafkaSettings
-from connectors.kafka.topics import Topics
+from connectors.kafka.topics import Right, Topics
 from connectors.line_format import Line
 from connectors.port import TransportRefused
 
@@ -34,7 +34,7 @@ class KafkaStart:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._topic, self._settings = settings.topics.input, settings
-        with closing(Topics(settings)) as topics:
+        with closing(Topics(settings, of_input=Right.WRITE)) as topics:
             topics.look()
         # What is too large is refused by the topic alone, whose limit an operator can raise.
         own = {"transactional_id": None, "enable_idempotence": True, "max_request_size": 2**31 - 1, "linger_ms": 100}

@@ -42,12 +42,14 @@ class Right(StrEnum):
 class Topics:
     """Looks up the topics of the settings. `input` is the input topic as last seen.
 
-    `of_outputs` is the right needed on the output topics; commands that only read them need less than the service.
+    `of_outputs` is the right needed on the output topics; commands that only read them need less than the service. `of_input` is
+    that on the input topic and on the topic of orders.
     """
 
-    def __init__(self, settings: KafkaSettings, of_outputs: Right = Right.WRITE) -> None:
+    def __init__(self, settings: KafkaSettings, of_outputs: Right = Right.WRITE, of_input: Right = Right.READ) -> None:
         self._settings = settings
         self._of_outputs = of_outputs
+        self._of_input = of_input
         self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         self._options["request_timeout_ms"] = settings.call_timeout_ms
         self._admin: KafkaAdminClient | None = None
@@ -184,7 +186,8 @@ class Topics:
             raise TransportUnavailable(f"topic {', '.join(unknown)}: the brokers do not know it yet; waiting for it")
 
     def _needed(self, name: str) -> Right:
-        return Right.READ if name in (self._settings.topics.input, self._settings.topics.orders) else self._of_outputs
+        is_read = name in (self._settings.topics.input, self._settings.topics.orders)
+        return self._of_input if is_read else self._of_outputs
 
     def _not_allowed(self, name: str, wish: str) -> TransportWithheld:
         topics = self._settings.topics

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple
 
-from bridge.settings import SourceKind, StartKind
+from bridge.settings import StartKind
 from daemon.aggregation.stores import store_settings, stores_of
+from daemon.commands.check.bridge_preflight import bridge_is_usable, start_is_usable
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.infinispan_settings import infinispan_server
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
@@ -176,29 +177,6 @@ def mqtt_is_usable(configuration: Configuration) -> Sequence[str]:
     return () if settings.told is None else (settings.told,)
 
 
-def bridge_is_usable(configuration: Configuration) -> None:
-    """Check the broker of the bridge's source, the login, and the right to its topics or its queue. No message is taken.
-
-    The session of a bridge that runs is left alone. What the bridge appends to is checked as the input.
-
-    Raises:
-        TransportUnavailable, TransportRefused: As the bridge would meet them.
-    """
-    if not configuration.bridge.is_enabled:
-        return
-    from daemon.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
-
-    if configuration.bridge.source is SourceKind.MQTT:
-        from connectors.mqtt.preflight import preflight_source as preflight_topics_of_bridge
-
-        preflight_topics_of_bridge(mqtt_source_settings(configuration))
-    else:
-        from connectors.jms.preflight import preflight_queue
-
-        settings = xms_source_settings(configuration)
-        preflight_queue(settings.broker, settings.queue)
-
-
 def ledger_is_usable(configuration: Configuration) -> None:
     """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
 
@@ -261,6 +239,7 @@ PROBES: tuple[Probe, ...] = (
     jms_is_usable,
     mqtt_is_usable,
     bridge_is_usable,
+    start_is_usable,
     ledger_is_usable,
     topics_of_delivery_are_usable,
     topics_of_stores_are_usable,

@@ -8,16 +8,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 from harness.waiting import wait_until
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from connectors.kafka.core.fencing import Committed
 from connectors.kafka.core.records import ProducerRecord
-from connectors.kafka.preflight import preflight, preflight_topics
+from connectors.kafka.core.topic_names import KafkaTopics
+from connectors.kafka.preflight import preflight, preflight_start, preflight_topics
 from connectors.kafka.settings import KafkaSettings as ClientSettings
+from connectors.kafka.start import KafkaStart
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.transport import KafkaTransport
+from connectors.line_format import Line
 from connectors.port import Channel, OutputRecord, TransportRefused, TransportUnavailable, TransportWithheld
 from delivery.single_publisher import SinglePublisher
 from servers.kafka.server import KafkaServer, KafkaSettings
@@ -246,6 +250,31 @@ def test_to_publish_to_a_topic_together_with_its_offset_one_has_to_read_it(stage
         preflight_topics(settings, [(topic, topic)])
         assert publisher.find() == Committed(1, "progress")
     publisher.discard()
+
+
+@pytest.mark.parametrize("may_write", [False, True])
+def test_to_append_to_the_input_as_the_bridge_does_one_has_to_write_it_and_no_more(stage: KafkaStage, may_write: bool) -> None:
+    right = ACLOperation.WRITE if may_write else ACLOperation.DESCRIBE
+    grant(stage, [allow(ResourceType.TOPIC, stage.topics.input, right)])
+    topic = stage.topics.input
+    settings = msgspec.structs.replace(secured(stage).settings, topics=KafkaTopics(topic, topic, topic))
+    if not may_write:
+        with pytest.raises(TransportWithheld, match="Give the user Write and Describe on the input topic"):
+            KafkaStart(settings)
+        with pytest.raises(ExceptionGroup, match="withheld"):
+            preflight_start(settings)
+        return
+
+    def opened() -> KafkaStart | None:
+        with suppress(TransportWithheld, TransportUnavailable):
+            return KafkaStart(settings)
+        return None
+
+    start = wait_until(opened, "the rights are known")
+    assert start is not None
+    start.append([Line(b"value", b"unit")])
+    start.close()
+    preflight_start(settings)
 
 
 def _has_begun(publisher: SinglePublisher) -> bool:
