@@ -33,4 +33,5 @@ def test_the_only_keys_that_are_secret_by_their_names_are_the_passwords():
     login = "payment-status-notification.delivery.receiver-defaults.auth"
     receivers = [f"{login}.password", f"{login}.token"]
     brokers = ["ipf.processing-data.ingress.jms.password", "payment-status-notification.jms.password"]
+    brokers += [f"payment-status-notification.{each}.password" for each in ("mqtt", "xms")]
     assert secret == [*brokers, f"{storage}.redis.password", f"{storage}.infinispan.password", *receivers, peers]
