@@ -20,9 +20,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from bridge.file_start import FileStart
 from bridge.runner import Bridge
 from connectors.files.operations import SystemFiles
-from connectors.files.start import FileStart
 from connectors.mqtt.client import connect
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.settings import BrokerSettings

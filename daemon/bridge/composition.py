@@ -48,11 +48,11 @@ def _source_of(configuration: Configuration) -> Callable[[], BridgeSource]:
 
 def _start_of(configuration: Configuration) -> Callable[[], Start]:
     if configuration.bridge.start is StartKind.KAFKA:
-        from connectors.kafka.start import KafkaStart  # Imported here, which takes a third of a second.
+        from bridge.kafka_start import KafkaStart  # Imported here, which takes a third of a second.
 
         return lambda: KafkaStart(kafka_source_settings(configuration))
+    from bridge.file_start import FileStart
     from connectors.files.operations import SystemFiles
-    from connectors.files.start import FileStart
 
     return lambda: FileStart(configuration.ingress.file_directory, SystemFiles())
 

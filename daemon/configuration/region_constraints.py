@@ -164,8 +164,8 @@ REGION_CONSTRAINTS = (
     Constraint(
         (_HAS_FACTS, _SINK),
         lambda values: not values[_HAS_FACTS] or values[_SINK] not in FORGOTTEN,
-        f"is true, and {_SINK} is jms, mqtt or xms: facts are read again from a topic of Kafka or a file, which a broker of "
-        f"messages does not allow; set {_SINK} to kafka or file, with the other in {_FURTHER}, or set it to false",
+        f"is true, and {_SINK} is jms, mqtt or xms: facts are read again from a topic or a file, which a broker of messages does "
+        f"not allow; set {_SINK} to kafka or file, with the other in {_FURTHER}, or set it to false",
     ),
     Constraint(
         (_ARCHIVE_EVERY, *_REGION),

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from harness.waiting import wait_until
 
+from bridge.file_start import FileStart
 from bridge.port import Start
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.source import FileSource
-from connectors.files.start import FileStart
 from connectors.kafka.core.client_options import read_options
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
@@ -222,7 +222,7 @@ def test_lines_count_only_after_their_sync(tmp_path: Path) -> None:
 
 
 def open_on_kafka(server: KafkaServer, topic: str) -> Start:
-    from connectors.kafka.start import KafkaStart
+    from bridge.kafka_start import KafkaStart
 
     options, _, _ = read_options({"bootstrap.servers": server.bootstrap, "group.id": "g"}, {})
     return KafkaStart(KafkaSettings.make(KafkaTopics(topic, topic, topic), options, "unused", 5 << 20))

@@ -10,9 +10,10 @@ from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
 
 from connectors.jms.messages import read_record
-from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition, XmsSinkSettings
 from connectors.jms.sink import JmsSink
 from connectors.jms.source import JmsSource
+from connectors.jms.xms_sink import XmsSink
 from connectors.port import Channel
 from domain.record import Origin, Partition, Record
 from servers.artemis.server import ArtemisServer
@@ -53,6 +54,9 @@ class Queues(NamedTuple):
     def sink(self, **settings: Any) -> JmsSink:
         names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D", "markers": f"{self.name}-M"}
         return JmsSink(JmsSinkSettings(**{"broker": self.broker, **names, **settings}), Clock())
+
+    def xms_sink(self) -> XmsSink:
+        return XmsSink(XmsSinkSettings(self.broker, f"{self.name}-N", f"{self.name}-D"), Clock())
 
     def send(self, *messages: Message, queue: str | None = None) -> None:
         """Send messages; each is on the broker's disk afterwards."""

@@ -6,6 +6,7 @@ import pytest
 
 from connectors.jms.sink import JmsSink
 from connectors.jms.source import JmsSource
+from connectors.jms.xms_sink import XmsSink
 from connectors.port import Channel
 from domain.record import Partition, Record
 from servers.artemis.server import ArtemisServer
@@ -40,6 +41,13 @@ class SinkHarness(JmsHarness):
         return self._queues.sink()
 
 
+class XmsSinkHarness(JmsHarness):
+    fences = False
+
+    def make(self) -> XmsSink:
+        return self._queues.xms_sink()
+
+
 class TestJmsSource(SourceContract):
     @pytest.fixture
     def harness(self, artemis: ArtemisServer) -> SourceHarness:
@@ -50,3 +58,9 @@ class TestJmsSink(SinkContract):
     @pytest.fixture
     def harness(self, artemis: ArtemisServer) -> SinkHarness:
         return SinkHarness(artemis)
+
+
+class TestXmsSink(SinkContract):
+    @pytest.fixture
+    def harness(self, artemis: ArtemisServer) -> XmsSinkHarness:
+        return XmsSinkHarness(artemis)

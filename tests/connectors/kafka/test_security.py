@@ -13,12 +13,12 @@ import pytest
 from harness.waiting import wait_until
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
+from bridge.kafka_start import KafkaStart
 from connectors.kafka.core.fencing import Committed
 from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.preflight import preflight, preflight_start, preflight_topics
 from connectors.kafka.settings import KafkaSettings as ClientSettings
-from connectors.kafka.start import KafkaStart
 from connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from connectors.kafka.transport import KafkaTransport
 from connectors.line_format import Line

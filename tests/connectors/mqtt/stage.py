@@ -41,12 +41,12 @@ class Came(NamedTuple):
 
 
 class Subscriber:
-    """Subscribed to topics from its making on; `came` has the messages in their order.
+    """Subscribed to a topic from its making on; `came` has the messages in their order.
 
-    With qos 2 on both ways Artemis delivers them out of order, also where they were sent one by one.
+    Artemis delivers out of order when several messages may be under way to a subscriber, and with qos 2.
     """
 
-    def __init__(self, url: str, *topics: str, qos: int = 1, **login: str) -> None:
+    def __init__(self, url: str, topic: str, qos: int = 1, **login: str) -> None:
         self.came: list[Came] = []
         self._client = client = Client(CallbackAPIVersion.VERSION2, f"sub-{uuid4().hex[:12]}", protocol=MQTTv5)
         if login:
@@ -56,10 +56,11 @@ class Subscriber:
         client.on_subscribe = lambda *_: subscribed.set()
         asked = Properties(PacketTypes.CONNECT)
         asked.SessionExpiryInterval = 600
+        asked.ReceiveMaximum = 1
         host, _, port = url.removeprefix("mqtt://").partition(":")
         client.connect(host, int(port), clean_start=False, properties=asked)
         client.loop_start()
-        client.subscribe([(each, qos) for each in topics])
+        client.subscribe(topic, qos)
         assert subscribed.wait(10)
 
     def wait_for(self, count: int) -> list[Came]:

@@ -141,6 +141,26 @@ class SinkContract:
         left = [each.value for each in harness.left(Channel.NOTIFICATIONS)]
         assert left == [b'{"n":1}', b'{"n":2}', b'{"again":3}', b'{"again":4}']
 
+    def test_a_call_that_is_made_again_sends_nothing_again(self, harness: SinkHarness, made) -> None:
+        """As while another sink does not answer: the region publishes through all of them again and again."""
+        sink, one = made(), PARTITIONS[0]
+        sink.position(one)
+        for _ in range(3):
+            sink.publish([output(one, notifications(1, 2), 2)])
+        sink.publish([output(one, notifications(1, 3), 3)])
+        assert [each.value for each in harness.left(Channel.NOTIFICATIONS)] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+    def test_after_a_takeover_a_sink_that_does_not_remember_sends_what_is_pending_again(self, harness: SinkHarness, made) -> None:
+        sink, one = made(), PARTITIONS[0]
+        if sink.capabilities.remembers:
+            return
+        sink.position(one)
+        sink.publish([output(one, notifications(1, 1), 1)])
+        assert sink.position(one) is None
+        sink.publish([output(one, notifications(1, 2), 2)])
+        left = [each.value for each in harness.left(Channel.NOTIFICATIONS)]
+        assert left == [b'{"n":1}', b'{"n":1}', b'{"n":2}']
+
     def test_numbers_of_one_partition_say_nothing_of_another(self, harness: SinkHarness, made) -> None:
         sink = made()
         one, two = PARTITIONS

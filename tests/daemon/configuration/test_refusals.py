@@ -4,7 +4,7 @@ import pytest
 
 from daemon.configuration.schema import SCHEMA
 from domain.address_types import Networks, Urls
-from domain.list_types import QueueParts, Wholes
+from domain.list_types import QueueParts, TopicFilters, Wholes
 from domain.value_types import (
     Choice,
     Choices,
@@ -53,6 +53,20 @@ WRONG = {
     PerSecond: ["50", "true", '"50"', '"0/s"', '"-1/s"', '"50/m"', "[1]", "3s", "{ a = 1 }"],
     Object: ["5", "true", "null", "text", "[a]", "3s", "{ a = 3s }", "{ a = [{ b = 1 day }] }", f'{{ a = "{"x" * 100_000}" }}'],
     Wholes: ["5", "[-1]", "[1.5]", "[a]", "[1, 1]", "null", "{ a = 1 }", "[null]", "[[1]]"],
+    TopicFilters: [
+        "5",
+        "T",
+        "null",
+        "[]",
+        "[5]",
+        "[[T]]",
+        "[T, T]",
+        '[""]',
+        '["a/#/b"]',
+        '["a+"]',
+        '["$share/g/T"]',
+        "{ a = 1 }",
+    ],
     QueueParts: [
         "5",
         "EVENTS",

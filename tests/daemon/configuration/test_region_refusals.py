@@ -48,10 +48,34 @@ JMS = f"{I}.transport = jms\n{PARTS}"
         (
             f'{P}.transport = jms\n{P}.delivery.receivers.tracker.url = "http://localhost"',
             f"{P}.delivery.receivers.tracker.url",
-            "further-transports to [jms]",
+            "such as [jms]",
         ),
-        (f"{I}.transport = mqtt", f"{I}.transport", "one of kafka, file, jms is expected"),
-        (f"{P}.transport = xms", f"{P}.transport", "one of kafka, file, jms is expected"),
+        (f"{I}.transport = mqtt", f"{I}.transport", "mqtt and xms cannot begin a region: a bridge reads them"),
+        (f"{I}.transport = xms", f"{I}.transport", "see ipf.bridge"),
+        (f"{P}.transport = stomp", f"{P}.transport", "one of kafka, file, jms, mqtt, xms is expected"),
+        (f"{P} {{ transport = mqtt, mqtt.qos = 3 }}", f"{P}.mqtt.qos", "a whole number from 0 to 2"),
+        (f'{P} {{ transport = mqtt, mqtt.url = "tcp://h" }}', f"{P}.mqtt.url", "begins with mqtt:// or mqtts://"),
+        (f'{P} {{ transport = mqtt, mqtt.notifications.topic = "A/#" }}', f"{P}.mqtt.notifications.topic", "a topic of MQTT"),
+        (
+            f"{P} {{ transport = mqtt, mqtt {{ notifications.topic = A, dead-letters.topic = A }} }}",
+            f"{P}.mqtt.dead-letters.topic",
+            "could not tell dead letters from notifications",
+        ),
+        (
+            f"{P} {{ further-transports = [xms], xms {{ notifications.queue = A, dead-letters.queue = A }} }}",
+            f"{P}.xms.dead-letters.queue",
+            "a queue of its own",
+        ),
+        (f"{P} {{ transport = jms, further-transports = [xms] }}", f"{P}.xms.notifications.queue", "in it twice"),
+        (f"{JMS}{P} {{ transport = xms, xms.notifications.queue = E }}", f"{I}.jms.partitions", "read its own output"),
+        (f"{P}.transport = mqtt\n{R}.storage-type = none", f"{R}.storage-type", "known from the storage alone"),
+        (f"{P}.transport = xms\n{P}.orders.enabled = true", f"{P}.orders.enabled", "belongs to a partition of the source"),
+        (f"{P}.transport = mqtt\n{P}.aggregation.enabled = true", f"{P}.aggregation.enabled", "read again from a topic"),
+        (
+            f'{P}.transport = mqtt\n{P}.delivery.receivers.tracker.url = "http://localhost"',
+            f"{P}.delivery.receivers.tracker.url",
+            "cannot be read twice",
+        ),
         (f"{P}.further-transports = [jms, jms]", f"{P}.further-transports", "different"),
     ],
 )
@@ -76,6 +100,10 @@ def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text
         f"{JMS}{I}.jms.partitions = [{{ queue = A, exclusive = true }}, {{ queue = B, exclusive = true }}]",
         f"{P}.jms.markers.queue = PAYMENT_STATUS_NOTIFICATION",
         f"{P}.kafka.markers.topic = IPF_PROCESSING_DATA",
+        f"{P}.transport = mqtt\n{P}.worker.count = 2",
+        f"{P} {{ transport = kafka, further-transports = [mqtt, xms, file] }}",
+        f"{P} {{ transport = jms, further-transports = [xms], xms {{ notifications.queue = A, dead-letters.queue = B }} }}",
+        f"{P}.mqtt.dead-letters.topic = PAYMENT_STATUS_NOTIFICATION",
     ],
 )
 def test_what_can_be_promised_is_taken(loaded, text):
@@ -86,6 +114,15 @@ def test_a_source_that_cannot_be_read_again_is_told_of(loaded):
     (told,) = loaded(JMS).warnings
     assert told.startswith(f"{I}.transport: is jms: a message that was acknowledged cannot be read again")
     assert loaded(f"{P}.transport = jms").warnings == ()
+
+
+def test_a_sink_without_a_marker_is_told_of_and_so_is_qos_0(loaded):
+    for kind in ("mqtt", "xms"):
+        (told,) = loaded(f"{P}.further-transports = [{kind}]").warnings
+        assert told.startswith(f"{P}.transport: names {kind}, which gets each message at least once")
+    (told,) = loaded(f"{P} {{ transport = mqtt, mqtt.qos = 0 }}").warnings
+    assert told.startswith(f"{P}.mqtt.qos: is 0, which promises nothing")
+    assert loaded(f"{P}.mqtt.qos = 0").warnings == ()
 
 
 def test_workers_without_a_partition_are_told_of(loaded):
