@@ -10,7 +10,8 @@ from random import Random
 from time import sleep
 from typing import TYPE_CHECKING
 
-from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, envelope_line
+from harness.processes.operated_service import envelope_line
+from harness.processes.regions import RegionStage
 from harness.waiting import wait_until
 
 from connectors.line_format import Line, decode_line
@@ -18,65 +19,39 @@ from connectors.mqtt.client import connect
 from connectors.mqtt.errors import NOT_DELIVERED
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.settings import BrokerSettings
+from servers.artemis.server import ArtemisServer
 from status.bridge import BridgeFile, BridgeReport
 
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon
 
-    from servers.artemis.server import ArtemisServer
     from servers.kafka.server import KafkaServer
     from servers.mosquitto.server import MosquittoServer
     from servers.server import Server
 
-PARTITIONS = 2
 LOAD = ("--units", "150", "--rate", "400/s", "--window", "100", "--late", "0", "--losses", "0", "--duplicates", "0.02")
 """Some 1 200 lines in three seconds."""
 
 
 class BridgeStage:
-    """The topics, queues and files of one test with a bridge."""
+    """The topics, queues and files of one test with a bridge. `broker` is that of the bridge, and of sinks other than Kafka."""
 
     def __init__(
         self, broker: ArtemisServer | MosquittoServer, kafka: KafkaServer | None, fresh_name: Callable[[str], str]
     ) -> None:
         self.broker = broker
-        self._kafka = kafka
-        self._fresh_name = fresh_name
-        self.topic = fresh_name("events")
-        self.queue = fresh_name("queue")
-        self.client_id = fresh_name("bridge")
-        self.input_topic = fresh_name("in")
+        self._region = RegionStage(kafka, broker if isinstance(broker, ArtemisServer) else None, fresh_name, broker)
+        self.topic, self.queue, self.client_id = map(fresh_name, ("events", "queue", "bridge"))
         self._feeding: subprocess.Popen[bytes]
 
-    def overrides(self, source: str, start: str, sink: str) -> list[str]:
+    def overrides(self, source: str, start: str, *sinks: str) -> list[str]:
         """Return the overrides of a service with a bridge, with storage embedded and strategy SEQUENCE."""
-        found = [
-            f"{INGRESS}.transport={start}",
-            f"{NOTIFICATION}.transport={sink}",
-            f"{RESEQUENCER} {{ storage-type = embedded, strategy = SEQUENCE }}",
-            f"ipf.bridge {{ enabled = true, source = {source}, start = {start} }}",
-        ]
+        found = self._region.overrides(start, *sinks)
+        found.append(f"ipf.bridge {{ enabled = true, source = {source}, start = {start} }}")
         if source == "mqtt":
             topics = f'topics = ["{self.topic}/#"]'
-            found.append(f'ipf.bridge.mqtt {{ url = "{self.broker.mqtt_url}", client-id = {self.client_id}, {topics} }}')
-        else:
-            found.append(f'ipf.bridge.xms {{ url = "{self.broker.url}", queue = {self.queue} }}')
-        if "kafka" in (start, sink):
-            found += self._on_kafka()
-        return found
-
-    def _on_kafka(self) -> list[str]:
-        assert self._kafka is not None
-        topics = {"in": self.input_topic} | {name: self._fresh_name(name) for name in ("out", "dead")}
-        self._kafka.create_topics(*topics.values(), partitions=PARTITIONS)
-        clients = f"group.id = {self._fresh_name('group')}, session.timeout.ms = 1500, heartbeat.interval.ms = 400"
-        return [
-            f'{KAFKA_CLIENTS} {{ bootstrap.servers = "{self._kafka.bootstrap}", {clients} }}',
-            f"{INGRESS}.kafka.consumer.topic={topics['in']}",
-            f"{NOTIFICATION}.kafka.producer.topic={topics['out']}",
-            f"{NOTIFICATION}.dead-letters.topic={topics['dead']}",
-            f"{NOTIFICATION}.kafka.markers.topic={self._fresh_name('markers')}",
-        ]
+            return [*found, f'ipf.bridge.mqtt {{ url = "{self.broker.mqtt_url}", client-id = {self.client_id}, {topics} }}']
+        return [*found, f'ipf.bridge.xms {{ url = "{self.broker.url}", queue = {self.queue} }}']
 
     def begin_feeding(self, daemon: Daemon) -> None:
         """Start the service, and simulate beside it. The simulator waits for the session of the bridge."""
@@ -133,14 +108,16 @@ class BridgeStage:
         sleep(chance.uniform(0.1, 1))
         server.start()
 
-    def expect_every_promise_held(self, daemon: Daemon, sink: str) -> None:
-        """Wait until all output has come, stop the service, and compare once more."""
+    def expect_every_promise_held(self, daemon: Daemon, *sinks: str) -> None:
+        """Wait until all output has come, stop the service, and compare each sink once more."""
         verb = daemon.service.verb
         wait_until(lambda: not self.is_feeding(daemon), "everything is sent")
-        followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
-        assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
+        for sink in sinks:
+            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
+            assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
         assert verb("stop").returncode == 0
-        assert "every promise was held" in verb("verify", "--sink", sink).stdout
+        for sink in sinks:
+            assert "every promise was held" in verb("verify", "--sink", sink).stdout
 
     def is_feeding(self, daemon: Daemon) -> bool:
         assert self._feeding.poll() in (None, 0), (daemon.service.directory / "simulate.log").read_text()
