@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from connectors.mqtt import foreign_text as foreign_text  # It changes the client.
 from connectors.mqtt.errors import FIRST_FAILURE, disconnected, lost, refused_connection, refused_topic
 from connectors.mqtt.messages import Outgoing
 from connectors.mqtt.settings import BrokerSettings
@@ -63,6 +64,11 @@ class _Client(Client):
 
     refused: Callable[[Confirmation], None]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread runs. An error in the thread ends it, and nothing else tells of that."""
+        return self._thread is not None
+
     def _handle_pubrec(self) -> MQTTErrorCode:
         packet = bytes(self._in_packet["packet"])
         if len(packet) > _ID_BYTES and packet[_ID_BYTES] >= FIRST_FAILURE:
@@ -101,12 +107,14 @@ class MqttConnection:
 
     @property
     def problem(self) -> ResequencerError | None:
-        """Why the connection is lost; None while it is not."""
+        """Why the connection is lost; None while it is not. Also an unexpected end of the client's thread is a loss."""
+        if self._problem is None and not self._client.is_running:
+            self._problem = lost(self._settings.place, "the thread of the client has ended")
         return self._problem
 
     @property
     def is_lost(self) -> bool:
-        return self._problem is not None
+        return self.problem is not None
 
     def publish(self, outgoing: Outgoing, qos: int) -> int:
         """Give a message to the client, and return its `mid`, which a confirmation names.
@@ -173,7 +181,7 @@ class MqttConnection:
         self._client.on_connect = self._client.on_disconnect = self._client.on_publish = self._client.on_subscribe = None
         self._client.on_message = None  # No cycle is left, so its sockets are closed as soon as it is let go.
 
-    def _made(self, on_message: OnMessage | None) -> Client:
+    def _made(self, on_message: OnMessage | None) -> _Client:
         settings = self._settings
         client = _Client(
             CallbackAPIVersion.VERSION2, settings.client_id or "", protocol=MQTTv5, manual_ack=True, reconnect_on_failure=False

@@ -8,7 +8,7 @@ from harness.waiting import wait_until
 
 from connectors.line_format import Line
 from connectors.mqtt.client import connect
-from connectors.mqtt.messages import outgoing
+from connectors.mqtt.messages import Outgoing, outgoing
 from connectors.mqtt.preflight import preflight_source
 from connectors.mqtt.settings import BrokerSettings
 from connectors.mqtt.source import MqttSource, MqttSourceSettings
@@ -121,7 +121,41 @@ def test_a_retained_message_comes_once_and_not_with_each_connection(stage: Stage
     assert values(take(source, 1)) == [b"retained"]
     source.acknowledge()
     source.close()
-    assert stage.source().take(500) == []
+
+    def is_empty() -> bool:
+        """An acknowledgement just before the end of a connection may be lost, and the message comes once more."""
+        again = stage.source()
+        taken = again.take(500)
+        again.acknowledge()
+        again.close()
+        return not taken
+
+    assert any(is_empty() for _ in range(3))
+
+
+@pytest.mark.parametrize("text", ["\ufeff", "a\ufeffb"])
+def test_a_message_that_the_client_would_not_read_by_itself_comes_as_any_other(stage: Stage, text: str) -> None:
+    """By itself the client would close the connection at each delivery, and nothing behind the message would ever come."""
+    source = stage.source()
+    connection = connect(BrokerSettings(stage.server.mqtt_url))
+    connection.publish(Outgoing(f"{stage.name}/a", b"1", None, (("name", text),)), 1)
+    connection.next_confirmation()
+    connection.close()
+    stage.publish(b"2")
+    assert take(source, 2) == [Line(b"1", None, (("name", text.encode()),)), Line(b"2")]
+
+
+def test_a_thread_of_the_client_that_dies_is_a_loss(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = stage.source()
+    stage.publish(b"1")
+    assert values(take(source, 1)) == [b"1"]
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+    monkeypatch.setattr(source._connection._client, "_handle_publish", lambda: 1 // 0)
+    stage.publish(b"2")
+    with pytest.raises(TransportUnavailable, match="the thread of the client has ended"):
+        wait_until(lambda: source.take(100), "the loss is noticed")
+    source.close()
+    assert values(take(stage.source(), 2)) == [b"1", b"2"]
 
 
 def test_of_two_bridges_with_one_client_id_the_first_does_not_take_the_session_back(stage: Stage) -> None:
