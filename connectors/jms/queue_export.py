@@ -97,7 +97,7 @@ def _take(copy: _Copy, at: int, message: Any) -> str | None:
         return None if message.id == copy.last else "its first messages are others than before"
     record = read_record(Origin(Partition(copy.queue, 0), at), message, b"", 1 << 30, needs_id=False)
     line = Line(record.value, record.key, record.headers)
-    if copy.repeats is None or not copy.repeats.has_come(line):
+    if copy.repeats is None or copy.repeats.take(line):
         copy.file.write(encode_line(line))
     copy.count, copy.last = at, message.id
     return None

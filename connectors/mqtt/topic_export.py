@@ -105,7 +105,7 @@ class _Copy:
         with self._file.open("ab") as file:
             while message := self._next():
                 line = _line(message)
-                if not message.retain and not self._repeats.has_come(line):
+                if not message.retain and self._repeats.take(line):
                     file.write(encode_line(line))
                     file.flush()
                 connection.acknowledge(message.mid, message.qos)

@@ -19,14 +19,14 @@ class Repeats:
         self._seen: set[int] = set()
         self.count = 0
 
-    def has_come(self, line: Line) -> bool:
-        """Return whether the record came before, and remember it."""
+    def take(self, line: Line) -> bool:
+        """Remember the record, and return whether it came for the first time."""
         digest = _digest(line)
         if digest in self._seen:
             self.count += 1
-            return True
+            return False
         self._seen.add(digest)
-        return False
+        return True
 
     def read(self, file: Path) -> None:
         """Remember all records of a file."""

@@ -15,6 +15,7 @@ from daemon.composition import compose, refuse_unusable
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
+from daemon.configuration.mqtt_settings import mqtt_sink_settings
 from daemon.console.partitions import InputPartitions
 from daemon.regions import make_region_transport
 from domain.errors import ConfigurationError
@@ -41,6 +42,8 @@ def configured(loaded, tmp_path):
         (f"{N}.transport = file", RegionTransport),
         (f"{N}.transport = jms", RegionTransport),
         (f"{N}.further-transports = [jms]", RegionTransport),
+        (f"{N}.transport = mqtt", RegionTransport),
+        (f"{N}.further-transports = [mqtt, xms]", RegionTransport),
         (f"{JMS}{N}.transport = jms", RegionTransport),
         (f"{I}.kafka.partitions = [0, 1]", RegionTransport),
     ],
@@ -61,7 +64,7 @@ def test_the_first_sink_takes_everything_and_the_others_the_notifications(config
     assert taken == {
         "sink jms": frozenset(Channel),
         "sink file": frozenset({Channel.NOTIFICATIONS}),
-        "kafka": frozenset({Channel.NOTIFICATIONS}),
+        "sink kafka": frozenset({Channel.NOTIFICATIONS}),
     }
     transport.close()
 
@@ -123,7 +126,37 @@ def test_a_client_that_is_not_installed_is_refused_with_the_remedy(configured, m
     assert refuse_unusable(configured("")) == ()
 
 
-@pytest.mark.parametrize("text", [f"{JMS}{N}.transport = jms", f"{I}.transport = file", f"{N}.transport = jms"])
+@pytest.mark.parametrize(("kind", "module", "extra"), [("mqtt", "paho", "mqtt"), ("xms", "proton", "jms")])
+def test_a_sink_whose_client_is_not_installed_is_refused_with_the_remedy(configured, monkeypatch, kind, module, extra):
+    configuration = configured(f"{N}.further-transports = [{kind}]")
+    assert refuse_unusable(configuration) == ()
+    monkeypatch.setattr(regions, "find_spec", lambda name: None if name == module else find_spec(name))
+    with pytest.raises(ConfigurationError, match=rf"is {kind}, whose client is not installed.*pip install '.\[{extra}\]'"):
+        refuse_unusable(configuration)
+
+
+def test_broker_topics_and_login_of_a_sink_mqtt_are_those_of_the_configuration(configured):
+    told = 'url = "mqtts://host", user = me, password = s3cret, client-id = c, qos = 2, heartbeat = 3s, notifications.topic = A'
+    configuration = configured(f"{N} {{ transport = mqtt, mqtt {{ {told} }} }}")
+    sinks = [mqtt_sink_settings(configuration, slot) for slot in (0, 1, None)]
+    assert [each.broker.client_id for each in sinks] == ["c-0", "c-1", "c-check"]
+    broker = sinks[0].broker
+    assert (broker.place, broker.has_tls, broker.user, broker.password) == ("mqtts://host:8883", True, "me", "s3cret")
+    assert (broker.heartbeat_ms, sinks[0].qos, sinks[0].notifications) == (3_000, 2, "A")
+    assert mqtt_sink_settings(configured(f"{N}.transport = mqtt"), 0).broker.client_id is None
+    assert "s3cret" not in repr(sinks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{JMS}{N}.transport = jms",
+        f"{I}.transport = file",
+        f"{N}.transport = jms",
+        f"{N}.transport = mqtt",
+        f"{N}.transport = xms",
+    ],
+)
 def test_commands_that_need_one_kind_say_so(configured, text):
     configuration = configured(text)
     refusal = only_with_one_kind(configuration, "audit")

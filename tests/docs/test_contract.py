@@ -47,7 +47,7 @@ def test_every_command_is_named() -> None:
     delivery |= {"blocked", "skip-all", "block", "schedules"}
     assert delivery < commands
     subcommands = {"show", "requeue", "edit", "discard", "list", "rollback", "pause", *(each.value for each in OrderKind)}
-    subcommands |= {"close", "reset"}
+    subcommands |= {"close", "reset", "set"}
     assert set(COMMANDS) == commands - subcommands - (delivery - {"start"})
 
 

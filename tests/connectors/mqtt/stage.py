@@ -46,9 +46,9 @@ class Subscriber:
     Artemis delivers out of order when several messages may be under way to a subscriber, and with qos 2.
     """
 
-    def __init__(self, url: str, topic: str, qos: int = 1, **login: str) -> None:
+    def __init__(self, url: str, topic: str, qos: int = 1, client_id: str | None = None, **login: str) -> None:
         self.came: list[Came] = []
-        self._client = client = Client(CallbackAPIVersion.VERSION2, f"sub-{uuid4().hex[:12]}", protocol=MQTTv5)
+        self._client = client = Client(CallbackAPIVersion.VERSION2, client_id or f"sub-{uuid4().hex[:12]}", protocol=MQTTv5)
         if login:
             client.username_pw_set(**login)
         subscribed = Event()
