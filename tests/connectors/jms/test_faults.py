@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from harness.waiting import wait_until
 
+from connectors.jms import sending
 from connectors.jms.connection import Io
 from connectors.jms.receiving_link import ReceivingLink
 from connectors.jms.sending import Sending
@@ -64,7 +65,7 @@ def taken_again(queues: Queues, partition: Partition, checkpoint: tuple[int, str
     return again
 
 
-def strikes(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, strike: Callable[[], None], *, before: bool) -> None:
+def strikes(monkeypatch: pytest.MonkeyPatch, kind: object, name: str, strike: Callable[[], None], *, before: bool) -> None:
     """Let `strike` happen once, right before or after the call of this method."""
     real, left = getattr(kind, name), [strike]
 
@@ -97,7 +98,7 @@ def test_a_failure_before_the_commit_says_that_nothing_left(server: ArtemisServe
     queues = Queues.fresh(server)
     sink = queues.sink()
     sink.position(ONE)
-    strikes(monkeypatch, Sending, "_await", server.kill, before=True)
+    strikes(monkeypatch, sending, "await_outcomes", server.kill, before=True)
     with pytest.raises(NothingLeft):
         sink.publish([output(ONE, notifications(1, 3), 3)])
     server.start()
@@ -117,7 +118,7 @@ def test_a_broker_killed_in_a_publication_leaves_each_record_once(server: Artemi
         (Sending, "fetch", True),
         (Sending, "fetch", False),
         (Io, "transaction", False),
-        (Sending, "_await", False),
+        (sending, "await_outcomes", False),
         (Transaction, "commit", True),
         (Transaction, "commit", False),
     ][moment]

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from threading import Timer
+from time import sleep
 from typing import Any
 
 import pytest
+from harness.waiting import wait_until
 from msgspec.structs import replace
 
+from connectors.mqtt.client import connect
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.sink import MqttSink
 from connectors.port import Channel, OutputRecord, TransportRefused, TransportUnavailable, TransportWithheld
@@ -52,9 +55,11 @@ def test_it_returns_when_everything_is_confirmed_and_not_before(own_server: OwnS
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
         topics.server.pause()
-        Timer(1, topics.server.resume).start()
-        sink.publish([output(ONE, notifications(2, 20), 2)])
-        assert topics.server.is_ready(), "it returned before the broker went on"
+        going_on = Timer(1, topics.server.resume)
+        going_on.start()
+        of_units = tuple(replace(each, key=b"%d" % each.number) for each in notifications(2, 20))
+        sink.publish([output(ONE, of_units, 2)])
+        assert going_on.finished.is_set(), "it returned before the broker went on"
         assert sorted(set(numbers(subscriber, 21))) == list(range(1, 22))
 
 
@@ -85,6 +90,16 @@ def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(ow
             assert subscriber.wait_for(0) == [], "the client has connected again by itself"
             sink.publish([output(ONE, notifications(2, 3), 2)])
             assert numbers(subscriber, 3) == [2, 3, 4]
+
+
+def test_a_connection_that_is_lost_stays_lost(own_server: OwnServer) -> None:
+    """A client that connects again by itself would send what is sent anew by the region, too."""
+    topics = Topics.fresh(own_server(MosquittoServer).start())
+    with closing(connect(topics.broker)) as connection:
+        topics.server.restart()
+        wait_until(lambda: connection.is_lost, "it is noticed")
+        sleep(2)  # The client's own pause is one second.
+        assert not connection._client.is_connected()
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -186,7 +201,7 @@ def test_the_size_of_a_packet_is_never_told_too_small(own_server: OwnServer) -> 
     topics = Topics.fresh(own_server(MosquittoServer, MosquittoSettings(options=["max_packet_size 30000"])).start())
     with closing(topics.subscriber()) as subscriber, closing(topics.sink()) as sink:
         sink.position(ONE)
-        record = replace(notification(1), headers=((ENVELOPE_ID, "é".encode() * 100),))
+        record = replace(notification(1), headers=tuple((f"é{number}", "é".encode()) for number in range(100)))
         empty = outgoing(topics.topic(NOTIFICATIONS), record.key, record.headers, b"").packet_bytes
         sink.publish([output(ONE, (replace(record, value=b"x" * (30_000 - empty)),), 1)])
         assert len(subscriber.wait_for(1)) == 1
