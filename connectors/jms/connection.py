@@ -14,12 +14,13 @@ from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from proton import Endpoint, SSLDomain, Timeout, symbol
+from proton import Endpoint, SSLDomain, Timeout
 from proton import Event as ProtonEvent
-from proton.reactor import Copy, ReceiverOption, Selector, SenderOption
+from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
+from connectors.jms.queue_capability import FromQueue, ToQueue
 from connectors.jms.receiving_link import ReceivingLink
 from connectors.jms.settings import BrokerSettings
 from connectors.jms.transaction import Transaction
@@ -64,20 +65,6 @@ class _Waker:
             os.close(self._writing)
 
 
-class _FromQueue(ReceiverOption):
-    """The capability `queue` of a source."""
-
-    def apply(self, receiver: Any) -> None:
-        receiver.source.capabilities.put_object(symbol("queue"))
-
-
-class _ToQueue(SenderOption):
-    """The capability `queue` of a target: without it a broker may take the address for a topic."""
-
-    def apply(self, sender: Any) -> None:
-        sender.target.capabilities.put_object(symbol("queue"))
-
-
 class Io:
     """What a job works with, in the thread. `call_seconds` is the time limit of one answer."""
 
@@ -117,7 +104,7 @@ class Io:
         Raises:
             TransportWithheld, TransportRefused: The broker refuses it.
         """
-        options = _ToQueue() if is_queue else None
+        options = ToQueue() if is_queue else None
         name = f"{queue}-{uuid4().hex}"
         link = self.container.create_sender(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
@@ -128,7 +115,7 @@ class Io:
 
         With `is_queue` it carries the capability `queue`.
         """
-        options: list[Any] = [*([Selector(selector)] if selector else []), *([_FromQueue()] if is_queue else [])]
+        options: list[Any] = [*([Selector(selector)] if selector else []), *([FromQueue()] if is_queue else [])]
         name = f"{queue}-{uuid4().hex}"
         link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
