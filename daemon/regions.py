@@ -30,9 +30,7 @@ def find_unusable_clients(configuration: Configuration) -> Iterator[Configuratio
     """Return a refusal for each key that names jms, if its client is not installed."""
     if find_spec("proton") is not None:
         return
-    remedy = (
-        "is jms, whose client is not installed; install it by pip install '.[jms]' (a C compiler and OpenSSL's headers build it)"
-    )
+    remedy = "is jms, whose client is not installed; install it by `make setup-jms`, or pip install '.[jms]'"
     if configuration.ingress.transport is TransportType.JMS:
         yield ConfigurationError(path_of(Ingress, "transport"), remedy)
     if TransportType.JMS in sinks_of(configuration):
