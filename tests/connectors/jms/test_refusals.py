@@ -81,7 +81,7 @@ def test_an_exclusive_queue_that_is_missing_is_withheld_and_told_where_others_ar
         JmsSource(JmsSourceSettings(broker, [none])).assignment()
     both = JmsSource(JmsSourceSettings(broker, [none, events]))
     assert list(both.assignment()) == []
-    assert "NONE is not read: queue NONE: amqp:not-found" in both.standing().notes[0]
+    assert "NONE-0 is not read: queue NONE: amqp:not-found" in both.standing().notes[0]
     both.close()
 
 
