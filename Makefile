@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --use-pep517
 RUNTIME := $(VENV)/.runtime-ready
 DEVELOPMENT := $(VENV)/.development-ready
+JMS := $(VENV)/.jms-ready
 FUZZ := $(VENV)/.fuzz-ready
 PIPELINE := $(VENV)/.pipeline-ready
 
@@ -21,12 +22,14 @@ CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
+.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do it themselves)
+
+setup-jms: $(JMS) ## install the clients of JMS, XMS and MQTT brokers, which only a service with these needs; builds one with a C compiler
 
 demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml' takes your own files
 	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
@@ -129,8 +132,14 @@ clean: ## remove .venv, caches and build leftovers; never what the service wrote
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEVELOPMENT): $(RUNTIME)
+$(DEVELOPMENT): $(JMS)
 	@echo "Setting up the development tools (once)" >&2
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+# Beside the rest, for it is built here.
+$(JMS): $(RUNTIME)
+	@echo "Setting up the clients of JMS, XMS and MQTT brokers (once)" >&2
 	@$(CAN_BUILD_JMS) || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "Installing $(JMS_PACKAGES)" >&2; \
@@ -138,7 +147,7 @@ $(DEVELOPMENT): $(RUNTIME)
 	  fi; \
 	  $(CAN_BUILD_JMS) || { \
 	  echo "The client of JMS brokers is built here, and needs a C compiler, pkg-config and the headers of OpenSSL. On Debian and Ubuntu: sudo apt-get install $(JMS_PACKAGES)" >&2; exit 1; }; }
-	@$(PIP) --editable ".[dev,jms,mqtt]"
+	@$(PIP) --editable ".[jms,mqtt]"
 	@touch $@
 
 # Beside the rest, for it is half a gigabyte that the service does not need.

@@ -97,11 +97,15 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class PartitionOutput(msgspec.Struct, frozen=True):
-    """The output of one cycle for one partition: the records by ascending number, and the input position they result from."""
+    """The output of one cycle for one partition, or a portion of it: the records by ascending number, and the input position.
+
+    `is_last`: nothing that the records up to the position have caused is left to publish after these.
+    """
 
     partition: Partition
     records: tuple[OutputRecord, ...]
     position: Position
+    is_last: bool = True
 
 
 class Polled(msgspec.Struct, frozen=True):

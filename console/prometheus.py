@@ -178,7 +178,7 @@ METRICS: tuple[Described, ...] = (
         "region_resets_in_a_row",
         "gauge",
         (),
-        "Resets of the region since its last completed interval.",
+        "Resets in a row that did not help. An interval with work, a quiet minute and an order of an operator end the row.",
         partial(_of_region, lambda each: each.attempts),
     ),
     Described(

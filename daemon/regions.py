@@ -28,11 +28,11 @@ class _Client(NamedTuple):
     remedy: str
 
 
-_PROTON = _Client("proton", "pip install '.[jms]' (a C compiler and OpenSSL's headers build it)")
+_PROTON = _Client("proton", "`make setup-jms`, or pip install '.[jms]'")
 _CLIENTS = {
     TransportType.JMS: _PROTON,
     TransportType.XMS: _PROTON,
-    TransportType.MQTT: _Client("paho", "pip install '.[mqtt]'"),
+    TransportType.MQTT: _Client("paho", "`make setup-jms`, or pip install '.[mqtt]'"),
 }
 
 
@@ -63,7 +63,7 @@ def _unusable_clients_of_bridge(configuration: Configuration) -> Iterator[Config
     source = configuration.bridge.source
     package, extra = ("paho", "mqtt") if source is SourceKind.MQTT else ("proton", "jms")
     if configuration.bridge.is_enabled and find_spec(package) is None:
-        remedy = f"is {source}, whose client is not installed; install it by pip install '.[{extra}]'"
+        remedy = f"is {source}, whose client is not installed; install it by `make setup-jms`, or pip install '.[{extra}]'"
         yield ConfigurationError(path_of(BridgeSettings, "source"), remedy)
 
 

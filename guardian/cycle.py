@@ -73,6 +73,7 @@ class Cycle:
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
         self.metrics = Metrics()
         self.region = Region(settings.region)
+        self._has_published = False
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
         self.orders_problem: str | None = None
@@ -86,6 +87,7 @@ class Cycle:
             Escalated: A unit failed, and the worker must end.
             TransportRefused, MustReset: The partitions must be dropped and taken over anew; what is not committed is read again.
         """
+        self._has_published = False
         self.partitions.follow_assignment()
         if self._owes():
             # What was committed is the work of an interval, also if a reset or another owner came in between.
@@ -152,7 +154,7 @@ class Cycle:
         why = self.refusal if self.refusal is not None else refused.reason if refused is not None else None
         if why is not None:
             self.region.note_refused(why, now, self._tools.retry.is_stopping)
-        else:
+        elif self._has_published:
             self.region.note_accepted()
         if not self._owes():
             self.region.complete(now)
@@ -265,7 +267,12 @@ class Cycle:
         return decided.decisions
 
     def _check_drain(self, count: int, took_ms: int) -> None:
-        """Raise `MustReset` if the turns took too long. Then the next interval is smaller, unless `takes_whole_batches`."""
+        """Raise `MustReset` if the turns took too long. Then the next interval is smaller, unless `takes_whole_batches`.
+
+        A storage that is not durable would forget what it has stashed, so its intervals take as long as they take.
+        """
+        if not self._storage.is_durable:
+            return
         try:
             self.region.check_drain(took_ms, count, self._tools.retry.is_stopping)
         except MustReset:
@@ -367,7 +374,7 @@ class Cycle:
         except PublishRefused as error:
             self._note_refused(error)
             return
-        self.refusal = None
+        self.refusal, self._has_published = None, True
         self._note_published(news, began_at, self._tools.clock.now())
 
     def _note_published(self, news: Iterable[OwnedPartition], began_at: Instant, now: Instant) -> None:

@@ -265,7 +265,8 @@ class OwnedPartition:
         done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
         metadata = Metadata(*last_commit(self.store.header), published, done, at)
-        output = PartitionOutput(self.partition, leaves, Position(offset, metadata.encode(), highest=published))
+        position, is_last = Position(offset, metadata.encode(), highest=published), count >= len(self.unpublished)
+        output = PartitionOutput(self.partition, leaves, position, is_last)
         self.attempt = output if leaves else None
         return output
 

@@ -286,9 +286,9 @@ def _refuse_other_source(partition: Partition, header: Header, source: str) -> N
     """Refuse a storage that belongs to another log: its offsets would skip records or use numbers twice."""
     if header.source and source and header.source != source:
         problem = (
-            f"the storage knows it as {header.source}, it is {source} now: the topic was recreated, or the group was changed. If "
-            "the waiting envelopes in the storage may be given up, set another payment-status-notification.storage.namespace "
-            "(embedded: another file); else restore the old topic or group"
+            f"the storage knows it as {header.source}, it is {source} now: the topic was recreated, or its group, its queue, its "
+            "selector or the order of the queues was changed. If the waiting envelopes in the storage may be given up, set "
+            "another payment-status-notification.storage.namespace (embedded: another file); else restore what was there"
         )
         raise TransportRefused(str(partition), problem)
 

@@ -89,6 +89,7 @@ class Region:
         self.failure: RegionFailure | None = None
         self._reset_at: Instant | None = None
         self._refused_since: Instant | None = None
+        self._refused_at: Instant | None = None
         self._has_work = False
 
     def shown(self, *, is_waiting: bool) -> RegionState:
@@ -103,15 +104,17 @@ class Region:
         self.state = step
 
     def check_drain(self, took_ms: int, count: int, is_stopping: Callable[[], bool]) -> None:
-        """Check how long the turns of an interval with `count` records took. Called before anything of it is committed.
+        """Check how long the `count` turns of an interval took. Called before anything of it is committed.
+
+        One turn may take as long as it takes: it would be the same again after a reset.
 
         Raises:
             MustReset: It took longer than the drain may take.
         """
         most_ms = _most(self.limits.drain_ms, took_ms, is_stopping)
-        if took_ms > most_ms:
+        if took_ms > most_ms and count > 1:
             raise MustReset(
-                f"the turns of {count} records took {took_ms / 1_000:.0f} s, and drain-timeout is {most_ms / 1_000:g} s: nothing "
+                f"{count} turns took {took_ms / 1_000:.0f} s, and drain-timeout is {most_ms / 1_000:g} s: nothing "
                 "of this interval was committed. Find out what was slow; or lower trigger-count, or raise drain-timeout",
                 are_units=True,
             )
@@ -124,12 +127,14 @@ class Region:
         self.times = times
 
     def complete(self, now: Instant) -> None:
-        """End an interval: everything that was committed is published and acknowledged."""
+        """End an interval: nothing is owed. If a participant has just refused something, that may be because it was dropped."""
         self.state = RegionState.RUNNING
+        if _is_recent(self._refused_at, now):
+            return
         if self._has_work:
             self.sequence += 1
             self.attempts, self._has_work = 0, False
-        elif self.attempts and self._reset_at is not None and not 0 <= now - self._reset_at < STEADY_MS:
+        elif self.attempts and not _is_recent(self._reset_at, now):
             self.attempts = 0
 
     def note_refused(self, reason: str, now: Instant, is_stopping: Callable[[], bool]) -> None:
@@ -138,16 +143,17 @@ class Region:
         Raises:
             MustReset: It has done so for longer than a reset may take.
         """
-        if self._refused_since is None or now < self._refused_since:
+        if self._refused_since is None or now < self._refused_since or not _is_recent(self._refused_at, now):
             self._refused_since = now
+        self._refused_at = now
         took_ms = now - self._refused_since
         most_ms = _most(self.limits.refused_ms, took_ms, is_stopping)
         if took_ms > most_ms:
             raise MustReset(f"refused for longer than {most_ms / 1_000:g} s (reset-timeout): {reason}")
 
     def note_accepted(self) -> None:
-        """Note that no participant refuses anything."""
-        self._refused_since = None
+        """Note that a publication has succeeded, and that nothing is refused."""
+        self._refused_since = self._refused_at = None
 
     # Resets
 
@@ -175,11 +181,15 @@ class Region:
         self.state = RegionState.STOPPED
 
     def _begin_anew(self, now: Instant) -> None:
-        self._has_work, self._refused_since, self._reset_at = False, None, now
+        self._has_work, self._refused_since, self._refused_at, self._reset_at = False, None, None, now
 
     def _begin_reset(self) -> None:
         self.resets += 1
         self.state = RegionState.RESETTING
+
+
+def _is_recent(instant: Instant | None, now: Instant) -> bool:
+    return instant is not None and 0 <= now - instant < STEADY_MS
 
 
 def _most(limit_ms: int, took_ms: int, is_stopping: Callable[[], bool]) -> int:

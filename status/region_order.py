@@ -49,7 +49,12 @@ class RegionOrderFile(RunFile[RegionOrder]):
 
         It is removed before it is obeyed. A worker that dies in between begins anew all the same, as a reset does.
         """
-        found = self.find(service_process_id)
-        if found is not None:
-            self.remove()
+        taken = self._path.with_suffix(".taken")
+        try:
+            os.replace(self._path, taken)  # A newer order may be written at any moment, and must not be removed unread.
+        except OSError:
+            return None
+        found = self._find(taken, service_process_id)
+        with suppress(OSError):
+            taken.unlink()
         return found

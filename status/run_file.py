@@ -33,8 +33,11 @@ class RunFile(Generic[_Told]):
 
     def find(self, service_process_id: int) -> _Told | None:
         """Return what this service wrote last; None if it wrote nothing that can be read."""
+        return self._find(self._path, service_process_id)
+
+    def _find(self, path: Path, service_process_id: int) -> _Told | None:
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=self._kind)
+            found = msgspec.json.decode(path.read_bytes(), type=self._kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         return found if found.service_process_id == service_process_id else None

@@ -18,8 +18,8 @@ def require_client() -> None:
     try:
         import proton  # noqa: F401 - A service without them runs without it.
     except ImportError as error:
-        problem = f"JMS and XMS need the package python-qpid-proton, which cannot be imported ({error})"
-        raise ConfigurationError("transport", f"{problem}: pip install 'resequencer[jms]'") from error
+        problem = f"is not installed ({error}); install it by `make setup-jms`, or pip install '.[jms]'"
+        raise ConfigurationError("python-qpid-proton, the client of JMS and XMS brokers,", problem) from error
 
 
 def connect(settings: "BrokerSettings") -> "JmsConnection":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -42,10 +42,12 @@ class _Waker:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
+        self._lock = Lock()  # A number of a file that is closed soon belongs to another one.
 
     def wake(self) -> None:
-        with suppress(OSError):  # It is full, so the thread will wake; or closed, and there is no thread.
-            os.write(self._writing, b"!")
+        with self._lock, suppress(BlockingIOError):  # It is full, so the thread will wake.
+            if self._writing >= 0:
+                os.write(self._writing, b"!")
 
     def fileno(self) -> int:
         return self._reading
@@ -59,10 +61,12 @@ class _Waker:
             os.read(self._reading, 4_096)
 
     def close(self) -> None:
-        reading, self._reading = self._reading, -1
+        with self._lock:
+            reading, self._reading = self._reading, -1
+            writing, self._writing = self._writing, -1
         if reading >= 0:
             os.close(reading)
-            os.close(self._writing)
+            os.close(writing)
 
 
 class Io:
@@ -137,6 +141,11 @@ class Io:
     def on_end(self, forget: Callable[[], None]) -> None:
         """Call `forget` in the thread when the connection ends: it lets go of the client's objects."""
         self._forgetful.append(forget)
+
+    def not_on_end(self, forget: Callable[[], None]) -> None:
+        """Take back `on_end`: it has let go already."""
+        if forget in self._forgetful:
+            self._forgetful.remove(forget)
 
     def _opened(self, link: Any, what: str, address: Callable[[], str | None]) -> None:
         self.wait(lambda: not link.state & Endpoint.REMOTE_UNINIT, what)

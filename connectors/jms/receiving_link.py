@@ -80,13 +80,15 @@ class ReceivingLink(MessagingHandler):
             self._link.flow(len(numbers))
 
     def detach(self, io: Any) -> None:
-        """In the thread: close the link. Everything that is not settled goes back to its place in the queue."""
+        """In the thread, while the worker waits: close the link. What is not settled goes back to its place in the queue."""
         link = self._link
         if link is not None and not self.is_detached:
             self.is_detached = True
             link.close()
             io.wait(lambda: not link.state & Endpoint.REMOTE_ACTIVE, "closing a link")
         self.forget()
+        io.not_on_end(self.forget)
+        self._came.clear()
 
     def forget(self) -> None:
         """In the thread: let go of what belongs to the connection."""

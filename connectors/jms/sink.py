@@ -75,7 +75,11 @@ class JmsSink:
                 sending.commit(io, found, ToSend((), {partition: (fresh, found[partition].marker)}), Progress())
             return found[partition]._replace(held=None) if found else None
 
-        found = connection.call(exchange, 6 * self._seconds)
+        try:
+            found = connection.call(exchange, 6 * self._seconds)
+        except ResequencerError:
+            self.close()  # It may hold the marker.
+            raise
         if found is None:
             raise self._missing(partition)
         self._missing_since.pop(partition, None)

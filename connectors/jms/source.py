@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,16 @@ from connectors.jms.client import connect
 from connectors.jms.messages import digest_of, read_record
 from connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing
 from connectors.jms.taken import Taken, TakenMessages
-from connectors.port import Polled, Position, PublishRefused, TransportStatus, TransportUnavailable
+from connectors.port import (
+    Polled,
+    Position,
+    PublishRefused,
+    TransportRefused,
+    TransportStatus,
+    TransportUnavailable,
+    TransportWithheld,
+)
 from connectors.region.port import SourceCapabilities
-from domain.errors import ResequencerError
 from domain.record import Origin, Partition, Record
 
 if TYPE_CHECKING:
@@ -29,6 +35,9 @@ _EARLIER_SECONDS = 600
 
 _POLL_BYTES = 16 << 20
 """About how many bytes one poll returns at most."""
+
+_MESSAGES_PER_SECOND = 500
+"""A slow broker accepts more."""
 
 
 class _Reading:
@@ -59,12 +68,15 @@ class JmsSource:
         self._readings: dict[Partition, _Reading] = {}
         self._waiting: dict[Partition, ReceivingLink] = {}
         self._left_out: set[Partition] = set()
+        self._unopened: dict[Partition, TransportWithheld | TransportRefused] = {}
         self._turn = 0
 
     def standing(self) -> TransportStatus:
         waiting = [str(self._named[each]) for each in self._waiting if not self._is_served(each)]
-        note = f"waiting for a first message, another consumer may be served: {', '.join(waiting)}"
-        return TransportStatus(notes=(note,) if waiting else (), remembers=False)
+        notes = [f"{name} is not read: {error}" for name, error in self._unopened.items()]
+        if waiting:
+            notes.append(f"waiting for a first message, another consumer may be served: {', '.join(waiting)}")
+        return TransportStatus(notes=tuple(notes), remembers=False)
 
     def assignment(self) -> list[Partition]:
         self._notice_losses()
@@ -154,11 +166,21 @@ class JmsSource:
         return link is not None and link.has_served
 
     def _wait_for_exclusive(self) -> None:
-        """Open the links of exclusive queues. While the broker does not let them be opened, their partitions are not assigned."""
+        """Open the links of exclusive queues. While the broker does not let one be opened, its partition is not assigned.
+
+        Raises:
+            TransportWithheld, TransportRefused: A queue is refused, and this worker reads no other one.
+            TransportUnavailable: The broker does not answer.
+        """
+        self._unopened = {}
         for name, each in self._named.items():
             if each.is_exclusive and name not in self._readings and name not in self._waiting:
-                with suppress(ResequencerError):
+                try:
                     self._waiting[name] = self._connected().receive(each.queue, each.selector, self._settings.window)
+                except (TransportWithheld, TransportRefused) as error:
+                    self._unopened[name] = error
+        if self._unopened and not (self._readings or self._waiting):
+            raise next(iter(self._unopened.values()))
 
     def _notice_losses(self) -> None:
         is_lost = self._connection is not None and self._connection.is_lost
@@ -260,6 +282,7 @@ class JmsSource:
                 links[name].give_credit(each)
 
         # A connection made anew has none of these messages: if this one is lost, so is the acknowledgement.
-        connection.call(accept, 2 * self._settings.broker.call_timeout_ms / 1000)
+        seconds = 2 * self._settings.broker.call_timeout_ms / 1000 + sum(map(len, wanted.values())) / _MESSAGES_PER_SECOND
+        connection.call(accept, seconds)
         for name, each in wanted.items():
             self._readings[name].taken.note_accepted(each)

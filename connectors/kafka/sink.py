@@ -87,6 +87,7 @@ class KafkaSink:
         self._commit(parts)
         for part in parts:
             part.owned.is_ahead = False
+            part.owned.instead.clear()
 
     def close(self) -> None:
         """Close all clients. One that fails to close ends with the process."""
@@ -103,6 +104,8 @@ class KafkaSink:
             self._is_connected = True
 
     def _regain(self, outputs: Sequence[PartitionOutput]) -> None:
+        for each in outputs:
+            self._owned[each.partition].reopen()  # All of them first: markers are read up to the first open transaction.
         for each in outputs:
             try:
                 self._owned[each.partition].regain()
@@ -122,7 +125,8 @@ class KafkaSink:
         owned = self._owned[output.partition]
         highest = highest_of(owned.marker)
         fresh = [each for each in output.records if each.number > highest and self._fitting.has_topic(each)]
-        return _Part(owned, fresh, self._fitting.fit(fresh), marker_after(owned.marker, output))
+        records = [owned.instead.get(each.number, record) for each, record in zip(fresh, self._fitting.fit(fresh), strict=True)]
+        return _Part(owned, fresh, records, marker_after(owned.marker, output))
 
     def _write(self, parts: Sequence[_Part]) -> bool:
         """Write the transactions, and wait until all records have arrived; no transaction is committed.
@@ -178,7 +182,8 @@ class KafkaSink:
             size, topic = len(self._record_of(part).value or b""), self._settings.topics.input
             problem = f"it does not accept a marker of {size} bytes ({error}). Raise its max.message.bytes"
             raise TransportRefused(f"topic {topic}", problem)
-        part.records[error.at] = self._fitting.instead(part.output[error.at], part.records[error.at], error)
+        output = part.output[error.at]
+        part.owned.instead[output.number] = part.records[error.at] = self._fitting.instead(output, part.records[error.at], error)
 
     def _record_of(self, part: _Part) -> ProducerRecord:
         return part.marker.to_record(self._settings.topics.input, part.owned.key)

@@ -110,7 +110,7 @@ class RegionTransport:
             return self._source.poll(max_records, timeout_ms, resting)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        read = {each.partition: each.position for each in outputs if self._is_read(each.partition)}
+        read = {each.partition: each.position for each in outputs if self._is_read(each)}
         if read:
             with self._watching(self._source_name):
                 self._source.check_owned(read.keys())
@@ -121,8 +121,8 @@ class RegionTransport:
                 with self._watching(self._source_name):
                     self._source.acknowledge(read)
         except PublishRefused:
-            # Another worker may have owned them meanwhile, so they are taken over anew.
-            self._lost.update(each.partition for each in outputs)
+            # Another worker may have owned them meanwhile, so they are taken over anew. A takeover that publishes is put off.
+            self._lost.update(each.partition for each in outputs if each.partition in self._sought)
             raise
 
     def close(self) -> None:
@@ -148,12 +148,13 @@ class RegionTransport:
             raise
         self._problems.pop(participant, None)
 
-    def _is_read(self, partition: Partition) -> bool:
-        """Whether the source may acknowledge records of the partition.
+    def _is_read(self, output: PartitionOutput) -> bool:
+        """Whether the source may acknowledge the records of this output.
 
-        What a source without replay took before this takeover has numbers of its own, and may not be stored.
+        What a source without replay took before this takeover has numbers of its own, and may not be stored. It acknowledges
+        with the last portion of an interval: while a message is left, the broker shows to the next owner that there is work.
         """
-        return self._source.capabilities.can_replay or partition in self._sought
+        return self._source.capabilities.can_replay or (output.is_last and output.partition in self._sought)
 
     def _send(self, route: Route, outputs: Sequence[PartitionOutput]) -> None:
         """Publish through one sink.

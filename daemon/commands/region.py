@@ -21,7 +21,8 @@ from status.service_report import NOT_RUNNING, STALE, find_reports
 
 _WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
-_HEADINGS = ("worker", "state", "interval", "drain", "checkpoint", "publication", "reset", "resets")
+_UNANSWERED = "no answer yet: the order stands until the worker reads it, between two intervals"
+_HEADINGS = ("worker", "state", "intervals", "drain", "checkpoint", "publication", "reset", "resets", "in a row")
 
 
 class ShownRegion(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ def _reset(arguments: Namespace) -> ExitCode:
     answers = _await(run_directory, given, arguments.wait)
     for slot in sorted(given):
         answer = answers.get(slot)
-        told = "no answer yet: the order stands until the worker reads it" if answer is None else answer.answer
+        told = _UNANSWERED if answer is None else answer.answer
         if arguments.json:
             line = {"slot": slot, "order": given[slot], "isDone": None if answer is None else answer.has_obeyed, "text": told}
             sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
@@ -129,9 +130,9 @@ def _shown(state: str, report: StatusReport) -> ShownRegion:
 def _row(each: ShownRegion) -> tuple[str, ...]:
     found = each.region
     if found is None:
-        return (str(each.slot), each.state, "", "", "", "", "", "")
+        return (str(each.slot), each.state, "", "", "", "", "", "", "")
     durations = (found.drain_ms, found.checkpoint_ms, found.publication_ms, found.reset_ms)
-    return (str(each.slot), each.state, str(found.sequence), *map(_duration, durations), str(found.resets))
+    return (str(each.slot), each.state, str(found.sequence), *map(_duration, durations), str(found.resets), str(found.attempts))
 
 
 def _duration(milliseconds: int | None) -> str:
@@ -148,7 +149,9 @@ def _participant(each: ParticipantStatus) -> str:
 
 def _add_reset(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="reset regions that have not failed, too")
-    parser.add_argument("--worker", type=int, metavar="SLOT", help="only that of this worker; default: all that have failed")
+    parser.add_argument(
+        "--worker", type=int, metavar="SLOT", help="only that of this worker; default: all that have failed, with --force all"
+    )
     parser.add_argument(
         "--wait", type=float, default=_WAIT_SECONDS, metavar="SECONDS", help="how long to wait for the answer; default: 30"
     )

@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--strategy", help="expect the order of this strategy (default: the configured one)")
     parser.add_argument(
         "--sink",
-        choices=tuple(TransportType),
+        choices=[each.value for each in TransportType],
         help="compare the notifications of this sink (default: the first one; dead letters are always those of the first)",
     )
     add_expected(parser)

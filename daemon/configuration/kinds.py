@@ -43,5 +43,5 @@ def only_with_one_kind(configuration: Configuration, command: str) -> Configurat
     source, sink = configuration.ingress.transport, configuration.notification.transport
     if source is sink and source is not TransportType.JMS:
         return None
-    text = f"{sink}, with the input {source}: `{command}` works from kafka to kafka and from file to file"
+    text = f"{sink}, with the input {source}: `{command}` needs both to be kafka, or both to be file"
     return ConfigurationError(path_of(Notifications, "transport"), text)

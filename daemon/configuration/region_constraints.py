@@ -34,6 +34,7 @@ _TOPICS = (
     path_of(Notifications, "dead_letters_topic"),
     path_of(Orders, "topic"),
     path_of(Orders, "outcomes_topic"),
+    path_of(AggregationSettings, "facts_topic"),
 )
 _HAS_ORDERS = path_of(Orders, "is_enabled")
 _HAS_FACTS = path_of(AggregationSettings, "is_enabled")
@@ -82,9 +83,9 @@ REGION_CONSTRAINTS = (
     Constraint(
         (_STORAGE, *_REGION),
         lambda values: values[_STORAGE] != "none" or not is_region(values),
-        f"is none, which needs {_SOURCE} and {_SINK} to be the same of kafka and file, and no further sink: with two kinds or "
-        "several sinks, what has left through one and not through the other is known from the storage alone; choose embedded, "
-        "redis or infinispan",
+        f"is none, which needs {_SOURCE} and {_SINK} to be the same of kafka and file, no further sink, and {_FIXED} to be "
+        "empty: in all other cases, what has left through one and not through the other is known from the storage alone; choose "
+        "embedded, redis or infinispan",
     ),
     Constraint(
         (_TRIGGER, _TRIGGER_COUNT, _SOURCE),
@@ -169,8 +170,9 @@ REGION_CONSTRAINTS = (
     ),
     Constraint(
         (_ARCHIVE_EVERY, *_REGION),
-        lambda values: values[_ARCHIVE_EVERY] is None or not (values[_SOURCE] == "file" and is_region(values)),
-        f"is set, which needs {_SINK} = file and no further sink: only the files tell what has left. Set it to null",
+        lambda values: values[_ARCHIVE_EVERY] is None or (values[_SOURCE] == "file" and not is_region(values)),
+        f"is set, which needs {_SOURCE} = file, {_SINK} = file and no further sink: only the files tell what has "
+        "left. Set it to null",
     ),
 )
 
@@ -180,6 +182,11 @@ def doubtful_regions(values: Values) -> Iterator[str]:
     if len(values[_FIXED]) and values[_WORKERS] > len(values[_FIXED]):
         yield f"{_WORKERS}: is more than the {len(values[_FIXED])} partitions of {_FIXED}: the others have no work"
     yield from _at_least_once(values)
+    if not is_region(values) and (values[_TRIGGER] != Trigger.PERIODIC or values[_TRIGGER_COUNT] is not None):
+        yield (
+            f"{_TRIGGER}, {_TRIGGER_COUNT}: have no effect from kafka to kafka and from file to file, where an interval takes "
+            "batch-size records; set back to periodic and null"
+        )
     if values[_SOURCE] != "jms":
         return
     yield (

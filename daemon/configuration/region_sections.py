@@ -87,7 +87,7 @@ class RegionSettings(msgspec.Struct, frozen=True):
 
     trigger: Annotated[Trigger, Key(Choice(tuple(Trigger)))]
     trigger_count: Annotated[int | None, Key(Whole(1, 100_000, "batch-size of the ingress"))]
-    period_ms: Annotated[int, Key(Duration("10ms", "1m"))]
+    period_ms: Annotated[int, Key(Duration("10ms", "5s"))]
     drain_timeout_ms: Annotated[int, Key(Duration("1s", "1h"), "drain-timeout")]
     reset_timeout_ms: Annotated[int, Key(Duration("1s", "1h"), "reset-timeout")]
     most_resets: Annotated[int, Key(Whole(1, 1_000), "max-consecutive-reset-attempts")]

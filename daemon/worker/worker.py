@@ -165,7 +165,7 @@ class Worker:
                 lookups_version=parts.handler.version,
                 lookups_created_at=parts.handler.created_at,
                 deadlines=deadline_words(self._settings, parts.handler.profile_count),
-                region=self._region.report(standing, is_waiting=bool(self._find_unavailable())),
+                region=self._region.report(standing, is_waiting=self._is_waiting()),
                 servers=self._server_states.note(self._find_unavailable(), now, is_known=self._has_begun),
             )
         )
@@ -188,6 +188,12 @@ class Worker:
         if why is None and state is State.STARTING and not parts.servers.transport.standing().has_joined:
             return _NOT_JOINED
         return why or _REASONS.get(state)
+
+    def _is_waiting(self) -> bool:
+        """Whether a server does not answer. One that refuses something answers."""
+        parts = self._get_parts()
+        untaken = parts.cycle.partitions.put_off_takeovers.untaken.values()
+        return parts.retry.unavailable is not None or any(not each.is_refused for each in untaken)
 
     def _find_unavailable(self) -> dict[str, str | None]:
         """Return why each server of the worker that does not answer does not."""

@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
+import msgspec
+
 from connectors.jms.client import connect
 from connectors.jms.messages import Outgoing, outgoing
 from connectors.jms.settings import JmsSourceSettings
@@ -127,17 +129,20 @@ def _send_all(io: "Io", queues: Sequence[str], waiting: Sequence[_Waiting]) -> N
         each.close()
     if refused is not None:
         at, condition = refused
-        raise TransportRefused(f"queue {queues[waiting[at].partition]}", f"it does not take a message: {condition}")
+        problem = f"it does not take a message: {condition}. See the log of the broker"
+        raise TransportRefused(f"queue {queues[waiting[at].partition]}", problem)
 
 
 def _read_counts(file: Path, partitions: int) -> list[int]:
     try:
-        counts = json.loads(file.read_bytes())
+        counts = msgspec.json.decode(file.read_bytes(), type=list[int])
     except FileNotFoundError:
         file.parent.mkdir(parents=True, exist_ok=True)
         return [0] * partitions
+    except msgspec.MsgspecError as error:
+        raise TransportRefused(str(file), f"it is damaged ({error}). Begin with an empty queue and without this file") from error
     if len(counts) != partitions:
         problem = f"it counts the messages of {len(counts)} partitions, and {partitions} are configured"
         problem += ". Begin with an empty queue and without this file"
         raise TransportRefused(str(file), problem)
-    return list(map(int, counts))
+    return counts

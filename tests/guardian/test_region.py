@@ -127,7 +127,11 @@ def test_turns_in_time_go_on(region: Region, took_ms: int, ask: Callable[[], boo
 
 def test_a_stop_does_not_lengthen_a_time_out() -> None:
     with pytest.raises(MustReset, match="is 1 s"):
-        Region(RegionLimits(drain_ms=1_000)).check_drain(26_000, 1, stops)
+        Region(RegionLimits(drain_ms=1_000)).check_drain(26_000, 2, stops)
+
+
+def test_one_turn_may_take_as_long_as_it_takes_because_it_could_not_be_smaller(region: Region) -> None:
+    region.check_drain(10 * 180_000, 1, stops)
 
 
 def test_whether_the_worker_stops_is_asked_only_where_it_matters(region: Region) -> None:
@@ -140,8 +144,8 @@ def test_whether_the_worker_stops_is_asked_only_where_it_matters(region: Region)
 
 
 def test_what_is_refused_for_longer_than_the_time_out_resets(region: Region) -> None:
-    region.note_refused("the group rebalances", 1_000, goes_on)
-    region.note_refused("the group rebalances", 61_000, goes_on)
+    for now in (1_000, 31_000, 61_000):
+        region.note_refused("the group rebalances", now, goes_on)
     with pytest.raises(MustReset, match=r"longer than 60 s \(reset-timeout\): the group rebalances"):
         region.note_refused("the group rebalances", 61_001, goes_on)
 
@@ -150,6 +154,31 @@ def test_what_was_accepted_in_between_begins_the_time_anew(region: Region) -> No
     region.note_refused("no", 0, goes_on)
     region.note_accepted()
     region.note_refused("no", 60_001, goes_on)
+
+
+def test_a_partition_that_is_taken_over_and_refused_in_turns_resets_and_fails_in_the_end(region: Region) -> None:
+    """After a refusal the partition is dropped, so that for a cycle nothing is refused, and nothing is owed."""
+    now = 0
+    while region.state is not RegionState.FAILED:
+        now += 1_000
+        region.note_committed()
+        try:
+            region.note_refused("another worker publishes for it", now, goes_on)
+        except MustReset as error:
+            region.fail("sink kafka", str(error), now)
+            if region.state is RegionState.RESETTING:
+                region.end_reset(1, now)
+        else:
+            region.complete(now + 500)
+        assert now < 3_600_000
+    assert (region.sequence, region.resets) == (0, LIMITS.most_resets)
+
+
+def test_refusals_with_quiet_minutes_in_between_do_not_add_up(region: Region) -> None:
+    for now in range(0, 100 * STEADY_MS, STEADY_MS):
+        region.note_refused("no", now, goes_on)
+    interval(region, 101 * STEADY_MS)
+    assert (region.sequence, region.resets) == (1, 0)
 
 
 def test_a_clock_that_was_set_back_begins_the_time_anew(region: Region) -> None:

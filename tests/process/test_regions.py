@@ -17,6 +17,7 @@ from guardian.region import RegionState
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
 from servers.mosquitto.server import MosquittoServer
+from servers.redis.server import RedisServer
 from status.report import RegionStatus, State
 
 pytestmark = pytest.mark.slow
@@ -62,19 +63,19 @@ def test_several_sinks_are_each_exactly_once_while_the_worker_is_killed(
     stage.expect_every_promise_held(daemon, *sinks)
 
 
-@pytest.mark.parametrize(("source", "sink"), [("jms", "jms"), ("jms", "file"), ("file", "jms")])
+@pytest.mark.parametrize(("source", "sink"), [("jms", "jms"), ("jms", "file"), ("file", "jms"), ("kafka", "jms")])
 def test_exactly_once_while_the_jms_broker_is_killed_and_comes_again(
-    new_daemon: NewDaemon, own_server: Callable[..., Any], fresh_name: Naming, source: str, sink: str
+    new_daemon: NewDaemon, own_server: Callable[..., Any], kafka: KafkaServer, fresh_name: Naming, source: str, sink: str
 ) -> None:
     broker = own_server(ArtemisServer).start()
-    stage = RegionStage(None, broker, fresh_name)
+    stage = RegionStage(kafka, broker, fresh_name)
     daemon = new_daemon(*stage.overrides(source, sink))
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, broker, Random(f"{source} to {sink}"))
     stage.expect_every_promise_held(daemon, sink)
 
 
-@pytest.mark.parametrize(("source", "sink"), [("kafka", "jms"), ("jms", "kafka")])
+@pytest.mark.parametrize(("source", "sink"), [("kafka", "jms"), ("jms", "kafka"), ("kafka", "file"), ("file", "kafka")])
 def test_exactly_once_while_the_kafka_broker_is_killed_and_comes_again(
     new_daemon: NewDaemon, own_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming, source: str, sink: str
 ) -> None:
@@ -134,6 +135,17 @@ def test_another_broker_of_mqtt_gets_everything_at_least_once_while_the_worker_i
     stage.expect_every_promise_held(daemon, "mqtt")
 
 
+def test_exactly_once_while_the_storage_is_killed_and_comes_again(
+    new_daemon: NewDaemon, own_server: Callable[..., Any], stage: RegionStage
+) -> None:
+    storage = own_server(RedisServer).start()
+    of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.url = "{storage.url}" }}'
+    daemon = new_daemon(*stage.overrides("jms", "kafka", "jms"), of_redis)
+    stage.begin_feeding(daemon)
+    stage.kill_broker(daemon, storage, Random("the storage"))
+    stage.expect_every_promise_held(daemon, "kafka", "jms")
+
+
 # The states of a region on real servers
 
 
@@ -175,6 +187,8 @@ def test_a_region_whose_broker_is_away_waits_for_it_and_is_not_reset(
     daemon.wait_for(lambda report: report.region is not None and report.region.state == RegionState.WAITING, "it waits")
     assert [each.name for each in region_of(daemon).participants if each.problem is not None] != []
     broker.start()
+    daemon.wait_for(lambda report: report.region is not None and report.region.state != RegionState.WAITING, "it goes on")
+    assert region_of(daemon).resets == 0
     stage.expect_every_promise_held(daemon, "jms")
 
 

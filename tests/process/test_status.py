@@ -81,7 +81,9 @@ def test_what_it_ended_with_is_said_when_it_did_not_end_well(service: OperatedSe
     service.start_and_wait()
     service.tell("uow-1", 1)
     service.wait_for("uow-1", 1)
+    assert service.stop() == 0
     (service.in_directory / "partition-0.jsonl").write_bytes(b"")
+    service.start()
     assert service.wait() == 1
     said = service.verb("status").stdout
     assert said.startswith("not running: the service ended with: ")

@@ -34,7 +34,7 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         plant.unstashed_twice: 0,
         plant.every_second_dead_letter_left_out: 2,
         plant.numbers_given_out_twice: 0,
-        plant.rotated_without_noting_what_left: 1,
+        plant.rotated_without_noting_what_left: 7,
         plant.begun_anew_without_noting_it: 2,
         plant.facts_written_behind_the_positions: 18,
         plant.facts_of_a_crash_not_found: 5,
@@ -49,7 +49,7 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         mistakes.deadline_that_fails_ends_the_worker: 1,
     },
     Forgets.DATABASE: {
-        plant.takeover_ignores_what_left_beyond: 51,
+        plant.takeover_ignores_what_left_beyond: 56,
         plant.heal_not_noticed: 1,
         plant.heal_does_not_mark: 0,
     },

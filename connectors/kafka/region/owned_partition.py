@@ -3,6 +3,7 @@
 from kafka import errors
 
 from connectors.kafka.core.marker import Marker
+from connectors.kafka.core.records import ProducerRecord
 from connectors.kafka.errors import text_of
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.region.markers import Markers
@@ -18,7 +19,7 @@ class OwnedPartition:
 
     Whenever a producer is made, the marker is read next: the producer has fenced whoever published meanwhile, and the marker
     alone tells of it. `marker` is None as long as nothing has left. `is_ahead`: a part of a publication has left, and the
-    publication has not succeeded yet.
+    publication has not succeeded yet. `instead` has, by number, what is sent instead of records that the brokers refused.
 
     Raises of `__init__` and `regain`: as those of sinks.
     """
@@ -26,10 +27,12 @@ class OwnedPartition:
     def __init__(self, partition: Partition, settings: KafkaSettings, markers: Markers) -> None:
         self.partition = partition
         self.is_ahead = False
+        self.instead: dict[int, ProducerRecord] = {}
         self._settings = settings.with_id(f"{settings.transactional_id}.{partition}")
         self._markers = markers
         self._tried: Marker | None = None
-        self._producer: TransactionalProducer | None
+        self._fresh: TransactionalProducer | None = None
+        self._producer: TransactionalProducer | None = None
         self.marker: Marker | None
         self._producer, self.marker = self._connect()
 
@@ -42,6 +45,11 @@ class OwnedPartition:
     def producer(self) -> TransactionalProducer:
         assert self._producer is not None, "regain it first"
         return self._producer
+
+    def reopen(self) -> None:
+        """Make another producer if the last one was discarded: this ends the transaction that it left open."""
+        if self._producer is None and self._fresh is None:
+            self._fresh = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
 
     def regain(self) -> None:
         """Make another producer if the last one was discarded, and find out what has left.
@@ -74,17 +82,21 @@ class OwnedPartition:
 
     def discard(self) -> None:
         """Give the producer up, in whatever state it is. The next one for the partition ends an open transaction."""
-        if self._producer is not None:
-            self._producer.discard()
-            self._producer = None
+        for each in (self._producer, self._fresh):
+            if each is not None:
+                each.discard()
+        self._producer = self._fresh = None
 
     def close(self) -> None:
         if self._producer is not None:
             self._producer.close()
             self._producer = None
+        self.discard()
 
     def _connect(self) -> tuple[TransactionalProducer, Marker | None]:
-        producer = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
+        self.reopen()
+        assert self._fresh is not None
+        producer, self._fresh = self._fresh, None
         try:
             return producer, self._markers.find(self.key)
         except BaseException:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic, process_time, sleep
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from harness.waiting import wait_until
 
 from connectors.jms import sending
-from connectors.jms.connection import Io
+from connectors.jms.connection import Io, JmsConnection
 from connectors.jms.receiving_link import ReceivingLink
 from connectors.jms.sending import Sending
 from connectors.jms.source import JmsSource
@@ -302,6 +303,33 @@ def test_a_connection_that_is_made_again_and_again_leaves_nothing_open(artemis: 
         source.poll(1, 1)
         source.close()
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+def test_a_link_that_is_given_up_leaves_none_of_its_messages_behind(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    queues.send_to(0, *[f"m{number}" for number in range(5)])
+    source = queues.source(count=1)
+    links: list[ReceivingLink] = []
+    for _ in range(20):
+        source.seek(queues.partitions()[0], 0)
+        links.append(source._readings[queues.partitions()[0]].link)
+        wait_until(lambda: links[-1].waiting == 5, "the messages")
+        source.poll(1, 0)
+    assert [len(each._came) for each in links[:-1]] == [0] * 19
+    assert source._connection is not None
+    assert source._connection.call(lambda io: len(io._forgetful)) == 1
+    source.close()
+
+
+def test_a_connection_that_has_ended_writes_to_no_file_that_was_opened_since(artemis: ArtemisServer, tmp_path: Path) -> None:
+    connection = JmsConnection(Queues.fresh(artemis).broker)
+    connection.close()
+    files = [(tmp_path / str(number)).open("wb") for number in range(20)]
+    connection.close()
+    connection._waker.wake()
+    for each in files:
+        each.close()
+    assert [each.stat().st_size for each in tmp_path.iterdir()] == [0] * 20
 
 
 def test_connections_to_a_frozen_broker_leave_nothing_open(server: ArtemisServer) -> None:

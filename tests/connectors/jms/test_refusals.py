@@ -10,6 +10,7 @@ import pytest
 from harness.waiting import wait_until
 from msgspec.structs import replace
 
+from connectors.jms.sending import Sending
 from connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, QueuePartition
 from connectors.jms.sink import JmsSink
 from connectors.jms.source import JmsSource
@@ -73,6 +74,28 @@ def test_a_missing_right_is_withheld(strict: ArtemisServer) -> None:
     closed.close()
 
 
+def test_an_exclusive_queue_that_is_missing_is_withheld_and_told_where_others_are_read(strict: ArtemisServer) -> None:
+    broker = replace(Queues.fresh(strict).broker, user="app", password="secret")
+    none, events = QueuePartition("NONE", is_exclusive=True), QueuePartition("EVENTS", is_exclusive=True)
+    with pytest.raises(TransportWithheld, match=r"queue NONE.*Create the queue"):
+        JmsSource(JmsSourceSettings(broker, [none])).assignment()
+    both = JmsSource(JmsSourceSettings(broker, [none, events]))
+    assert list(both.assignment()) == []
+    assert "NONE-0 is not read: queue NONE: amqp:not-found" in both.standing().notes[0]
+    both.close()
+
+
+def test_a_takeover_that_is_refused_midway_holds_no_marker(artemis: ArtemisServer, monkeypatch) -> None:
+    sink = Queues.fresh(artemis).sink()
+    right = Sending.commit
+    monkeypatch.setattr(Sending, "commit", lambda *_: (_ for _ in ()).throw(TransportWithheld("queue M", "no right. Give it")))
+    with pytest.raises(TransportWithheld):
+        sink.position(ONE)
+    monkeypatch.setattr(Sending, "commit", right)
+    assert sink.position(ONE) is None
+    sink.close()
+
+
 def test_what_is_refused_to_one_partition_holds_up_no_other(artemis: ArtemisServer) -> None:
     queues = Queues.fresh(artemis)
     partitions = [QueuePartition(queues.events, "part === 0"), QueuePartition(queues.events, "part = 1")]
@@ -126,4 +149,4 @@ def test_without_the_client_a_service_without_jms_runs_and_one_with_jms_names_th
         "try:\n    client.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'resequencer[jms]'" in said.stdout
+    assert "install it by `make setup-jms`" in said.stdout

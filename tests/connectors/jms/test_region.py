@@ -145,10 +145,10 @@ def test_after_the_storage_has_forgotten_numbers_go_on_a_window_later_and_output
 
 
 def deadly(real: Callable[..., Any], chance: random.Random) -> Callable[..., Any]:
-    """The process dies before or after one of twelve calls."""
+    """The process dies before or after one of eight calls."""
 
     def call(*arguments: Any, **named: Any) -> Any:
-        moment = chance.randrange(24)
+        moment = chance.randrange(16)
         if moment == 0:
             raise Died
         answer = real(*arguments, **named)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.port import (
     Channel,
@@ -299,6 +300,7 @@ def test_nothing_is_acknowledged_while_a_sink_lacks_it() -> None:
 @pytest.mark.parametrize("who", ["jms", "kafka", "acknowledge"])
 def test_partitions_of_a_refused_publication_are_left_out_once(who: str) -> None:
     stage = Stage("jms", "kafka")
+    stage.transport.seek(P0, 0)
     if who == "acknowledge":
         stage.source.fails[who] = PublishRefused("another worker's")
     else:
@@ -306,6 +308,16 @@ def test_partitions_of_a_refused_publication_are_left_out_once(who: str) -> None
     with pytest.raises(PublishRefused):
         stage.transport.publish([output(1)])
     assert stage.transport.assignment() == [P1]
+    assert stage.transport.assignment() == [P0, P1]
+
+
+def test_a_takeover_whose_publication_is_refused_is_put_off_and_not_left_out() -> None:
+    """A partition that is left out is forgotten, and with it how long the next try waits."""
+    stage = Stage("jms")
+    stage.transport.position(P0)
+    stage.sinks["jms"].fails = PublishRefused("another worker's")
+    with pytest.raises(PublishRefused):
+        stage.transport.publish([output()])
     assert stage.transport.assignment() == [P0, P1]
 
 
@@ -323,6 +335,17 @@ def test_a_queue_is_asked_only_for_partitions_after_their_seek() -> None:
     stage.transport.position(P0)
     stage.transport.publish([output(3)])
     assert stage.source.positions == {P0: position(2)}
+
+
+def test_a_queue_acknowledges_with_the_last_portion_and_a_log_with_each() -> None:
+    """While a message is left, the broker shows to the next owner that there is work."""
+    for source, expected in ((QUEUE, {}), (REMEMBERING, {P0: position(1)})):
+        stage = Stage("jms", source=source)
+        stage.transport.seek(P0, 0)
+        stage.transport.publish([replace(output(1), is_last=False)])
+        assert stage.source.positions == expected
+        stage.transport.publish([output(2)])
+        assert stage.source.positions == {P0: position(2)}
 
 
 # What operators see

@@ -14,6 +14,7 @@ JMS = f"{I}.transport = jms\n{PARTS}"
     [
         (f"{P}.further-transports = [kafka]", f"{P}.further-transports", "name each kind once"),
         (f"{P}.transport = file\n{R}.storage-type = none", f"{R}.storage-type", "choose embedded, redis or infinispan"),
+        (f"{I}.kafka.partitions = [0, 1]\n{R}.storage-type = none", f"{R}.storage-type", f"and {I}.kafka.partitions to be empty"),
         (f"{P}.further-transports = [jms]\n{R}.storage-type = none", f"{R}.storage-type", "known from the storage alone"),
         (f"{JMS}{P}.transport = jms\n{R}.storage-type = none", f"{R}.storage-type", "known from the storage alone"),
         (f"{JMS}{P}.region.trigger = operator-driven", f"{P}.region.trigger", "give a number, or set periodic"),
@@ -75,6 +76,16 @@ JMS = f"{I}.transport = jms\n{PARTS}"
             f'{P}.transport = mqtt\n{P}.delivery.receivers.tracker.url = "http://localhost"',
             f"{P}.delivery.receivers.tracker.url",
             "cannot be read twice",
+        ),
+        (
+            f"{I}.file.archive-every = 1h\n{R}.storage-type = embedded",
+            f"{I}.file.archive-every",
+            "only the files tell what has left",
+        ),
+        (
+            f"{P} {{ further-transports = [file], aggregation {{ enabled = true, facts.topic = M }}, kafka.markers.topic = M }}",
+            f"{P}.kafka.markers.topic",
+            "own",
         ),
         (f"{P}.further-transports = [jms, jms]", f"{P}.further-transports", "different"),
     ],

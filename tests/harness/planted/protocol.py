@@ -301,11 +301,14 @@ def facts_written_behind_the_positions(patch: Patch) -> None:
         for channel, output in self._outputs.items():
             if channel is not Channel.FACTS:
                 self._append(channel, output, outputs)
-        self._write(self._positions | {each.partition: self._moved(each) for each in outputs})
+        highest = self._highest | {each.partition: each.position.highest for each in outputs}
+        positions = {each.partition: self._moved(each, highest[each.partition]) for each in outputs}
+        before = self._highest
+        self._write(self._positions | positions, highest)
         if Channel.FACTS in self._outputs:
+            self._highest = before
             self._append(Channel.FACTS, self._outputs[Channel.FACTS], outputs)
-        for each in outputs:
-            self._left_to[each.partition] = max([self._left_to.get(each.partition, 0), *(left.number for left in each.records)])
+            self._highest = highest
 
     patch.setattr(FileSink, "publish", faulty)
 
