@@ -104,7 +104,7 @@ def test_exactly_once_while_an_operator_resets_the_region(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
 ) -> None:
     daemon = new_daemon(*stage.overrides(source, *sinks))
-    stage.begin_feeding(daemon, "--rate", "100/s")
+    stage.begin_feeding(daemon, "--rate", "60/s")
     stage.reset_regions(daemon, Random(f"resets of {source} to {sinks}"))
     assert region_of(daemon).resets == 3
     stage.expect_every_promise_held(daemon, *sinks)
