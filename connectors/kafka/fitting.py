@@ -37,7 +37,11 @@ class Fitting:
             TransportRefused: A fact or a value is too large for its topic.
         """
         now = self._clock.now()
-        return [self._size_limits.fit(each, now) for each in output]
+        try:
+            return [self._size_limits.fit(each, now) for each in output]
+        except TransportRefused:
+            self.look()  # The limit may have been raised meanwhile, as the last refusal asked for.
+            return [self._size_limits.fit(each, now) for each in output]
 
     def instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
         """Return what to send instead of a record that the brokers have refused.

@@ -234,4 +234,6 @@ def checkout_of_a_user(directory: Path) -> None:
     (directory / ".venv").mkdir()
     for name in ("bin", "lib", "pyvenv.cfg"):
         (directory / ".venv" / name).symlink_to(Path(sys.prefix) / name)
-    (directory / ".venv" / ".runtime-ready").touch()
+    # Not to be set up once more: that would install this copy into the environment of the tests.
+    for name in (".runtime-ready", ".jms-ready"):
+        (directory / ".venv" / name).touch()

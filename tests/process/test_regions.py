@@ -154,7 +154,7 @@ def test_exactly_once_while_an_operator_resets_the_region(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
 ) -> None:
     daemon = new_daemon(*stage.overrides(source, *sinks))
-    stage.begin_feeding(daemon)
+    stage.begin_feeding(daemon, "--rate", "60/s")
     stage.reset_regions(daemon, Random(f"resets of {source} to {sinks}"))
     assert region_of(daemon).resets == 3
     stage.expect_every_promise_held(daemon, *sinks)
@@ -167,7 +167,7 @@ def test_a_sink_that_refuses_fails_the_region_which_goes_on_after_an_order(new_d
     daemon.wait_for(lambda report: report.state is State.FAILED, "the region has failed")
     region = region_of(daemon)
     assert (region.state, region.resets, region.failed) == (RegionState.FAILED, 2, "sink kafka")
-    assert "it does not accept a dead letter" in (region.failure or "")
+    assert "the shortest form of a dead letter takes more" in (region.failure or "")
     shown = daemon.service.verb("region", "show")
     assert (shown.returncode, "sink kafka" in shown.stdout) == (1, True)
 

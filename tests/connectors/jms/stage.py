@@ -77,7 +77,7 @@ class Queues(NamedTuple):
         link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=options)
         while True:
             try:
-                got = link.receive(timeout=5 if count is not None and len(found) < count else 0.3)
+                got = link.receive(timeout=5 if count is not None and len(found) < count else 1)
             except Timeout:
                 break
             found.append(read_record(Origin(Partition(queue, 0), len(found)), got, b"", 1 << 30, needs_id=True))

@@ -280,14 +280,13 @@ def test_what_a_topic_refuses_for_its_size_is_a_dead_letter_of_the_same_number(k
     stage.close()
 
 
-def test_a_refused_record_of_one_partition_holds_up_no_other(kafka: KafkaServer, monkeypatch) -> None:
+def test_a_refused_record_of_one_partition_holds_up_no_other(kafka: KafkaServer) -> None:
     """Both transactions are written and not ended when the refusal comes. Their markers lie in one topic, before each other's."""
     stage = RegionStage(kafka, config={"max.message.bytes": "2000"})
     sink = stage.sink(undecided_wait_ms=500)
     for each in PARTITIONS:
         sink.position(each)
     sink._fitting._size_limits = type(sink._fitting._size_limits)(stage.topics, dict.fromkeys(stage.topics.all, 1 << 20))
-    monkeypatch.setattr(sink._fitting, "look", lambda: None)  # The reason of another refusal is not learnt.
     large = OutputRecord(2, Channel.NOTIFICATIONS, b"unit", (), b"x" * 5_000)
     begun = monotonic()
     sink.publish([output(ONE, (*notifications(1, 1), large), 3), output(TWO, notifications(1, 1, "two-"), 1)])

@@ -109,10 +109,10 @@ class RegionStage:
         with self._kafka.admin() as admin:
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topics[name], limit) for name in ("out", "dead")])
 
-    def begin_feeding(self, daemon: Daemon) -> None:
-        """Start the service, and simulate beside it."""
+    def begin_feeding(self, daemon: Daemon, *more: str) -> None:
+        """Start the service, and simulate beside it. `more` are further arguments of the simulation."""
         daemon.start()
-        self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", "--partitions", str(PARTITIONS), *LOAD)
+        self._feeding = daemon.service.begin_verb("simulate", "--seed", "1", "--partitions", str(PARTITIONS), *LOAD, *more)
         expected = daemon.service.run_directory / "expected.jsonl"
         wait_until(lambda: expected.exists() or not self._is_feeding(daemon), "the simulation begins")
 
