@@ -57,4 +57,4 @@ def test_a_failed_region_is_reset_by_its_button(browser: Browser, failed: tuple[
         visit.page.wait_for_url("**/regions")
         wait_until(lambda: daemon.service.sequences("uow-1") == [1], "it has left")
         wait_until(lambda: (visit.open("/regions"), "goes back to its last checkpoint" in visit.main)[1], "the answer")
-        assert "running" in visit.main
+        wait_until(lambda: (visit.open("/regions"), "running" in visit.main)[1], "it runs")
