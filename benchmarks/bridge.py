@@ -27,6 +27,7 @@ from connectors.mqtt.client import connect
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.settings import BrokerSettings
 from connectors.mqtt.source import MqttSource, MqttSourceSettings
+from domain.headers import SCHEMA_VERSION
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.lease import leased
 from servers.mosquitto.server import MosquittoServer
@@ -53,7 +54,7 @@ class Work:
         MqttSource(self.settings, connect).close()
         connection = connect(BrokerSettings(f"mqtt://{LOOPBACK}:{self.port}"))
         for at, body in enumerate(bodies):
-            connection.publish(outgoing(f"{self.name}/events", None, (("schema-version", b"2"),), body), 1)
+            connection.publish(outgoing(f"{self.name}/events", None, ((SCHEMA_VERSION, b"2"),), body), 1)
             if at >= UNDER_WAY:
                 connection.next_confirmation()
         for _ in range(min(UNDER_WAY, len(bodies))):

@@ -26,9 +26,8 @@ def test_a_missing_client_is_named_with_the_remedy(capsys: pytest.CaptureFixture
     monkeypatch.setattr("daemon.regions.find_spec", lambda _: None)
     start = ["--set", "ipf.bridge.enabled=true", "ipf.bridge.start=file"]
     assert main(["bridge", *start]) == ExitCode.CONFIGURATION_REFUSED
-    assert "ipf.bridge.source: is mqtt, whose client is not installed; install it by pip install '.[mqtt]'" in (
-        capsys.readouterr().err
-    )
+    remedy = "install it by `make setup-jms`, or pip install '.[mqtt]'"
+    assert f"ipf.bridge.source: is mqtt, whose client is not installed; {remedy}" in capsys.readouterr().err
     assert main(["bridge", *start, "ipf.bridge.source=xms"]) == ExitCode.CONFIGURATION_REFUSED
     assert "pip install '.[jms]'" in capsys.readouterr().err
 
