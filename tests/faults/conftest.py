@@ -17,6 +17,7 @@ from servers.receiver.server import ReceiverServer
 from tests.faults.campaign import Campaign
 from tests.faults.delivery_campaign import DeliveryCampaign
 from tests.faults.group_campaign import FileStage, GroupCampaign, TopicStage
+from tests.faults.region_campaign import Region, RegionCampaign
 from tests.faults.stage import Stage
 
 IS_ALL = os.environ.get("FAULTS") == "all"
@@ -125,6 +126,32 @@ def of_groups(own_server: Callable[..., Any], tmp_path: Path, record_property: C
             campaign.judge(row)
         finally:
             stage.close()
+
+    return begin
+
+
+@pytest.fixture
+def of_regions(own_server: Callable[..., Any], tmp_path: Path, record_property: Callable[[str, object], None]) -> Any:
+    """A maker of campaigns on regions. At the end of its context everything is waited for, recorded and judged."""
+
+    @contextmanager
+    def begin(source: str, sinks: tuple[str, ...], *overrides: str) -> Iterator[RegionCampaign]:
+        print(f"FAULT_SEED={SEED}: {source} to {', '.join(sinks)}")
+        chance = Random(f"{SEED}/{source}/{sinks}/{overrides}")
+        region = Region(own_server, tmp_path, chance, source, sinks, *overrides)
+        try:
+            region.daemon.start()
+            campaign = RegionCampaign(region, SEED, "--units", UNITS, "--rate", RATE)
+            try:
+                campaign.begin()
+                yield campaign
+                row = campaign.finish()
+            finally:
+                campaign.give_up()
+            _tell(row, record_property)
+            campaign.judge(row)
+        finally:
+            region.close()
 
     return begin
 

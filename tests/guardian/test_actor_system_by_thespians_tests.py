@@ -1,6 +1,7 @@
 """Thespian's own test suite on our system base: each test that passes on the simple base must pass on ours.
 
-Four tests that sleep for two minutes in all are left out, and those of bases with several processes.
+Four tests that sleep for two minutes in all are left out, and those of bases with several processes. So is one that uses no
+base, and fails where a machine takes longer than 60 microseconds between two lines.
 """
 
 import os
@@ -15,7 +16,10 @@ from guardian import actor_system
 
 _SUITE = Path(thespian.test.__file__).parent
 _FILES = sorted(_SUITE.glob("test_*.py"))
-_CHOICE = "not multiproc and not testSmallHive and not (test_multiple_threads_private_context_ask and (10 or 100))"
+_CHOICE = (
+    "not multiproc and not testSmallHive and not (test_multiple_threads_private_context_ask and (10 or 100)) "
+    "and not test_expiration_timer_comparison"
+)
 _PARTS = 3  # The suite mostly sleeps, so its parts run in parallel.
 _PLUGIN = "thespian_on_our_base"
 

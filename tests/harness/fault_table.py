@@ -68,11 +68,36 @@ class GroupRow(NamedTuple):
     seed: int
 
 
-AnyRow: TypeAlias = Row | DeliveryRow | GroupRow
-KINDS: dict[str, type[Row] | type[DeliveryRow] | type[GroupRow]] = {
+class RegionRow(NamedTuple):
+    """A campaign on a region. The five numbers after `sinks` count the strikes of each kind.
+
+    `notifications` are those of all sinks; `came_again` are messages of sinks that keep no marker.
+    """
+
+    source: str
+    sinks: str
+    killed_workers: int
+    paused_workers: int
+    killed_brokers: int
+    killed_storages: int
+    resets: int
+    envelopes: int
+    notifications: int
+    lost: int
+    doubled: int
+    out_of_order: int
+    otherwise_wrong: int
+    came_again: int
+    recovery_seconds: float
+    seed: int
+
+
+AnyRow: TypeAlias = Row | DeliveryRow | GroupRow | RegionRow
+KINDS: dict[str, type[Row] | type[DeliveryRow] | type[GroupRow] | type[RegionRow]] = {
     "faults": Row,
     "faults of delivery": DeliveryRow,
     "faults of groups": GroupRow,
+    "faults of regions": RegionRow,
 }
 """By the name of the property that carries the rows of a test, because tests run in several processes."""
 
