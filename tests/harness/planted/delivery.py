@@ -85,16 +85,16 @@ FAULTS = (
         "self._wait(row, RetryMode.SUSPENSION",
         'row.update(attempts=row["attempts"] + 1) or self._wait(row, RetryMode.SUSPENSION',
     ),
-    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass", seed=55),
+    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass", seed=32),
     Fault("a retry without a wait", Finishing._again, "self.now + outcome.after_ms", "self.now"),
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
-    Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=12),
-    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=84),
+    Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=16),
+    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=32),
     Fault(
         "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=144
     ),
     Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
-    Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=55),
+    Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=58),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
     Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(
@@ -102,7 +102,7 @@ FAULTS = (
         Ledger.go_on,
         "cancelling.cancel_rows(self.database, self.receivers, job)",
         "pass",
-        seed=69,
+        seed=43,
     ),
     Fault(
         "open jobs lose their ended rows", retention.delete_expired, "| JOBS.c.completed_at.is_not(None)", "| (JOBS.c.read >= 0)"
