@@ -49,7 +49,8 @@ class SizeLimits:
         """Return the record to send under this number.
 
         Raises:
-            TransportRefused: It is a fact or a value, and its topic does not accept so many bytes.
+            TransportRefused: It is a fact or a value, and its topic does not accept so many bytes; or its topic accepts not even
+                the shortest dead letter, or the shortest outcome of an order.
         """
         record = self._producer_record(each)
         size, limit = size_of(record.key, record.headers, record.value), self._limits[record.topic]
@@ -63,7 +64,11 @@ class SizeLimits:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
             return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
         shorter = self._shorter_outcomes(record) if each.channel is Channel.ORDER_OUTCOMES else self._shorter(record)
-        return next(found for found in shorter if self._fits(found))
+        fitting = next((found for found in shorter if self._fits(found)), None)
+        if fitting is None:
+            what = "an outcome of an order" if each.channel is Channel.ORDER_OUTCOMES else "a dead letter"
+            raise refused_for_size(record.topic, f"it accepts {limit} bytes, and the shortest form of {what} takes more")
+        return fitting
 
     def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
@@ -104,7 +109,7 @@ class SizeLimits:
 
 
 def refused_for_size(topic: str, problem: str) -> TransportRefused:
-    """Return the error for a topic that does not take a fact, or a value of a store."""
+    """Return the error for a topic whose limit is too low for what it must take."""
     return TransportRefused(f"topic {topic}", f"{problem}. Raise its max.message.bytes and the producer's max.request.size")
 
 

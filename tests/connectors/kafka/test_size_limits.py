@@ -128,3 +128,20 @@ def test_a_value_that_is_too_large_is_refused_and_not_cut_for_its_key_would_have
     kept = limits.fit(OutputRecord(7, Channel.VALUES, b"k", (), b"x", 3), NOW)
     deleted = limits.fit(OutputRecord(8, Channel.VALUES, b"k", (), b"", 3), NOW)
     assert [(each.topic, each.value, each.partition) for each in (kept, deleted)] == [("values", b"x", 3), ("values", None, 3)]
+
+
+@pytest.mark.parametrize(
+    ("record", "topic", "what"),
+    [
+        (notification(b"x" * 1_000), "dead", "a dead letter"),
+        (letter(b"x"), "dead", "a dead letter"),
+        (OutputRecord(7, Channel.ORDER_OUTCOMES, b"unit", (), b"x" * 200), "outcomes", "an outcome of an order"),
+    ],
+)
+def test_a_topic_that_accepts_not_even_the_shortest_form_is_refused_with_the_remedy(
+    record: OutputRecord, topic: str, what: str
+) -> None:
+    with pytest.raises(
+        TransportRefused, match=f"topic {topic}: it accepts 70 bytes.*{what} takes more. Raise its max.message.bytes"
+    ):
+        fit(record, out=70, dead=70)
