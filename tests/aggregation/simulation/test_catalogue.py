@@ -7,7 +7,7 @@ from harness.planted.protocol import Fault, is_misplaced
 from harness.planted.stores import SEEDS, as_table, counter_instead_of_transitions
 from harness.simulated_stores.runs import simulate
 
-_MOST_SEEDS = 600
+_MOST_SEEDS = 120
 _QUICK = (counter_instead_of_transitions,)
 
 
