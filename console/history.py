@@ -19,7 +19,7 @@ _MINUTE_MS = 60_000
 _KEPT_MS = 7 * 86_400_000
 _RECENT_MS = 5 * _MINUTE_MS
 _TABLE = """
-CREATE TABLE minutes (
+CREATE TABLE IF NOT EXISTS minutes (
     minute INTEGER PRIMARY KEY,
     records INTEGER NOT NULL,
     notifications INTEGER NOT NULL,

@@ -16,15 +16,18 @@ from domain.clock import Instant
 
 _FORMAT = 1
 _TABLES = f"""
-    CREATE TABLE value (key TEXT NOT NULL, member TEXT NOT NULL, body BLOB NOT NULL, due INTEGER, checksum INTEGER NOT NULL,
-        PRIMARY KEY (key, member)) WITHOUT ROWID;
-    CREATE INDEX value_due ON value (due, key) WHERE due IS NOT NULL;
-    CREATE INDEX value_head ON value (key) WHERE member = '';
-    CREATE TABLE progress (partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL, number INTEGER NOT NULL);
-    CREATE TABLE pending (partition INTEGER, number INTEGER, body BLOB NOT NULL, PRIMARY KEY (partition, number)) WITHOUT ROWID;
-    CREATE TABLE note (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS value (key TEXT NOT NULL, member TEXT NOT NULL, body BLOB NOT NULL, due INTEGER,
+        checksum INTEGER NOT NULL, PRIMARY KEY (key, member)) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS value_due ON value (due, key) WHERE due IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS value_head ON value (key) WHERE member = '';
+    CREATE TABLE IF NOT EXISTS progress (partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL, number INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS pending (partition INTEGER, number INTEGER, body BLOB NOT NULL,
+        PRIMARY KEY (partition, number)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS note (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
     PRAGMA user_version = {_FORMAT};
 """
+"""Two processes may make the file at the same time: a worker, and one that looks on."""
+
 _VALUES = "SELECT key, member, body, due, checksum FROM value"
 _FIND_ALL = """
     SELECT value.key, value.member, value.body, value.due, value.checksum FROM json_each(?) AS wanted

@@ -90,6 +90,14 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     assert len(History(tmp_path).minutes(BEGINNING)) == 2
 
 
+def test_a_console_that_was_killed_while_it_made_the_file_leaves_one_to_go_on_with(history: History, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "console-history.db")) as file:
+        file.execute("PRAGMA user_version = 0")  # The table was there before the version.
+    for minute in range(3):
+        history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
+    assert len(History(tmp_path).minutes(BEGINNING)) == 2
+
+
 def test_a_file_that_cannot_be_written_leaves_the_history_in_memory_and_is_told_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
