@@ -79,8 +79,11 @@ class Region:
         self.verb("stop", seconds=LONGEST_WAIT_SECONDS)
 
     def read_to(self) -> int:
-        """Return how many records were read, over all partitions."""
-        return sum(part.read_to for report in find_reports(self.service.run_directory) for part in report.partitions)
+        """Return how many records were read, over all partitions. Two workers may report one partition, after a takeover."""
+        found: Counter[str] = Counter()
+        for report in find_reports(self.service.run_directory):
+            found |= Counter({each.partition: each.read_to for each in report.partitions})
+        return found.total()
 
     def is_running(self) -> bool:
         """Whether each worker is ready, and no region is reset, waits for a server, or has failed."""
