@@ -79,7 +79,7 @@ def test_the_configuration_counts_once_it_names_another_value(run: Run, file: Pa
         (("--url", "tcp://h"), "begins with mqtt:// or mqtts://"),
         (("--url", "mqtt://me:s3cret@h"), "has a login, which others could read"),
         (("--notifications-topic", "A/#"), "a topic of MQTT"),
-        (("--notifications-topic", "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"), "of notifications and of dead letters"),
+        (("--notifications-topic", "PAYMENT_STATUS_NOTIFICATION/DEAD_LETTERS"), "of notifications and of dead letters"),
     ],
 )
 def test_what_is_refused_changes_nothing(

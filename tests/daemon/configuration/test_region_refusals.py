@@ -114,7 +114,7 @@ def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text
         f"{P}.transport = mqtt\n{P}.worker.count = 2",
         f"{P} {{ transport = kafka, further-transports = [mqtt, xms, file] }}",
         f"{P} {{ transport = jms, further-transports = [xms], xms {{ notifications.queue = A, dead-letters.queue = B }} }}",
-        f"{P}.mqtt.dead-letters.topic = PAYMENT_STATUS_NOTIFICATION",
+        f'{P}.mqtt.dead-letters.topic = "PAYMENT_STATUS_NOTIFICATION/NOTIFICATIONS"',
     ],
 )
 def test_what_can_be_promised_is_taken(loaded, text):
