@@ -63,7 +63,7 @@ def test_several_sinks_are_each_exactly_once_while_the_worker_is_killed(
     stage.expect_every_promise_held(daemon, *sinks)
 
 
-@pytest.mark.parametrize(("source", "sink"), [("jms", "jms"), ("kafka", "jms")])
+@pytest.mark.parametrize(("source", "sink"), [("jms", "jms"), ("jms", "file"), ("file", "jms"), ("kafka", "jms")])
 def test_exactly_once_while_the_jms_broker_is_killed_and_comes_again(
     new_daemon: NewDaemon, own_server: Callable[..., Any], kafka: KafkaServer, fresh_name: Naming, source: str, sink: str
 ) -> None:
@@ -75,7 +75,7 @@ def test_exactly_once_while_the_jms_broker_is_killed_and_comes_again(
     stage.expect_every_promise_held(daemon, sink)
 
 
-@pytest.mark.parametrize(("source", "sink"), [("kafka", "jms"), ("file", "kafka")])
+@pytest.mark.parametrize(("source", "sink"), [("kafka", "jms"), ("jms", "kafka"), ("kafka", "file"), ("file", "kafka")])
 def test_exactly_once_while_the_kafka_broker_is_killed_and_comes_again(
     new_daemon: NewDaemon, own_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming, source: str, sink: str
 ) -> None:
@@ -101,7 +101,9 @@ def test_each_source_reaches_a_sink_without_a_marker_at_least_once_while_its_wor
     stage.expect_every_promise_held(daemon, sink)
 
 
-@pytest.mark.parametrize(("source", "sinks"), [("kafka", ("kafka", "mqtt")), ("file", ("jms", "mqtt", "xms"))])
+@pytest.mark.parametrize(
+    ("source", "sinks"), [("kafka", ("kafka", "mqtt")), ("jms", ("mqtt", "file")), ("file", ("jms", "mqtt", "xms"))]
+)
 def test_several_sinks_of_which_some_keep_no_marker_hold_each_its_promise_while_the_worker_is_killed(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
 ) -> None:
@@ -147,7 +149,7 @@ def test_exactly_once_while_the_storage_is_killed_and_comes_again(
 # The states of a region on real servers
 
 
-@pytest.mark.parametrize(("source", "sinks"), [("kafka", ("kafka",)), ("jms", ("kafka", "file"))])
+@pytest.mark.parametrize(("source", "sinks"), [("kafka", ("kafka",)), ("kafka", ("jms",)), ("jms", ("kafka", "file"))])
 def test_exactly_once_while_an_operator_resets_the_region(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sinks: tuple[str, ...]
 ) -> None:
