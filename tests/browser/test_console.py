@@ -54,11 +54,11 @@ def test_every_page_fits_has_no_barrier_and_complains_of_nothing(browser: Browse
 def test_without_script_every_page_has_the_same_figures_and_a_unit_is_found(browser: Browser, stage: Stage) -> None:
     with Visit(browser, stage.address) as with_script, Visit(browser, stage.address, script=False) as without:
         for path in (*PAGES, *stage.more_pages):
-            # A probe of a receiver that fails may come between the two: then both are opened again.
-            def is_same(path: str = path) -> bool:
-                return _parts(with_script, path) == _parts(without, path)
-
-            wait_until(is_same, f"{path} is the same")
+            if path.startswith("/delivery/topics"):
+                # A probe of the receiver that fails may come between the two: then both are opened again.
+                wait_until(lambda path=path: _parts(without, path) == _parts(with_script, path), f"{path} is the same")
+            else:
+                assert _parts(without, path) == _parts(with_script, path)
         for visit in (with_script, without):
             visit.page.get_by_role("searchbox").fill(ASKED)
             visit.page.get_by_role("button", name="Find").click()
