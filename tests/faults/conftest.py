@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 from harness.fault_table import AnyRow, as_property, render
@@ -27,6 +27,8 @@ SEED = int(os.environ.get("FAULT_SEED") or zlib.crc32(RUN.encode()) % 1_000_000)
 
 UNITS, RATE = ("250", "200/s") if IS_ALL else ("60", "150/s")
 """The size and the rate of each simulation. A campaign waits at its end for the last lines of a simulation."""
+
+_Campaign = TypeVar("_Campaign", Campaign, GroupCampaign, RegionCampaign)
 
 
 class Opens(Protocol):
@@ -59,19 +61,10 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
         print(f"FAULT_SEED={SEED}: {fault}, {storage}")
         chance = Random(f"{SEED}/{fault}/{storage}")
         stage = Stage(own_server, tmp_path, storage, chance, *overrides, **options)
-        try:
-            stage.start()
-            campaign = Campaign(stage, fault, SEED, "--units", UNITS, "--rate", RATE, *arguments)
-            try:
-                campaign.begin()
-                yield campaign
-                row = campaign.finish()
-            finally:
-                campaign.give_up()
-            _tell(row, record_property)
-            campaign.judge(row)
-        finally:
-            stage.close()
+        with _under_way(
+            stage, lambda: Campaign(stage, fault, SEED, "--units", UNITS, "--rate", RATE, *arguments), record_property
+        ) as campaign:
+            yield campaign
 
     return begin
 
@@ -113,19 +106,10 @@ def of_groups(own_server: Callable[..., Any], tmp_path: Path, record_property: C
         print(f"FAULT_SEED={SEED}: {fault}, {transport}")
         chance = Random(f"{SEED}/{fault}/{transport}")
         stage = FileStage(tmp_path, chance) if transport == "file" else TopicStage(own_server, tmp_path, "redis", chance)
-        try:
-            stage.start()
-            campaign = GroupCampaign(stage, fault, SEED, "--units", str(units), "--rate", RATE)
-            try:
-                campaign.begin()
-                yield campaign
-                row = campaign.finish()
-            finally:
-                campaign.give_up()
-            _tell(row, record_property)
-            campaign.judge(row)
-        finally:
-            stage.close()
+        with _under_way(
+            stage, lambda: GroupCampaign(stage, fault, SEED, "--units", str(units), "--rate", RATE), record_property
+        ) as campaign:
+            yield campaign
 
     return begin
 
@@ -139,21 +123,30 @@ def of_regions(own_server: Callable[..., Any], tmp_path: Path, record_property: 
         print(f"FAULT_SEED={SEED}: {source} to {', '.join(sinks)}")
         chance = Random(f"{SEED}/{source}/{sinks}/{overrides}")
         region = Region(own_server, tmp_path, chance, source, sinks, *overrides)
-        try:
-            region.daemon.start()
-            campaign = RegionCampaign(region, SEED, "--units", UNITS, "--rate", RATE)
-            try:
-                campaign.begin()
-                yield campaign
-                row = campaign.finish()
-            finally:
-                campaign.give_up()
-            _tell(row, record_property)
-            campaign.judge(row)
-        finally:
-            region.close()
+        with _under_way(
+            region, lambda: RegionCampaign(region, SEED, "--units", UNITS, "--rate", RATE), record_property
+        ) as campaign:
+            yield campaign
 
     return begin
+
+
+@contextmanager
+def _under_way(stage: Any, make: Callable[[], _Campaign], record_property: Callable[[str, object], None]) -> Iterator[_Campaign]:
+    """Start the stage and a campaign on it; at the end of the context finish, record and judge it."""
+    try:
+        stage.start()
+        campaign = make()
+        try:
+            campaign.begin()
+            yield campaign
+            row = campaign.finish()
+        finally:
+            campaign.give_up()
+        _tell(row, record_property)
+        campaign.judge(row)
+    finally:
+        stage.close()
 
 
 def _tell(row: AnyRow, record_property: Callable[[str, object], None]) -> None:

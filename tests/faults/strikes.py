@@ -46,7 +46,7 @@ def pause_worker(stage: Stage, chance: Random) -> None:
 
 
 def kill_broker(stage: Stage, chance: Random) -> None:
-    _kill(stage.broker, chance)
+    kill(stage.broker, chance)
 
 
 def pause_broker(stage: Stage, chance: Random) -> None:
@@ -54,7 +54,7 @@ def pause_broker(stage: Stage, chance: Random) -> None:
 
 
 def kill_storage(stage: Stage, chance: Random) -> None:
-    _kill(stage.storage, chance)
+    kill(stage.storage, chance)
 
 
 def kill_storage_and_worker(stage: Stage, chance: Random) -> None:
@@ -126,7 +126,8 @@ def send(daemon: Daemon, slot: int, number: signal.Signals, verb: str = "run") -
         return worker
 
 
-def _kill(server: Server, chance: Random) -> None:
+def kill(server: Server, chance: Random) -> None:
+    """Kill a server, and start it again after a while."""
     server.kill()
     sleep(chance.uniform(0, 2))
     server.start(LONGEST_WAIT_SECONDS)

@@ -93,7 +93,7 @@ class RegionRow(NamedTuple):
 
 
 AnyRow: TypeAlias = Row | DeliveryRow | GroupRow | RegionRow
-KINDS: dict[str, type[Row] | type[DeliveryRow] | type[GroupRow] | type[RegionRow]] = {
+KINDS: dict[str, type[AnyRow]] = {
     "faults": Row,
     "faults of delivery": DeliveryRow,
     "faults of groups": GroupRow,
