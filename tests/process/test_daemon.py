@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
+from harness.nightly import SEED
 from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
@@ -178,7 +179,7 @@ def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new
     """`make soak` repeats it more often."""
     quick = f"{NOTIFICATION}.worker.restart-pause=20ms"
     daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20", quick)
-    kills, chance = int(os.environ.get("KILLS", "9")), Random(int(os.environ.get("KILL_SEED", "1")))
+    kills, chance = int(os.environ.get("KILLS", "9")), Random(SEED)
     service = daemon.service
     daemon.service.verb("start")
     for number in range(kills):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
@@ -14,6 +15,7 @@ from harness.waiting import wait_until
 from domain.notification import notification_id
 
 pytestmark = pytest.mark.slow
+AT_NIGHT = pytest.mark.nightly("ended-workers")
 
 TARGET = '''
 import ctypes
@@ -107,15 +109,21 @@ def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int
     return position
 
 
+HUNG = "hung for more than 2 s (handling-limit) and was ended at "
+
+
 @pytest.mark.parametrize(
     ("way", "told"),
     [
-        ("exit", "ended with 3 at "),
-        ("good exit", "ended with 0 at "),
         ("segfault", "was killed by SIGSEGV at "),
-        ("abort", "was killed by SIGABRT at "),
-        ("sleep", "hung for more than 2 s (handling-limit) and was ended at "),
-        ("hold the interpreter", "hung for more than 2 s (handling-limit) and was ended at "),
+        ("hold the interpreter", HUNG),
+        *at_night(
+            "ended-workers",
+            ("exit", "ended with 3 at "),
+            ("good exit", "ended with 0 at "),
+            ("abort", "was killed by SIGABRT at "),
+            ("sleep", HUNG),
+        ),
     ],
 )
 def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_neighbours_leave_once(
@@ -142,6 +150,7 @@ def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_ne
     assert "the record becomes a dead letter ended-its-worker" in status
 
 
+@AT_NIGHT
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 @pytest.mark.parametrize("when", ["it was stashed", "it is tried again", "its deadline has come"])
 def test_so_is_one_that_comes_out_of_the_stash(deadly: Callable[..., Daemon], storage: str, when: str) -> None:
@@ -164,6 +173,7 @@ def test_so_is_one_that_comes_out_of_the_stash(deadly: Callable[..., Daemon], st
     assert calls(daemon) == (4 if when == "it is tried again" else 3)
 
 
+@AT_NIGHT
 def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(deadly: Callable[..., Daemon]) -> None:
     daemon = deadly("exit")
     kill_with(daemon, *((KILLER, sequence) for sequence in (1, 2, 3)), ("uow-4", 1))
@@ -180,6 +190,7 @@ def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(d
     assert calls(daemon) == 12
 
 
+@AT_NIGHT
 def test_a_worker_that_is_killed_ten_times_while_it_handles_sets_nothing_aside(deadly: Callable[..., Daemon]) -> None:
     daemon = deadly("wait", f"{RESEQUENCER}.handling-limit=60s")
     directory = daemon.service.directory
@@ -208,6 +219,7 @@ def kill_while_it_handles(daemon: Daemon, *numbers: int) -> None:
 # In the foreground
 
 
+@AT_NIGHT
 def test_in_the_foreground_a_worker_that_died_of_a_record_is_started_again_until_the_record_is_set_aside(
     deadly: Callable[..., Daemon],
 ) -> None:
@@ -222,7 +234,7 @@ def test_in_the_foreground_a_worker_that_died_of_a_record_is_started_again_until
     assert service.log.rstrip().endswith("drained")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGSEGV, *at_night("ended-workers", signal.SIGKILL)])
 def test_in_the_foreground_it_ends_like_a_worker_that_died_of_nothing_in_particular(
     service: OperatedService, number: signal.Signals
 ) -> None:

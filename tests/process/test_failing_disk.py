@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
+from harness.nightly import SEED
 from harness.processes.operated_service import RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 
@@ -128,7 +129,7 @@ def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_noth
 ) -> None:
     disk = FaultyDisk.make(tmp_path / "faults")
     service = new_service(f"{RESEQUENCER}.stash-timeout=2s", environment=disk.environment)
-    rounds, chance = int(os.environ.get("KILLS", "10")), Random(int(os.environ.get("KILL_SEED", "1")))
+    rounds, chance = int(os.environ.get("KILLS", "10")), Random(SEED)
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "0", "--garbage", "2%")
     simulated = service.verb("simulate", "--units", str(rounds * 40), "--seed", "3", "--partitions", "2", *rates)
     assert simulated.returncode == 0, simulated.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from harness.nightly import SEED
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
@@ -161,7 +162,7 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     simulation = service.begin_verb("simulate", "--units", units, "--seed", "5", "--partitions", "2", *rates)
     wait_until(lambda: "late envelopes follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
     simulation.send_signal(signal.SIGSTOP)
-    chance = Random(int(os.environ.get("KILL_SEED", "1")))
+    chance = Random(SEED)
     _run_and_kill(service, chance, kills - kills // 3)
     service.start()
     service.wait_until_idle()

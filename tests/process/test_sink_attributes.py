@@ -79,9 +79,9 @@ def test_what_is_set_holds_from_the_next_publication_on_and_after_kill_reset_and
 
 
 def test_what_waits_for_a_broker_that_is_away_leaves_through_another_one_that_is_set(
-    new_daemon: Callable[..., Daemon], own_server: Callable[..., ArtemisServer], mosquitto: MosquittoServer, topic: str
+    new_daemon: Callable[..., Daemon], struck_server: Callable[..., ArtemisServer], mosquitto: MosquittoServer, topic: str
 ) -> None:
-    broker = own_server(ArtemisServer).start()
+    broker = struck_server(ArtemisServer)
     daemon = new_daemon(
         f"{NOTIFICATION}.transport=mqtt",
         f'{NOTIFICATION}.mqtt {{ url = "{broker.mqtt_url}", notifications.topic = {topic} }}',

@@ -8,6 +8,7 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.waiting import wait_until
 
 from connectors.jms import sending
@@ -30,9 +31,9 @@ ONE = PARTITIONS[0]
 
 
 @pytest.fixture
-def server(own_server: OwnServer) -> ArtemisServer:
-    made: ArtemisServer = own_server(ArtemisServer, ArtemisSettings(idle_ms=2_000))
-    return made.start()
+def server(struck_server: OwnServer) -> ArtemisServer:
+    made: ArtemisServer = struck_server(ArtemisServer, ArtemisSettings(idle_ms=2_000))
+    return made
 
 
 def until_published(publish: Callable[[], None]) -> list[Exception]:
@@ -109,7 +110,7 @@ def test_a_failure_before_the_commit_says_that_nothing_left(server: ArtemisServe
     assert [each.value for each in queues.left(Channel.NOTIFICATIONS, 1)] == [b'{"less":1}']
 
 
-@pytest.mark.parametrize("moment", range(6))
+@pytest.mark.parametrize("moment", [5, *at_night("brokers", *range(5))])
 def test_a_broker_killed_in_a_publication_leaves_each_record_once(server: ArtemisServer, monkeypatch, moment: int) -> None:
     queues = Queues.fresh(server)
     sink = queues.sink()
@@ -154,7 +155,7 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_marker(server: 
     assert len(queues.left(Channel.NOTIFICATIONS)) == 4
 
 
-@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize("moment", [3, *at_night("brokers", *range(3))])
 def test_a_broker_killed_in_an_acknowledgement_brings_nothing_twice(server: ArtemisServer, monkeypatch, moment: int) -> None:
     queues = Queues.fresh(server)
     one = queues.partitions()[0]

@@ -23,8 +23,8 @@ QUICK_PRODUCER = {"transaction.timeout.ms": 2_000}
 
 
 @pytest.fixture
-def broker(own_server: Callable[..., Any]) -> KafkaServer:
-    server: KafkaServer = own_server(KafkaServer).start()
+def broker(struck_server: Callable[..., Any]) -> KafkaServer:
+    server: KafkaServer = struck_server(KafkaServer)
     return server
 
 

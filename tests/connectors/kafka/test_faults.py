@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from harness.nightly import SEED
 from harness.waiting import wait_until
 from kafka import KafkaProducer
 
@@ -24,7 +25,6 @@ from tests.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 
-SEED = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
 FAULTS = int(os.environ.get("KAFKA_FAULTS", "8"))
 PARTITIONS = 4
 PAUSE_SECONDS = 4
@@ -91,14 +91,13 @@ class Source:
 
 
 @pytest.fixture
-def stage(own_server: Callable[..., Any]) -> Iterator[KafkaStage]:
-    stage = KafkaStage(own_server(KafkaServer).start(), PARTITIONS)
+def stage(struck_server: Callable[..., Any]) -> Iterator[KafkaStage]:
+    stage = KafkaStage(struck_server(KafkaServer), PARTITIONS)
     yield stage
     stage.close()
 
 
 def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stage: KafkaStage, tmp_path: Path) -> None:
-    print(f"KILL_SEED={SEED}")
     relays, chance = Relays(stage, tmp_path / "relays.log"), random.Random(SEED)
     for slot in range(3):
         relays.start(slot)

@@ -48,9 +48,9 @@ def numbers(subscriber: Subscriber, count: int) -> list[int]:
     return [int(each.value[5:-1]) for each in subscriber.wait_for(count)]
 
 
-def test_it_returns_when_everything_is_confirmed_and_not_before(own_server: OwnServer) -> None:
+def test_it_returns_when_everything_is_confirmed_and_not_before(struck_server: OwnServer) -> None:
     """With the broker paused the messages are in the client's queue and in the socket: that is no confirmation."""
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+    topics = Topics.fresh(struck_server(ArtemisServer))
     with closing(topics.subscriber()) as subscriber, closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
@@ -63,8 +63,8 @@ def test_it_returns_when_everything_is_confirmed_and_not_before(own_server: OwnS
         assert sorted(set(numbers(subscriber, 21))) == list(range(1, 22))
 
 
-def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it(own_server: OwnServer) -> None:
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it(struck_server: OwnServer) -> None:
+    topics = Topics.fresh(struck_server(ArtemisServer))
     with closing(topics.subscriber()) as subscriber, closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
@@ -77,8 +77,8 @@ def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_ca
         assert sorted(set(numbers(subscriber, 5))) == [1, 2, 3, 4, 5]
 
 
-def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(own_server: OwnServer) -> None:
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(struck_server: OwnServer) -> None:
+    topics = Topics.fresh(struck_server(ArtemisServer))
     with closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
@@ -92,9 +92,9 @@ def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(ow
             assert numbers(subscriber, 3) == [2, 3, 4]
 
 
-def test_a_connection_that_is_lost_stays_lost(own_server: OwnServer) -> None:
+def test_a_connection_that_is_lost_stays_lost(struck_server: OwnServer) -> None:
     """A client that connects again by itself would send what is sent anew by the region, too."""
-    topics = Topics.fresh(own_server(MosquittoServer).start())
+    topics = Topics.fresh(struck_server(MosquittoServer))
     with closing(connect(topics.broker)) as connection:
         topics.server.restart()
         wait_until(lambda: connection.is_lost, "it is noticed")

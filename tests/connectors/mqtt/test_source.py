@@ -169,8 +169,8 @@ def test_of_two_bridges_with_one_client_id_the_first_does_not_take_the_session_b
     assert values(take(second, 1)) == [b"1"]
 
 
-def test_a_broker_that_is_killed_is_noticed_and_delivers_again(own_server: Callable[..., Any]) -> None:
-    stage = Stage(own_server(ArtemisServer).start(), "killed")
+def test_a_broker_that_is_killed_is_noticed_and_delivers_again(struck_server: Callable[..., Any]) -> None:
+    stage = Stage(struck_server(ArtemisServer), "killed")
     source = stage.source()
     stage.publish(*numbers(0, 5))
     assert values(take(source, 5)) == numbers(0, 5)
@@ -186,9 +186,9 @@ def test_a_broker_that_is_killed_is_noticed_and_delivers_again(own_server: Calla
     stage.close()
 
 
-def test_what_mosquitto_loses_at_a_kill_is_told_as_a_new_session_or_comes(own_server: Callable[..., Any]) -> None:
+def test_what_mosquitto_loses_at_a_kill_is_told_as_a_new_session_or_comes(struck_server: Callable[..., Any]) -> None:
     """It saves what it has acknowledged once a second at best: so the promise holds for what it still has, and no further."""
-    stage = Stage(own_server(MosquittoServer).start(), "killed")
+    stage = Stage(struck_server(MosquittoServer), "killed")
     source = stage.source()
     stage.publish(*numbers(0, 200))
     stage.server.kill()

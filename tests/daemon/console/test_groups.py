@@ -177,9 +177,9 @@ def test_completions_are_told_once_whoever_resumes(counted: Counted, groups: Gro
 
 
 def test_brokers_that_are_away_are_told_with_since_when_and_what_was_read_stays(
-    own_server: Callable[..., KafkaServer], loaded: Callable[..., Configuration], tmp_path: Path
+    struck_server: Callable[..., KafkaServer], loaded: Callable[..., Configuration], tmp_path: Path
 ) -> None:
-    kafka = own_server(KafkaServer).start()
+    kafka = struck_server(KafkaServer)
     with closing(Counted(configured(kafka, loaded, tmp_path / "run"))) as counted:
         groups = Groups(LocalGroups(counted.configuration), SystemClock())
         client = Client()

@@ -209,12 +209,12 @@ def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worke
 
 
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
-    own_server: Callable[..., Any], receiving: ScriptedReceiver
+    struck_server: Callable[..., Any], receiving: ScriptedReceiver
 ) -> None:
     from servers.kafka.server import KafkaServer
     from tests.delivery.direct.stage import DirectStage
 
-    kafka = own_server(KafkaServer).start()
+    kafka = struck_server(KafkaServer)
     stage = DirectStage(kafka, receiving.url, "retry.attempts = null", "concurrency = 4")
     try:
         receiving.answers = lambda _key, id_, nth: FAILS if id_.endswith("7") and nth == 1 else Reply(201, after_seconds=0.01)

@@ -1,6 +1,6 @@
 """`resequencer archive-topics` as an operator runs it: killed repeatedly under load, started twice, stopped by SIGTERM.
 
-`KILLS=20` kills more often than by default, `KILL_SEED=N` at other moments.
+`KILLS=20` kills more often than by default, `SEARCH_SEED=N` at other moments.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from threading import Event, Thread
 from time import sleep
 
 import pytest
+from harness.nightly import SEED
 from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.options import fast_sources
@@ -26,7 +27,6 @@ from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
 KILLS = int(os.environ.get("KILLS", "2"))
-SEED = int(os.environ.get("KILL_SEED", "7"))
 LONGEST_WAIT_SECONDS = 600
 
 

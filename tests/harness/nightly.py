@@ -1,0 +1,137 @@
+"""What `make nightly` does beyond `make test`: its families, and searches that go on with new seeds until their time is up."""
+
+import os
+from collections.abc import Iterable, Iterator
+from time import monotonic
+from typing import Any, NamedTuple
+
+import pytest
+
+SEED = int(os.environ.get("SEARCH_SEED", "1"))
+"""The first seed of each search and campaign. `make nightly`, `make soak` and `make faults` take another one each time."""
+
+_MINUTES = os.environ.get("SEARCH_MINUTES")
+"""How long each search goes on, instead of its own time."""
+
+_PROPERTY = "searches"
+
+
+class Family(NamedTuple):
+    """A row of the table in CONTRIBUTING.md.
+
+    `shown_by` are the tests of `make test` that show the same promise, by file and name. `searched` is what the night adds.
+    """
+
+    promise: str
+    shown_by: tuple[str, ...]
+    searched: str
+
+
+FAMILIES: dict[str, Family] = {
+    "regions": Family(
+        "Each source with each sink keeps its promise while workers and brokers are killed.",
+        (
+            "tests/process/test_regions.py",
+            "tests/connectors/kafka/test_region_contracts.py",
+            "tests/connectors/jms/test_contracts.py",
+            "tests/connectors/mqtt/test_contracts.py",
+        ),
+        "each source with each sink as processes, each broker killed, resets",
+    ),
+    "bridge": Family(
+        "What a broker acknowledged to the bridge is notified once.",
+        ("tests/process/test_bridge.py", "tests/bridge/test_runner.py", "tests/connectors/mqtt/test_source.py"),
+        "each source with each start, each server killed",
+    ),
+    "ended-workers": Family(
+        "A record that ends its worker is set aside after three exits, and it alone.",
+        ("tests/service/test_ended_workers.py", "tests/process/test_ended_workers.py"),
+        "each way in which a process ends, from the stash and at the deadline, over restarts of the service",
+    ),
+    "crashes": Family(
+        "A worker that dies at any step loses and doubles nothing.",
+        ("tests/service/test_crash_at_every_step.py", "tests/service/test_planted_faults.py"),
+        "kills, lost answers, other owners and forgotten storages with new seeds",
+    ),
+    "simulation": Family(
+        "Workers on Kafka, and regions, lose, double and misplace nothing, whatever is struck.",
+        ("tests/simulation/test_runs.py", "tests/simulation/test_catalogue.py", "tests/simulation/regions/test_runs.py"),
+        "simulated runs of each kind with new seeds",
+    ),
+    "delivery": Family(
+        "Each notification of a job is delivered once and in order, whatever dies.",
+        ("tests/delivery/simulation/test_runs.py", "tests/delivery/direct/test_simulation.py"),
+        "simulated runs of the ledger and straight from topics with new seeds",
+    ),
+    "stores": Family(
+        "Each command counts once, and each report leaves once.",
+        ("tests/aggregation/simulation/test_runs.py", "tests/aggregation/simulation/test_catalogue.py"),
+        "simulated runs with new seeds",
+    ),
+    "storages": Family(
+        "A storage keeps what it committed, and nothing else.",
+        ("tests/storage/infinispan/test_simulated_runs.py", "tests/storage/redis/test_storage.py"),
+        "random runs with failures at any request",
+    ),
+    "brokers": Family(
+        "A broker that is killed or frozen at any moment costs and doubles nothing.",
+        (
+            "tests/connectors/kafka/test_faults.py",
+            "tests/connectors/kafka/test_sink_broker.py",
+            "tests/connectors/jms/test_faults.py",
+        ),
+        "each moment of a publication and of an acknowledgement, again and again",
+    ),
+    "readers": Family(
+        "No bytes break what reads them.",
+        ("tests/fuzz/test_fuzz_targets.py",),
+        "changed inputs of each reader with new seeds",
+    ),
+    "pages": Family(
+        "Each page of the console fits, has no barrier, and shows the same without script.",
+        ("tests/browser/test_console.py",),
+        "the pages of services on Redis and Infinispan",
+    ),
+}
+
+
+def at_night(family: str, *parameters: Any) -> list[Any]:
+    """Return parameters of a test, each marked as one for the night. A tuple holds the values of one case."""
+    mark = pytest.mark.nightly(family)
+    return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=mark) for each in parameters]
+
+
+class Search:
+    """Seeds for a test that repeats what it does with each, for as many minutes as its marker gives."""
+
+    def __init__(self, family: str, minutes: float) -> None:
+        self.family = family
+        self._seconds = 60 * float(_MINUTES or minutes)
+        self._began = monotonic()
+        self._last = SEED
+
+    def seeds(self) -> Iterator[int]:
+        """Yield one seed at least; no further one when the time is up."""
+        while self._last == SEED or monotonic() - self._began < self._seconds:
+            self._last += 1
+            yield self._last - 1
+
+    def as_property(self) -> tuple[str, list[Any]]:
+        """Return name and value for `record_property`."""
+        seconds = round(monotonic() - self._began)
+        return _PROPERTY, [self.family, SEED, self._last - SEED, seconds, round(self._seconds)]
+
+
+def lines_of(reports: Iterable[Any]) -> list[str]:
+    """Return a line for each search of this run's tests, failed ones included."""
+    found = [
+        (report.nodeid, *value)
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for name, value in report.user_properties
+        if name == _PROPERTY
+    ]
+    return [
+        f"{family}: seeds {seed} to {seed + count - 1} in {seconds} s of {budget}: {nodeid}"
+        for nodeid, family, seed, count, seconds, budget in sorted(found, key=lambda each: (each[1], each[0]))
+    ]
