@@ -85,8 +85,8 @@ check-configuration: $(RUNTIME) ## validate CONF; show every value and where it 
 # Bytecode is kept, whatever the environment says: otherwise each of the many processes of a run compiles everything anew.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
 
-check: lint ## lint, types, import rules and the fast tests, with a fifth of the examples of property tests
-	@$(PYTEST) -n auto --dist worksteal -m "not slow" --hypothesis-profile quick --ignore tests/pipeline/jobs
+check: lint ## lint, types, import rules and the fast tests: before every commit
+	@$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
 
 # What takes longest comes at the end.
 LONGEST := --durations=25 --durations-min=5
@@ -110,7 +110,7 @@ SEARCH_SEED := $(shell date +%s)
 endif
 nightly: lint $(PIPELINE) ## what searches: new seeds, matrices, long simulations; SEARCH_SEED=N: these seeds; ARGS='-k regions' takes a part
 	@echo "SEARCH_SEED=$(SEARCH_SEED)"
-	@export SEARCH_SEED=$(SEARCH_SEED); $(call BOTH_RUNS,nightly,$(ARGS)); exit $$(( (others % 5) | (jobs % 5) ))
+	@export SEARCH_SEED=$(SEARCH_SEED); $(call BOTH_RUNS,nightly or hypothesis,--hypothesis-profile nightly $(ARGS)); exit $$(( (others % 5) | (jobs % 5) ))
 
 fuzz: export PYTHONPATH := tests
 fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
@@ -119,7 +119,7 @@ fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each
 
 soak: $(DEVELOPMENT) ## 100 of each kind of kill, RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SEARCH_MINUTES=30 of each search; SEARCH_SEED=N: these seeds
 	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} SEARCH_SEED=$(SEARCH_SEED) \
-	  $(PYTEST) -s tests/process -k "kills_ or any_garbage or steady_load"
+	  $(PYTEST) --timeout=7200 -s tests/process -k "kills_ or any_garbage or steady_load"
 	@SEARCH_MINUTES=$${SEARCH_MINUTES:-30} SEARCH_SEED=$(SEARCH_SEED) $(PYTEST) -m nightly -k whatever_the_seed
 
 faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for an hour and a half; prints tables; SEARCH_SEED=N: other moments

@@ -18,8 +18,8 @@ from uuid import uuid4
 from zlib import crc32
 
 import pytest
-from harness.examples import FULL, QUICK
-from harness.nightly import FAMILIES, Search, lines_of
+from harness.examples import NIGHTLY, QUICK
+from harness.nightly import FAMILIES, Search, lines_of, search_minutes
 from harness.order import slow_first
 from hypothesis import HealthCheck, settings
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
 
-# How long an example takes depends on the machine, not on the test. `make check` takes the profile with fewer examples.
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=FULL)
-settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK)
-settings.load_profile("full")
+# How long an example takes depends on the machine, not on the test. `make nightly` takes the profile with more examples.
+settings.register_profile("quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=QUICK)
+settings.register_profile("nightly", settings.get_profile("quick"), max_examples=NIGHTLY)
+settings.load_profile("quick")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -57,6 +57,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if family not in FAMILIES:
             raise pytest.UsageError(f"{item.nodeid}: {family!r} is no family of harness/nightly.py: {', '.join(FAMILIES)}")
         item.add_marker("slow")
+        if minutes := search_minutes(marker.kwargs.get("minutes", 0)):
+            item.add_marker(pytest.mark.timeout(60 * minutes + float(item.config.getini("timeout"))))
 
 
 @pytest.hookimpl(trylast=True)

@@ -187,7 +187,7 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     assert done.stdout.endswith("stopped\nstopped: artemis, infinispan, kafka, postgresql, receiver, redis\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("docs")
 def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_path):
     commands = fenced("sh", text_of("docs/regions.md").partition("To try it, with Artemis")[2])[0]
     assert "--units 1000 " in commands
@@ -196,7 +196,7 @@ def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_p
     assert shown in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("docs")
 def test_by_mqtt_through_the_bridge_on_real_servers_as_its_page_says(tmp_path):
     commands = fenced("sh", text_of("docs/bridge.md").partition("## To try it")[2])[0]
     assert "--units 1000 " in commands

@@ -1,4 +1,4 @@
-"""Campaigns of faults: all of them with FAULTS=all, else a short choice. SEARCH_SEED=N determines the moments of the strikes."""
+"""Campaigns of faults: all of them with FAULTS=all, else short ones. SEARCH_SEED=N determines the moments of the strikes."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -31,8 +31,16 @@ class Opens(Protocol):
     def __call__(self, fault: str, storage: str, *overrides: str, **options: Any) -> Any: ...
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A campaign without a short form is for the night."""
+    marker = item.get_closest_marker("faults")
+    if not IS_ALL and marker is not None and "short" not in {each for each, times in marker.kwargs.items() if times}:
+        item.add_marker(pytest.mark.nightly("campaigns"))
+        item.add_marker("slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the campaigns without a short form, unless FAULTS=all."""
+    """Leave out the campaigns that neither `make nightly` nor `make test` has, unless FAULTS=all."""
     left_out = [each for each in items if not IS_ALL and _times(each) == 0]
     if left_out:
         items[:] = [each for each in items if each not in left_out]
@@ -160,4 +168,4 @@ def chance(request: pytest.FixtureRequest) -> Random:
 def _times(item: pytest.Item) -> int | None:
     """Return how often the test strikes; None if it is no campaign."""
     marker = item.get_closest_marker("faults")
-    return None if marker is None else marker.kwargs["all" if IS_ALL else "short"]
+    return None if marker is None else marker.kwargs.get("all" if IS_ALL else "night", 0)

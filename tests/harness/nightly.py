@@ -82,6 +82,42 @@ FAMILIES: dict[str, Family] = {
         ),
         "each moment of a publication and of an acknowledgement, again and again",
     ),
+    "campaigns": Family(
+        "The whole service loses, doubles and misplaces nothing under load, whatever is struck.",
+        ("tests/faults/test_mixed.py", "tests/faults/test_of_delivery.py", "tests/faults/test_of_groups.py"),
+        "short campaigns on the other storages, ledgers and transports, and a full Redis",
+    ),
+    "sinks": Family(
+        "A sink keeps its contract on each kind of broker.",
+        ("tests/connectors/mqtt/test_contracts.py",),
+        "the other QoS on each broker of MQTT",
+    ),
+    "files": Family(
+        "A crash, a failure or a power cut at any operation on files loses and doubles nothing.",
+        ("tests/connectors/files/test_sink_failures.py", "tests/service/test_power_cut.py"),
+        "other sizes of rotation, other torn writes, other workloads",
+    ),
+    "memory": Family(
+        "Memory, threads and files do not grow.",
+        ("tests/process/test_garbage.py", "tests/guardian/test_actor_system.py", "tests/service/test_promises.py"),
+        "a steady load for a minute, and a million actors",
+    ),
+    "docs": Family(
+        "The commands of a page do what it says.",
+        ("tests/docs/test_docs.py",),
+        "the pages that run regions and the bridge on real servers",
+    ),
+    "processes": Family(
+        "The service as a process that is killed, cut off or refused keeps its promises, and says why.",
+        (
+            "tests/process/test_life.py",
+            "tests/process/test_failing_disk.py",
+            "tests/process/test_storage_on_a_server.py",
+            "tests/process/test_orders.py",
+            "tests/connectors/files/test_requeue.py",
+        ),
+        "the other storages, more kills, each file that fails in each way",
+    ),
     "readers": Family(
         "No bytes break what reads them.",
         ("tests/fuzz/test_fuzz_targets.py",),
@@ -96,9 +132,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def at_night(family: str, *parameters: Any) -> list[Any]:
-    """Return parameters of a test, each marked as one for the night. A tuple holds the values of one case."""
+    """Return parameters of a test, each marked as one for the night. A plain tuple holds the values of one case."""
     mark = pytest.mark.nightly(family)
-    return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=mark) for each in parameters]
+    return [pytest.param(*(each if type(each) is tuple else (each,)), marks=mark) for each in parameters]
+
+
+def search_minutes(minutes: float) -> float:
+    """Return how long a search goes on that has so many minutes of its own; 0 is no search."""
+    return float(_MINUTES or minutes) if minutes else 0
 
 
 class Search:
@@ -106,7 +147,7 @@ class Search:
 
     def __init__(self, family: str, minutes: float) -> None:
         self.family = family
-        self._seconds = 60 * float(_MINUTES or minutes)
+        self._seconds = 60 * search_minutes(minutes)
         self._began = monotonic()
         self._last = SEED
 
@@ -120,6 +161,15 @@ class Search:
         """Return name and value for `record_property`."""
         seconds = round(monotonic() - self._began)
         return _PROPERTY, [self.family, SEED, self._last - SEED, seconds, round(self._seconds)]
+
+
+def as_table() -> str:
+    """Return the table of CONTRIBUTING.md."""
+    rows = (
+        f"| `{name}` | {each.promise} | {', '.join(f'[{test}]({test})' for test in each.shown_by)} | {each.searched} |"
+        for name, each in FAMILIES.items()
+    )
+    return "\n".join(("| family | promise | `make test` shows it in | `make nightly` adds |", "|---|---|---|---|", *rows))
 
 
 def lines_of(reports: Iterable[Any]) -> list[str]:

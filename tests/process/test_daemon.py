@@ -175,6 +175,7 @@ def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:
     assert daemon.report.state is State.STOPPED
 
 
+@pytest.mark.nightly("processes")
 def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new_daemon: Callable[..., Daemon]) -> None:
     """`make soak` repeats it more often."""
     quick = f"{NOTIFICATION}.worker.restart-pause=20ms"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from harness.nightly import at_night
 
 from daemon.command_line import main
 from daemon.commands.demo import command
@@ -118,7 +119,9 @@ def test_a_demo_with_a_users_configuration_leaves_its_directories_alone(tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["real.conf", "run"]
 
 
-@pytest.mark.parametrize("arguments", [("--units", "0"), ("--units", "-1"), ("--units", "x"), ("--seed", "-1")])
+@pytest.mark.parametrize(
+    "arguments", [("--units", "0"), *at_night("processes", (("--units", "-1"),), (("--units", "x"),), (("--seed", "-1"),))]
+)
 def test_a_demo_of_nothing_is_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ended = _demo(tmp_path, *arguments)
     assert ended.returncode == 2
@@ -155,9 +158,12 @@ def _change_a_status(lines: list[bytes]) -> list[bytes]:
     ("tamper", "said"),
     [
         (_drop_the_last, "1 lost"),
-        (_double_the_first, "1 doubled"),
-        (_turn_round, "out of order"),
-        (_change_a_status, "wrong content"),
+        *at_night(
+            "processes",
+            (_double_the_first, "1 doubled"),
+            (_turn_round, "out of order"),
+            (_change_a_status, "wrong content"),
+        ),
     ],
 )
 def test_a_promise_that_was_broken_is_the_demos_exit_code(
@@ -185,7 +191,7 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
 
 @pytest.mark.parametrize(
     ("tamper", "said"),
-    [(_drop_the_last, "1 group report missing"), (_double_the_first, "1 group report doubled")],
+    [(_double_the_first, "1 group report doubled"), *at_night("processes", (_drop_the_last, "1 group report missing"))],
 )
 def test_a_group_report_that_is_missing_or_doubled_is_the_demos_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
-from harness.nightly import SEED
+from harness.nightly import SEED, at_night
 from harness.processes.operated_service import RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 
@@ -94,13 +94,13 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
         service.clear_away()
 
 
-@pytest.mark.parametrize("blow", OUTPUT, ids=str)
+@pytest.mark.parametrize("blow", [OUTPUT[0], OUTPUT[2], *at_night("processes", OUTPUT[1], *OUTPUT[3:])], ids=str)
 def test_an_output_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
     reason = struck.strike(blow, State.OUTPUT_UNAVAILABLE)
     assert f"{blow.name}: {errorcode[blow.error]}: " in reason or blow.calls is Call.RENAME
 
 
-@pytest.mark.parametrize("blow", STORAGE, ids=str)
+@pytest.mark.parametrize("blow", [STORAGE[0], *at_night("processes", *STORAGE[1:])], ids=str)
 def test_a_storage_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
     assert struck.strike(blow, State.STORAGE_UNAVAILABLE).startswith("run/application/state.db: ")
 
@@ -124,6 +124,7 @@ def test_what_it_says_of_itself_may_fail_without_it(struck: Struck) -> None:
     assert "so `status` shows old values" in service.log
 
 
+@pytest.mark.nightly("processes")
 def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_nothing(
     new_service: Callable[..., OperatedService], tmp_path: Path
 ) -> None:

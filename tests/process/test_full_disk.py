@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
@@ -24,7 +25,9 @@ LIMIT = 300_000
 UNITS = 800
 
 
-@pytest.mark.parametrize(("storage", "state"), [("none", State.OUTPUT_UNAVAILABLE), ("embedded", State.STORAGE_UNAVAILABLE)])
+@pytest.mark.parametrize(
+    ("storage", "state"), [*at_night("processes", ("none", State.OUTPUT_UNAVAILABLE)), ("embedded", State.STORAGE_UNAVAILABLE)]
+)
 def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
     new_service: Callable[..., OperatedService], storage: str, state: State
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from harness.nightly import SEED
+from harness.nightly import SEED, at_night
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
@@ -124,7 +124,7 @@ def test_a_second_signal_ends_it_at_once(service: OperatedService) -> None:
     assert service.stop() == 0
 
 
-@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("storage", ["embedded", *at_night("processes", "none")])
 def test_a_stop_under_load_loses_and_doubles_nothing(new_service: Callable[..., OperatedService], storage: str) -> None:
     service = new_service(f"{RESEQUENCER}.storage-type={storage}", SOON, "ipf.processing-data.ingress.batch-size=100")
     simulation = ("simulate", "--units", "400", "--seed", "11", "--late-after", "0", "--losses", "0", "--late", "0")
@@ -157,7 +157,7 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     )
     (service.directory / "failing_target.py").write_text(FAILING_TARGET, encoding="utf-8")
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "1%", "--garbage", "1%", "--late-after", "1")
-    kills = int(os.environ.get("KILLS", "9"))
+    kills = int(os.environ.get("KILLS", "6"))
     units = str(45 * kills)
     simulation = service.begin_verb("simulate", "--units", units, "--seed", "5", "--partitions", "2", *rates)
     wait_until(lambda: "late envelopes follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
@@ -174,7 +174,7 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     service.wait_until_idle()
     archive = service.run_directory / "archive"
     # The archiving process has a low priority: beside a busy machine's other processes it is slow.
-    wait_until(lambda: kills < 9 or any(archive.glob("*.gz")), "processed input is archived", 400)
+    wait_until(lambda: kills < 6 or any(archive.glob("*.gz")), "processed input is archived", 400)
     assert service.stop() == 0
     verified = service.verb("verify", "--json", "--set", f"{NOTIFICATION}.target-type=report")
     assert verified.returncode == 0, verified.stdout

@@ -5,6 +5,7 @@ envelope only.
 from collections.abc import Callable
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
@@ -61,7 +62,7 @@ MISTAKES = {
 LEFT = {"uow-1": [2, 3], "uow-2": [1, 3], "uow-3": [2], "uow-4": [1, 3], "uow-5": [3], "uow-6": [1, 2, 3]}
 
 
-@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("storage", ["embedded", *at_night("processes", "none")])
 def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[..., Daemon], storage: str) -> None:
     settings = (f"{RESEQUENCER}.storage-type={storage}", f"{RESEQUENCER}.stash-timeout=2s")
     daemon = new_daemon(f"{NOTIFICATION}.target-type=mistaken_target:report", *settings)

@@ -135,6 +135,7 @@ def test_orders_on_files_and_sqlite_while_the_worker_is_killed(new_service: Call
     _play(new_service(*ORDERS, f"{INGRESS}.batch-size=5"), Random(1))
 
 
+@pytest.mark.nightly("processes")
 @pytest.mark.parametrize("server", ["redis_server", "infinispan"])
 def test_orders_on_a_server_while_the_worker_is_killed(
     server: str, request: pytest.FixtureRequest, service_on: Callable[..., OperatedService], fresh_name: Callable[[str], str]

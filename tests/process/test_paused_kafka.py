@@ -19,6 +19,7 @@ TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_
 PAUSE_SECONDS = 15
 
 
+@pytest.mark.nightly("processes")
 def test_simulate_and_verify_wait_for_kafka_and_say_so(
     new_daemon: Callable[..., Daemon], own_server: Callable[..., KafkaServer], tmp_path: Path
 ) -> None:

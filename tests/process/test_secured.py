@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, OperatedService
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
@@ -105,7 +106,7 @@ def secured(places: Given, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         daemon.service.clear_away()
 
 
-@pytest.mark.parametrize("storage", ["redis", "infinispan"])
+@pytest.mark.parametrize("storage", ["redis", *at_night("processes", "infinispan")])
 def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., Daemon], storage: str) -> None:
     source, output, dead = (f"{topic}-{storage}" for topic in TOPICS)
     daemon = secured(

@@ -1,6 +1,6 @@
 """A steady load for a while, with everything going on at once: nothing grows but what is meant to, and every promise is held.
 
-Twenty seconds of it in `make test`; `make soak` takes half an hour (SOAK_MINUTES, SOAK_RATE).
+Twenty seconds of it in `make nightly`; `make soak` takes half an hour (SOAK_MINUTES, SOAK_RATE).
 """
 
 import json
@@ -43,6 +43,7 @@ def daemon(new_service: Callable[..., OperatedService]) -> Iterator[OperatedServ
     service.verb("stop")
 
 
+@pytest.mark.nightly("memory")
 def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: OperatedService) -> None:
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
     # Late envelopes would come after all others, when their units have long been forgotten.

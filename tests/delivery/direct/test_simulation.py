@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from harness.nightly import Search
 from harness.receivers import receiver
 
 from connectors.port import OutputRecord
@@ -32,9 +33,16 @@ def lived(monkeypatch: pytest.MonkeyPatch, policy: str, seed: int) -> Run:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_promised_holds_whatever_the_seed_does(monkeypatch: pytest.MonkeyPatch, policy: str, seed: int) -> None:
-    lived(monkeypatch, policy, seed)
+def test_what_is_promised_holds(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    lived(monkeypatch, policy, 0)
+
+
+@pytest.mark.nightly("delivery", minutes=2)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_the_seed_what_is_promised_holds(search: Search, policy: str) -> None:
+    for seed in search.seeds():
+        with pytest.MonkeyPatch.context() as patch:
+            lived(patch, policy, seed)
 
 
 def _call_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,7 @@ def kill_and_join(direct: DirectProcesses, receiving: ScriptedReceiver, chance: 
     direct.start()
 
 
+@pytest.mark.nightly("delivery")
 def test_blocking_loses_nothing_and_keeps_each_keys_order_under_kills_and_rebalances(
     processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
 ) -> None:
@@ -155,6 +156,7 @@ def test_blocking_loses_nothing_and_keeps_each_keys_order_under_kills_and_rebala
     assert repeats < 6 * 3 * 20, "only what was called since the last commit is called again"
 
 
+@pytest.mark.nightly("delivery")
 def test_retry_topics_lose_nothing_between_topics_under_kills_and_rebalances(
     processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
 ) -> None:

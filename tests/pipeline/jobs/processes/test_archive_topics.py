@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
-KILLS = int(os.environ.get("KILLS", "2"))
+KILLS = int(os.environ.get("KILLS", "1"))
 LONGEST_WAIT_SECONDS = 600
 
 
