@@ -9,13 +9,12 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 from signal import SIGCONT, SIGSTOP
-from time import sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver, scripted_receiver
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 if TYPE_CHECKING:
     from servers.kafka.server import KafkaServer
@@ -126,7 +125,7 @@ def kill_and_join(direct: DirectProcesses, receiving: ScriptedReceiver, chance: 
     for number in range(times):
         before = len(receiving.calls)
         wait_until(lambda before=before: len(receiving.calls) > before + 20, "some calls", 60)
-        sleep(chance.random())
+        pause_at_random(chance, 0, 1)
         running = [each for each in direct.workers if each.poll() is None]
         if number % 3 == 1 or len(running) == 1:
             direct.start()

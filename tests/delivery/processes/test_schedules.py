@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from time import sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from harness.published_lookups import publish, shaped
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from enrichment.directory import LookupsDirectory
 
@@ -119,7 +118,7 @@ def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes:
         for _ in range(2):
             processes.start()
         wait_for_more(processes.offsets, before)
-        sleep(chance.random() * 0.5)
+        pause_at_random(chance, 0, 0.5)
         processes.kill()
         interrupted += any(len(found) < CUSTOMERS for found in by_tick(processes).values())
     assert interrupted, "no kill was in the midst of a tick: take another seed"

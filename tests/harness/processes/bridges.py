@@ -7,12 +7,11 @@ import signal
 import subprocess
 from collections.abc import Callable
 from random import Random
-from time import sleep
 from typing import TYPE_CHECKING
 
 from harness.processes.operated_service import envelope_line
 from harness.processes.regions import RegionStage
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from connectors.line_format import Line, decode_line
 from connectors.mqtt.client import connect
@@ -81,7 +80,7 @@ class BridgeStage:
     def kill_bridge(self, daemon: Daemon, chance: Random) -> None:
         """Kill the bridge at random instants while envelopes are sent: three times at most and once at least."""
         for kills in range(3):
-            sleep(chance.uniform(0.2, 0.8))
+            pause_at_random(chance, 0.2, 0.8)
             if not self.is_feeding(daemon):
                 assert kills, "everything was sent before the first kill"
                 return
@@ -93,7 +92,7 @@ class BridgeStage:
     def kill_workers(self, daemon: Daemon, chance: Random) -> None:
         """Kill the worker at random instants while envelopes are sent: twice at most and once at least."""
         for kills in range(2):
-            sleep(chance.uniform(0.2, 0.8))
+            pause_at_random(chance, 0.2, 0.8)
             if not self.is_feeding(daemon):
                 assert kills, "everything was sent before the first kill"
                 return
@@ -102,10 +101,10 @@ class BridgeStage:
 
     def kill_server(self, daemon: Daemon, server: Server, chance: Random) -> None:
         """Kill a server at a random instant while envelopes are sent, and start it again."""
-        sleep(chance.uniform(0.5, 1.5))
+        pause_at_random(chance, 0.5, 1.5)
         assert self.is_feeding(daemon), "everything was sent before the kill"
         server.kill()
-        sleep(chance.uniform(0.1, 1))
+        pause_at_random(chance, 0.1, 1)
         server.start()
 
     def expect_every_promise_held(self, daemon: Daemon, *sinks: str) -> None:

@@ -7,11 +7,10 @@ import signal
 import subprocess
 from collections.abc import Callable
 from random import Random
-from time import sleep
 from typing import TYPE_CHECKING
 
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 from kafka.admin import ConfigResource, ConfigResourceType
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class RegionStage:
     def kill_workers(self, daemon: Daemon, chance: Random) -> None:
         """Kill the worker at random instants while envelopes are written, three times at most and once at least."""
         for kills in range(3):
-            sleep(chance.uniform(0.2, 1.2))
+            pause_at_random(chance, 0.2, 1.2)
             if not self._is_feeding(daemon):
                 assert kills, "everything was written before the first kill"
                 return
@@ -131,17 +130,17 @@ class RegionStage:
     def reset_regions(self, daemon: Daemon, chance: Random) -> None:
         """Reset the region at random instants while envelopes are written, as an operator does: three times."""
         for _ in range(3):
-            sleep(chance.uniform(0.1, 0.5))
+            pause_at_random(chance, 0.1, 0.5)
             assert self._is_feeding(daemon), "everything was written before the last reset"
             done = daemon.service.verb("region", "reset", "--force")
             assert done.returncode == 0, done.stderr
 
     def kill_broker(self, daemon: Daemon, broker: Server, chance: Random) -> None:
         """Kill a broker at a random instant while envelopes are written, and start it again."""
-        sleep(chance.uniform(0.5, 2))
+        pause_at_random(chance, 0.5, 2)
         assert self._is_feeding(daemon), "everything was written before the kill"
         broker.kill()
-        sleep(chance.uniform(0.1, 1))
+        pause_at_random(chance, 0.1, 1)
         broker.start()
 
     def expect_every_promise_held(self, daemon: Daemon, *sinks: str) -> None:
