@@ -13,6 +13,7 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
+from servers.ports import hold_port
 from status.report import State
 from status.served import ServedFile
 
@@ -89,17 +90,15 @@ def test_it_stays_live_while_a_worker_takes_its_time_to_drain(service: OperatedS
 
 
 def test_it_is_live_and_not_ready_while_the_storage_is_away(service: OperatedService) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    service.start(
-        f"{RESEQUENCER}.storage-type=redis", f'{NOTIFICATION}.storage.redis.url="redis://127.0.0.1:{port}"', alone=False
-    )
-    url = probes_of(service)
-    wait_until(lambda: ask(url, "ready").json()["state"] == "storage unavailable", "the storage is unavailable")
-    ready = ask(url, "ready")
-    assert (ready.status_code, ready.json()["workers"][0]["state"]) == (503, "storage unavailable")
-    assert ready.json()["workers"][0]["reason"]
-    assert ask(url, "live").status_code == 200
+    with hold_port() as held:
+        redis = f"redis://127.0.0.1:{held.getsockname()[1]}"
+        service.start(f"{RESEQUENCER}.storage-type=redis", f'{NOTIFICATION}.storage.redis.url="{redis}"', alone=False)
+        url = probes_of(service)
+        wait_until(lambda: ask(url, "ready").json()["state"] == "storage unavailable", "the storage is unavailable")
+        ready = ask(url, "ready")
+        assert (ready.status_code, ready.json()["workers"][0]["state"]) == (503, "storage unavailable")
+        assert ready.json()["workers"][0]["reason"]
+        assert ask(url, "live").status_code == 200
 
 
 def test_clients_that_send_nothing_delay_neither_the_probes_nor_the_service(service: OperatedService) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import pytest
 
-from servers.ports import pick_port
 from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from servers.receiver.http import ReceiverHttpServer
 from servers.receiver.receiver import Receiver
@@ -29,11 +28,10 @@ class Served:
 
     def __post_init__(self) -> None:
         self.receiver = Receiver(self.directory, Behaviour(), lambda: self.now)
-        port = pick_port()
-        self._server = ReceiverHttpServer(port, self.receiver)
+        self._server = ReceiverHttpServer(0, self.receiver)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005})
         self._thread.start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self._server.server_address[1]}", trust_env=False)
 
     def close(self) -> None:
         self.client.close()

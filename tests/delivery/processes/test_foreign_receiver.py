@@ -1,6 +1,7 @@
 """Delivery to a receiver that others could have written: another HTTP library, and idempotency keys that it insists on."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from harness.delivering import Delivering
 from harness.waiting import wait_until
 
 from delivery.core.jobs import JobState
-from servers.ports import pick_port
 
 pytestmark = pytest.mark.slow
 UNITS, PER_UNIT = 50, 8
@@ -26,11 +26,12 @@ class Foreign:
     """The receiver as a process."""
 
     def __init__(self, directory: Path, breaks: float) -> None:
-        port = pick_port(None)
-        self.url, self._journal = f"http://127.0.0.1:{port}", directory / "journal.jsonl"
-        command = [sys.executable, harness.foreign_receiver.__file__, str(port), str(self._journal), str(breaks), str(SEED)]
-        with (directory / "receiver.log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._journal = directory / "journal.jsonl"
+        with socket.create_server(("127.0.0.1", 0)) as listening, (directory / "receiver.log").open("wb") as log:
+            self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            told = [str(listening.fileno()), str(self._journal), str(breaks), str(SEED)]
+            command = [sys.executable, harness.foreign_receiver.__file__, *told]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=[listening.fileno()])
 
     def is_ready(self) -> bool:
         try:
