@@ -181,6 +181,18 @@ class KafkaStage:
             yield joining.done
             joining.result()
 
+    def wait_beyond_poll_interval(self, milliseconds: int) -> None:
+        """Wait until a member of a group of its own that polls no more is thrown out, so long after its last poll."""
+        group = f"idle-{uuid4().hex[:12]}"
+        options = {"group_id": group, "max_poll_interval_ms": milliseconds}
+        with (
+            closing(KafkaConsumer(self.topics.input, bootstrap_servers=self.bootstrap, **options)) as idle,
+            closing(self.kafka.admin()) as admin,
+        ):
+            members = lambda: admin.describe_groups([group])[group]["members"]  # noqa: E731 - Asked again.
+            wait_until(lambda: idle.poll(500) or members(), "it has joined")
+            wait_until(lambda: not members(), "it is thrown out", look_seconds=0.1)
+
     def send(
         self, *values: bytes | None, partition: int = 0, key: bytes | None = b"k", headers: Headers = (), **options: Any
     ) -> None:

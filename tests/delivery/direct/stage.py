@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from threading import Thread
-from time import sleep
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 from harness.receivers import receiver
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, linger, wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -62,7 +61,7 @@ class Worker:
         async def ask() -> DirectReport:
             return self._made.report()
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(DEADLINE_SECONDS)
 
     def partitions(self) -> list[PartitionReport]:
         """Return the reports of the source's partitions."""
@@ -72,7 +71,7 @@ class Worker:
         """Stop as the service does, and wait for the end."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._made.stop)
-            self._thread.join(60)
+            self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -209,7 +208,7 @@ class DirectStage:
         topic = OrderTopic(self.settings(self.stages[0], "orders"))
         order = DirectOrder(id=uuid4().hex, order=kind, by="me", because="a test", at="2026-03-28T00:00:00Z", offset=offset)
         place = Partition(self.source, partition)
-        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, sleep)
+        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, linger)
         assert found is not None, "no outcome"
         return found
 
