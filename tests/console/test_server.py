@@ -9,6 +9,7 @@ from contextlib import suppress
 from threading import Thread
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -38,7 +39,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     thread.start()
     yield bound.getsockname()
     os.close(ours)
-    thread.join(30)
+    thread.join(DEADLINE_SECONDS)
     os.close(theirs)
     assert not thread.is_alive()
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 180
 _LOOK_SECONDS = 0.01
 
 
@@ -38,6 +38,13 @@ async def async_wait_until(question: Callable[[], T], what: str, seconds: float 
             return answer
         assert monotonic() < until, f"not within {seconds} s: {what}"
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def pause_until(question: Callable[[], object], seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
+    """Wait for an event that may not come, so many seconds at most: a strike comes then, with the event or without."""
+    until = monotonic() + seconds
+    while not question() and monotonic() < until:
+        sleep(look_seconds)
 
 
 def wait_ms(milliseconds: float) -> None:

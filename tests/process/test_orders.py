@@ -163,14 +163,14 @@ def on_kafka(kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable
     )
     daemon = Daemon(service)
     yield daemon
-    service.verb("stop", seconds=120)
+    service.verb("stop")
     service.clear_away()
 
 
 def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -> None:
     service = on_kafka.service
     on_kafka.start()
-    simulated = service.verb("simulate", "--units", "8", "--losses", "30%", "--late", "0", "--seed", "3", seconds=120)
+    simulated = service.verb("simulate", "--units", "8", "--losses", "30%", "--late", "0", "--seed", "3")
     assert simulated.returncode == 0, simulated.stderr
     wait_until(lambda: len(_waiting(service)) >= 3, "some wait for what is lost", 60)
     waiting = sorted(_waiting(service))[:3]
@@ -186,7 +186,7 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     killer.start()
     try:
         for unit, verb in zip(waiting, ("release", "skip", "release"), strict=True):
-            service.verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5", seconds=60)
+            service.verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
     finally:
         is_over.set()
         killer.join()
@@ -198,9 +198,9 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     assert "done" in {each["result"] for each in orders}
     while rest := sorted(_waiting(service)):
         for unit in rest:
-            service.verb("units", "release", unit, "--because", "a test", "--despite-backlog", seconds=60)
+            service.verb("units", "release", unit, "--because", "a test", "--despite-backlog")
         wait_until(lambda: all(each["result"] is not None for each in listed()), "each has an outcome", 120, 1)
-    verdict = json.loads(service.verb("verify", "--json", seconds=60).stdout)
+    verdict = json.loads(service.verb("verify", "--json").stdout)
     assert verdict["good"], verdict
     counted = verdict["orders"]
     assert counted["given"] == counted["done"] + counted["refused"] == len(listed())

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from servers.ports import hold_port
 from status.report import State
@@ -41,7 +41,7 @@ def probes_of(service: OperatedService) -> str:
 
 
 def ask(url: str, question: str) -> httpx.Response:
-    return httpx.get(f"{url}/health/{question}", timeout=10)
+    return httpx.get(f"{url}/health/{question}", timeout=DEADLINE_SECONDS)
 
 
 def find_worker(service: OperatedService) -> int:
@@ -84,7 +84,7 @@ def test_it_stays_live_while_a_worker_takes_its_time_to_drain(service: OperatedS
     service.signal(signal.SIGTERM)
     assert ask(url, "live").status_code == 200
     os.kill(worker, signal.SIGCONT)
-    assert service.wait(30) == 0
+    assert service.wait() == 0
     with pytest.raises(httpx.ConnectError):
         ask(url, "live")
 
@@ -104,7 +104,7 @@ def test_it_is_live_and_not_ready_while_the_storage_is_away(service: OperatedSer
 def test_clients_that_send_nothing_delay_neither_the_probes_nor_the_service(service: OperatedService) -> None:
     service.start(alone=False)
     url = httpx.URL(probes_of(service))
-    silent = [socket.create_connection((url.host, url.port), timeout=10) for _ in range(100)]
+    silent = [socket.create_connection((url.host, url.port), timeout=DEADLINE_SECONDS) for _ in range(100)]
     find_worker(service)
     assert ask(str(url), "ready").status_code == 200
     assert service.stop() == 0

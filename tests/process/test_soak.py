@@ -47,7 +47,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
     # Late envelopes would come after all others, when their units have long been forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
-    assert daemon.verb("start", seconds=120).returncode == 0
+    assert daemon.verb("start").returncode == 0
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     steady = SteadyState(daemon)
     linger(WARM_UP_SECONDS)  # Nothing marks its end: what is compared are the sizes from then on.

@@ -161,7 +161,7 @@ def test_draining(service: OperatedService, disk: FaultyDisk) -> None:
     wait_until(lambda: last.struck, "a report after that it drains")
     assert said(service) == ["draining", *NOTHING_YET]
     last.lift()
-    assert service.wait(30) == 0
+    assert service.wait() == 0
     assert said(service) == ["not running"]
 
 

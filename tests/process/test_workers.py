@@ -54,7 +54,7 @@ def workers_on(
 
     yield make
     for daemon in made:
-        daemon.service.verb("stop", seconds=120)
+        daemon.service.verb("stop")
         daemon.service.clear_away()
 
 
@@ -64,14 +64,14 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
     daemon = workers_on(count=2, partitions=4)
     daemon.start()
     _wait_until_shared(daemon)
-    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5", seconds=120)
+    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5")
     assert simulated.returncode == 0, simulated.stderr
     for slot in (0, 1):
         worker = _worker_in(daemon, slot)
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda killed=worker, of=slot: daemon.find_worker(of) not in (None, killed), "another one begins")
         _wait_until_shared(daemon)
-    verified = lambda: daemon.service.verb("verify", seconds=120)  # noqa: E731 - Asked again until it is so.
+    verified = lambda: daemon.service.verb("verify")  # noqa: E731 - Asked again until it is so.
     wait_until(lambda: verified().returncode == 0, "every promise is held", 120, 1)
     assert [each.restarts for _, each in _report(daemon).workers] == [1, 1]
     assert daemon.service.verb("stop").returncode == 0
@@ -168,7 +168,7 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
     (directory / "deadly_target.py").write_text(DEADLY_TARGET, encoding="utf-8")
     daemon.start()
     _wait_until_shared(daemon)
-    simulated = verb("simulate", "--units", "200", "--seed", "7", *none_of("late", "losses", "duplicates"), seconds=120)
+    simulated = verb("simulate", "--units", "200", "--seed", "7", *none_of("late", "losses", "duplicates"))
     assert simulated.returncode == 0, simulated.stderr
     wait_until(lambda: "ended-its-worker" in verb("dead-letters", "list").stdout, "it is set aside", 120, 1)
     assert (directory / "calls").stat().st_size == 3
@@ -178,7 +178,7 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
     requeued = verb("dead-letters", "requeue", "--reason", "ended-its-worker")
     assert (requeued.returncode, requeued.stdout.count(": requeued, now at ")) == (0, 1), requeued
     as_a_report = ("--set", f"{NOTIFICATION}.target-type=report")
-    judged = lambda: json.loads(verb("verify", "--json", *as_a_report, seconds=120).stdout)  # noqa: E731 - Asked again.
+    judged = lambda: json.loads(verb("verify", "--json", *as_a_report).stdout)  # noqa: E731 - Asked again.
     wait_until(lambda: judged()["counts"]["lost"] == 0, "all have left", 120, 1)
     assert {what: count for what, count in judged()["counts"].items() if count} == {
         "dead letter unexpected": 1,

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
 from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from servers.receiver.http import ReceiverHttpServer
@@ -31,7 +32,9 @@ class Served:
         self._server = ReceiverHttpServer(0, self.receiver)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005})
         self._thread.start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self._server.server_address[1]}", trust_env=False)
+        self.client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self._server.server_address[1]}", trust_env=False, timeout=DEADLINE_SECONDS
+        )
 
     def close(self) -> None:
         self.client.close()
@@ -263,7 +266,9 @@ def test_a_behaviour_that_does_not_exist_is_refused_and_changes_nothing(served: 
 def test_other_paths_are_not_found_and_a_body_has_to_say_its_length(served: Served) -> None:
     assert served.client.get("/_other").status_code == 404
     assert served.client.get("/other").status_code == 404
-    with closing(HTTPConnection(served.client.base_url.host, served.client.base_url.port or 0, timeout=10)) as connection:
+    with closing(
+        HTTPConnection(served.client.base_url.host, served.client.base_url.port or 0, timeout=DEADLINE_SECONDS)
+    ) as connection:
         connection.putrequest("POST", "/payments/u/statuses")
         connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()

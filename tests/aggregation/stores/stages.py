@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.waiting import wait_ms, wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 
 from aggregation.core.processor import Slot
 from aggregation.files.store import FileStore
@@ -167,7 +167,7 @@ class TopicStage:
                 for key, member, said in commands
             ]
             for each in futures:
-                found = each.get(timeout=30)
+                found = each.get(timeout=DEADLINE_SECONDS)
                 self._sent[found.partition] = found.offset + 1
 
     def completions(self) -> list[Out]:

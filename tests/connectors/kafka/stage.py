@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import InvalidReplicationFactorError
@@ -200,7 +200,7 @@ class KafkaStage:
             for value in values:
                 future = producer.send(self.topics.input, value, key, list(headers), partition)
             producer.flush()
-            future.get(timeout=30)
+            future.get(timeout=DEADLINE_SECONDS)
 
     def send_in_transaction(self, *values: bytes, abort: bool = False) -> None:
         """Send to the first partition, in a transaction."""
@@ -240,7 +240,7 @@ class KafkaStage:
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         with closing(self.reader(self.group)) as reader:
-            return reader.committed(TopicPartition(*partition), metadata=True, timeout_ms=30_000)
+            return reader.committed(TopicPartition(*partition), metadata=True, timeout_ms=1_000 * DEADLINE_SECONDS)
 
     def set_position(self, partition: Partition, offset: int, metadata: str = "") -> None:
         """Set the position as another program or an operator does, without being a member of the group."""

@@ -358,10 +358,10 @@ def test_over_files_each_completion_is_told_once_with_its_byte_as_the_place(url:
 
 @pytest.mark.slow
 def test_a_bad_place_and_too_many_listeners_are_refused(url: str, console: Console) -> None:
-    assert httpx.get(f"{url}{URL}?after=x", trust_env=False).status_code == 400
-    assert httpx.get(f"{url}{URL}", headers={"last-event-id": "1-2"}, trust_env=False).status_code == 400
+    assert httpx.get(f"{url}{URL}?after=x", trust_env=False, timeout=SECONDS).status_code == 400
+    assert httpx.get(f"{url}{URL}", headers={"last-event-id": "1-2"}, trust_env=False, timeout=SECONDS).status_code == 400
     console.listening.count = 100
-    refused = httpx.get(f"{url}{URL}", trust_env=False)
+    refused = httpx.get(f"{url}{URL}", trust_env=False, timeout=SECONDS)
     assert refused.status_code == 503
     assert "too many pages are open" in refused.json()["error"]
     console.listening.count = 0

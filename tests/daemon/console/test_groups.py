@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from aggregation.payments.commands import StatedMessage, StatusFact
 from aggregation.runner import StoreRunner
@@ -204,7 +204,7 @@ def test_brokers_that_are_away_are_told_with_since_when_and_what_was_read_stays(
             kafka.start()
             counted.status("G1", "u1")
             counted.count()
-            listening.result(60)
+            listening.result(DEADLINE_SECONDS)
         wait_for(groups, lambda: states(groups) == {"complete": 1})
         assert groups.watch.look().problem is None
         groups.close()

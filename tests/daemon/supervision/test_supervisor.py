@@ -102,10 +102,10 @@ class Service:
     def _watch(self, until: Callable[[], object] | None, signals: tuple[signal.Signals, ...]) -> None:
         if until is None:
             return
-        wait_until(until, "what the test waits for", 30)
+        wait_until(until, "what the test waits for")
         for each in signals:
             os.kill(os.getpid(), each)
-            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains", 30)
+            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 from harness.receivers import receiver
-from harness.waiting import DEADLINE_SECONDS, linger, wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -150,7 +150,7 @@ class DirectStage:
 
     def position(self, partition: int = 0) -> OffsetAndMetadata | None:
         with closing(self.topics.reader(self.group)) as reader:
-            return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=30_000)
+            return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=1_000 * DEADLINE_SECONDS)
 
     def done_ahead(self, partition: int = 0) -> DoneOffsets:
         """Return what the group's position says to be done beyond it."""
@@ -208,7 +208,7 @@ class DirectStage:
         topic = OrderTopic(self.settings(self.stages[0], "orders"))
         order = DirectOrder(id=uuid4().hex, order=kind, by="me", because="a test", at="2026-03-28T00:00:00Z", offset=offset)
         place = Partition(self.source, partition)
-        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, linger)
+        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, lambda pause: wait_ms(1_000 * pause))
         assert found is not None, "no outcome"
         return found
 

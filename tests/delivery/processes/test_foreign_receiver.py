@@ -12,7 +12,7 @@ import harness.foreign_receiver
 import httpx
 import pytest
 from harness.delivering import Delivering
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from delivery.core.jobs import JobState
 
@@ -35,7 +35,7 @@ class Foreign:
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(self.url, trust_env=False).status_code == 404
+            return httpx.get(self.url, trust_env=False, timeout=DEADLINE_SECONDS).status_code == 404
         except httpx.HTTPError:
             return False
 
@@ -46,7 +46,9 @@ class Foreign:
 
     def post(self, unit: str, key: str | None, body: bytes = b"{}") -> httpx.Response:
         headers = {} if key is None else {"idempotency-key": key}
-        return httpx.post(f"{self.url}/payments/{unit}/statuses", content=body, headers=headers, trust_env=False)
+        return httpx.post(
+            f"{self.url}/payments/{unit}/statuses", content=body, headers=headers, trust_env=False, timeout=DEADLINE_SECONDS
+        )
 
 
 @pytest.fixture

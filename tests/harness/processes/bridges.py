@@ -112,7 +112,7 @@ class BridgeStage:
         verb = daemon.service.verb
         wait_until(lambda: not self.is_feeding(daemon), "everything is sent")
         for sink in sinks:
-            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
+            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink)
             assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
         assert verb("stop").returncode == 0
         for sink in sinks:

@@ -148,7 +148,7 @@ class RegionStage:
         verb = daemon.service.verb
         wait_until(lambda: not self._is_feeding(daemon), "everything is written")
         for sink in sinks:
-            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink, seconds=120)
+            followed = verb("verify", "--follow", "--give-up-after", "60s", "--sink", sink)
             assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
         assert verb("stop").returncode == 0
         for sink in sinks:

@@ -93,7 +93,7 @@ def test_a_commit_counts_only_when_so_many_replicas_have_it(own_redis):
             store.commit(second)
     assert store.header.commit == 1
     with pytest.raises(OwnershipLost):
-        wait_until(lambda: is_answered(lambda: put(zombie, idle("zombie"))), "it hears that it is none", 5)
+        wait_until(lambda: is_answered(lambda: put(zombie, idle("zombie"))), "it hears that it is none")
     replica.server.resume()
     wait_until(lambda: is_answered(lambda: store.commit(second)), "the replica keeps up again")
     assert store.load(["a"])["a"].state == b"second"
