@@ -252,7 +252,7 @@ class KafkaStage:
         self, partition: Partition, offset: int, metadata: str = "", transactional_id: str = "", *, is_killed: bool = False
     ) -> Iterator[None]:
         """Leave the position undecided within the context. Its transaction commits at the end, unless `is_killed`."""
-        options = {"transactional_id": transactional_id or uuid4().hex, "retry_backoff_ms": 5}
+        options = {"transactional_id": transactional_id or uuid4().hex, "retry_backoff_ms": 5, "transaction_timeout_ms": 900_000}
         with closing(KafkaProducer(bootstrap_servers=self.bootstrap, **options)) as producer:
             producer.init_transactions()
             producer.begin_transaction()

@@ -123,7 +123,7 @@ def test_attempts_and_their_waits_are_those_of_the_policy_and_then_it_is_a_dead_
     at = [each.at for each in receiving.calls if each.id == "bad"]
     assert len(at) == 5
     waits = [later - earlier for earlier, later in pairwise(at)]
-    assert all(least <= wait < least + 1 for wait, least in zip(waits, (0.1, 0.5, 0.2, 0.2), strict=True)), waits
+    assert all(wait >= least for wait, least in zip(waits, (0.1, 0.5, 0.2, 0.2), strict=True)), waits
     stage.wait(lambda: stage.position().offset == 2, "the position")
     (letter,) = stage.dead_letters()
     assert letter["dead-letter-reason"] == "attempts-exhausted"

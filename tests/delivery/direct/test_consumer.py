@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -48,6 +50,22 @@ def test_partitions_have_their_turns_too() -> None:
         await worker.until(lambda: len(workers.caller.taken) == 306, "all")
         assert max(workers.caller.taken.index(f"{at}-2") for at in (1, 2)) < 150
         await worker.kill()
+
+    run(test)
+
+
+def test_the_waits_between_attempts_are_those_of_the_policy() -> None:
+    async def test() -> None:
+        workers = Workers("policy = blocking", "retry.intervals = [100ms, 500ms, 200ms]", "retry.attempts = 5")
+        for id_ in ("bad", "good"):
+            workers.source.add("k", id_)
+        workers.caller.answers = lambda _key, id_: Answer(500) if id_ == "bad" else OK
+        worker = workers.start()
+        await worker.until(lambda: workers.caller.taken == ["good"], "the next of the key")
+        at = [each[3] for each in workers.caller.calls if each[2] == "bad"]
+        waits = [later - earlier for earlier, later in pairwise(at)]
+        assert waits == pytest.approx([0.1, 0.5, 0.2, 0.2], abs=0.05)
+        await worker.stop()
 
     run(test)
 
