@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
 from random import Random
@@ -95,9 +96,10 @@ def test_a_worker_that_dies_again_and_again_ends_the_service_which_says_why(daem
         nonlocal worker
         if has_ended(supervisor):
             return True
-        worker = daemon.worker
-        if worker is not None:
-            os.kill(worker, signal.SIGKILL)
+        with suppress(FileNotFoundError, ProcessLookupError):  # One or the other has just ended.
+            worker = daemon.worker
+            if worker is not None:
+                os.kill(worker, signal.SIGKILL)
         return False
 
     wait_until(is_over, "the supervisor gave up")
@@ -191,7 +193,7 @@ def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new
         _kill(daemon, chance.choice(("worker", "supervisor", "both")))
         assert service.verb("start").returncode in (0, 1), "started again, or its supervisor had not been killed"
     (service.directory / "all.jsonl").write_bytes(b"".join((service.directory / f"{n}.jsonl").read_bytes() for n in range(kills)))
-    wait_until(lambda: service.verb("verify", "--expected", "all.jsonl").returncode == 0, "every promise is held", 60, 1)
+    wait_until(lambda: service.verb("verify", "--expected", "all.jsonl").returncode == 0, "every promise is held", look_seconds=1)
 
 
 def _kill(daemon: Daemon, victim: str) -> None:

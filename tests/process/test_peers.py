@@ -22,7 +22,8 @@ def address_of(service: OperatedService) -> str:
     file = service.run_directory / "console.json"
 
     def find() -> str | None:
-        return json.loads(file.read_text())["urls"]["console"] if file.exists() else None
+        urls: dict[str, str] = json.loads(file.read_text()).get("urls", {}) if file.exists() else {}
+        return urls.get("console")
 
     return str(wait_until(find, "the console has an address"))
 

@@ -68,8 +68,8 @@ def test_it_stays_live_while_a_worker_that_died_is_started_again_and_is_not_read
     try:
         url = probes_of(service)
         os.kill(find_worker(service), signal.SIGKILL)
-        wait_until(lambda: ask(url, "ready").status_code == 503, "not ready")
-        assert "was killed by SIGKILL" in ask(url, "ready").json()["workers"][0]["reason"]
+        told = wait_until(lambda: (found := ask(url, "ready")).status_code == 503 and found.json(), "not ready")
+        assert "was killed by SIGKILL" in told["workers"][0]["reason"]
         assert ask(url, "live").status_code == 200
         wait_until(lambda: ask(url, "ready").status_code == 200, "ready again")
     finally:

@@ -57,7 +57,7 @@ def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: Oper
         linger(SAMPLE_SECONDS)
     print(f"\n{RATE} lines/s for {(monotonic() - began) / 60:.1f} minutes after a warm-up\n{steady.table()}", flush=True)
     assert simulation.returncode == 0
-    wait_until(lambda: _is_idle(daemon), "everything is read and nothing waits", 120)
+    wait_until(lambda: _is_idle(daemon), "everything is read and nothing waits")
     assert daemon.verb("stop").returncode == 0
     verified = daemon.verb("verify", "--json", seconds=600)
     verdict = json.loads(verified.stdout)

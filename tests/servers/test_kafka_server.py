@@ -66,7 +66,7 @@ def test_users_may_do_what_they_were_given_and_nothing_else(own_server: OwnServe
         (broker.sasl_bootstrap, {"security_protocol": "SASL_PLAINTEXT", **user}),
         (broker.sasl_tls_bootstrap, {"security_protocol": "SASL_SSL", **user, **tls}),
     ):
-        wait_until(lambda to=bootstrap, by=options: is_accepted(to, "allowed", **by), "the rights are known", 60)
+        wait_until(lambda to=bootstrap, by=options: is_accepted(to, "allowed", **by), "the rights are known")
         with pytest.raises(TopicAuthorizationFailedError):
             produce(bootstrap, "forbidden", b"value", **options)
         assert not is_accepted(bootstrap, "allowed", **options | {"sasl_plain_password": "wrong"})

@@ -110,7 +110,7 @@ def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stag
             assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
         source.stop()
         inputs = stage.inputs()
-        wait_until(lambda: len(stage.outputs()) >= len(inputs), "all of it", 120, 1)
+        wait_until(lambda: len(stage.outputs()) >= len(inputs), "all of it", look_seconds=1)
         assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
     finally:
         source.stop()

@@ -56,7 +56,7 @@ class Counted:
             self._runner.turn()
             return self._runner.report().applied >= self._applied
 
-        wait_until(is_counted, "all is counted", 90)
+        wait_until(is_counted, "all is counted")
 
     def close(self) -> None:
         self._runner.close()

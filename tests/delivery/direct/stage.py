@@ -185,7 +185,7 @@ class DirectStage:
         found = self.read(self.stages[0].dead_letters)
         return [{name: value.decode() for name, value in each.headers} for each in found]
 
-    def wait(self, question: Callable[[], object], what: str, seconds: float = 60) -> None:
+    def wait(self, question: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait while all workers are well."""
 
         def ask() -> bool:
@@ -203,7 +203,9 @@ class DirectStage:
         sign = lambda: Signature("me", "2026-03-28T00:00:00Z")  # noqa: E731
         return KafkaDeadLetterStore(self.settings(source, "letters"), AskedFor(numbers=numbers), sign, route)
 
-    def order(self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = 30) -> DirectOutcome:
+    def order(
+        self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = DEADLINE_SECONDS
+    ) -> DirectOutcome:
         """Give an order, and return its outcome."""
         topic = OrderTopic(self.settings(self.stages[0], "orders"))
         order = DirectOrder(id=uuid4().hex, order=kind, by="me", because="a test", at="2026-03-28T00:00:00Z", offset=offset)

@@ -87,7 +87,7 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
     assert worker.partitions()[0].open_count == before.open_count
     assert [each.blocked_count for each in worker.partitions()] == [1, 1]
     receiving.answers = lambda _key, _id, _nth: OK
-    stage.wait(lambda: len(receiving.ids("k")) == 2_000, "all", 120)
+    stage.wait(lambda: len(receiving.ids("k")) == 2_000, "all")
     assert receiving.ids("k") == [f"n{number}" for number in range(2_000)]
 
 
@@ -100,10 +100,10 @@ def test_a_position_that_can_list_no_more_pauses_the_partition(
     # Every other record is open, over 5 000 offsets: a bit for each is more than a position has room for.
     stage.send([(f"{'ab'[number % 2]}{number % 200}", f"n{number}") for number in range(5_000)])
     worker = stage.worker()
-    stage.wait(lambda: is_full(worker), "the pause", 120)
+    stage.wait(lambda: is_full(worker), "the pause")
     worker.stop()
     again = stage.worker()
-    stage.wait(lambda: is_full(again), "the pause after a restart", 120)
+    stage.wait(lambda: is_full(again), "the pause after a restart")
     assert len(set(receiving.taken)) == len(receiving.taken) < 2_300, "what was done ahead is not called again"
     receiving.answers = lambda _key, _id, _nth: OK
     again.stop()

@@ -174,7 +174,7 @@ def test_a_source_that_grows_is_delivered_and_its_other_topics_grow_at_the_next_
     with closing(stage.kafka.admin()) as admin:
         admin.create_partitions({stage.source: 3})
     stage.send([("k", "b")], partition=2)
-    stage.wait(lambda: len(receiving.taken) == 2, "a record of the new partition", 120)
+    stage.wait(lambda: len(receiving.taken) == 2, "a record of the new partition")
     worker.stop()
     receiving.answers = lambda _key, id_, nth: FAILS if id_ == "c" and nth == 1 else OK
     stage.send([("k", "c")], partition=2)

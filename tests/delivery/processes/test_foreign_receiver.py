@@ -93,7 +93,7 @@ def test_each_notification_is_taken_once_and_in_order_although_connections_break
         killed, other = it.start_worker(), it.start_worker()
         wait_until(lambda: len(foreign.calls()) >= len(it.pairs) / 4, "a quarter is delivered")
         killed.kill()
-        wait_until(lambda: it.job("j").state is JobState.COMPLETE, "the other worker delivers the rest", 120, 0.3)
+        wait_until(lambda: it.job("j").state is JobState.COMPLETE, "the other worker delivers the rest", look_seconds=0.3)
         assert other.poll() is None, (tmp_path / "log").read_text()[-3_000:]
         job, calls = it.job("j"), foreign.calls()
     finally:

@@ -108,7 +108,7 @@ def by_tick(processes: Processes) -> dict[str, Counter[str]]:
 
 
 def wait_for_more(offsets: Callable[[], int], before: int) -> None:
-    wait_until(lambda: offsets() > before, "more requests", 120)
+    wait_until(lambda: offsets() > before, "more requests")
 
 
 def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes) -> None:
@@ -131,7 +131,7 @@ def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes:
         found = by_tick(processes)
         return all(len(found[tick]) == CUSTOMERS for tick in begun)
 
-    wait_until(are_whole, "whole ticks", 180)
+    wait_until(are_whole, "whole ticks")
     processes.kill()
     for tick, keys in by_tick(processes).items():
         assert set(keys.values()) == {1}, tick
