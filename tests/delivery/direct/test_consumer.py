@@ -255,6 +255,23 @@ def test_a_retry_topic_is_read_as_far_as_the_next_record_that_is_due_and_no_fart
     run(test)
 
 
+def test_what_lies_in_a_retry_topic_is_called_when_its_time_has_come_and_not_later() -> None:
+    async def test() -> None:
+        retries = FakeTopic("T-g-retry-1")
+        workers = Workers("policy = retry-topics", "retry-topics.intervals = [2s]", topics=(FakeTopic("T"), retries))
+        retries.add("k", "n")
+        moved = moved_headers((), Way(Origin(P, 1), 1), "n", 0, "HTTP 500", NOW)
+        log = retries.records[Partition(retries.name, 0)]
+        log[:] = [msgspec.structs.replace(each, headers=(*each.headers, *moved)) for each in log]
+        since = running_loop().time()
+        worker = workers.start()
+        await worker.until(lambda: workers.caller.taken == ["n"], "the call")
+        assert 2 <= workers.caller.calls[0][3] - since < 2.2
+        await worker.stop()
+
+    run(test)
+
+
 def test_a_new_partition_without_orders_does_not_keep_the_others_from_theirs() -> None:
     async def test() -> None:
         workers = Workers(*FOR_EVER, "retry.first = 1h", "retry.most = 1h", topics=[FakeTopic("T", 2)])
