@@ -37,7 +37,7 @@ def import_job(request: str, job: int, jobs: int) -> None:
 
 
 def lines(file: Path) -> list[Line]:
-    read = [decode_line(each) for each in file.read_bytes().splitlines()] if file.exists() else []
+    read = [decode_line(each) for each in file.read_bytes().split(b"\n")[:-1]] if file.exists() else []
     assert all(isinstance(each, Line) for each in read)
     return [each for each in read if isinstance(each, Line)]
 
