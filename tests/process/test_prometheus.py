@@ -35,7 +35,7 @@ def prometheus(service: OperatedService, tmp_path: Path, own_server: Callable[..
     rules = tmp_path / "alerts.yml"
     rules.write_text(without_patience(Path("deploy/alerts.yml").read_text(encoding="utf-8")), encoding="utf-8")
     metrics = urlsplit(metrics_address(service))
-    settings = PrometheusSettings("resequencer", (metrics.netloc,), (rules,))
+    settings = PrometheusSettings("resequencer", (metrics.netloc,), (rules,), seconds=2)
     started: PrometheusServer = own_server(PrometheusServer, settings).start()
     return started
 
