@@ -87,13 +87,18 @@ def test_what_is_chosen_in_a_form_stays_until_it_is_sent(browser: Browser, visit
     reason = visit.page.get_by_label("Reason")
     reason.select_option("invalid-id")
     visit.page.get_by_role("button", name="Show").focus()
+    refreshed: list[str] = []
+    visit.page.on("request", lambda asked: refreshed.append(asked.url) if "x-refresh" in asked.headers else None)
+    visit.page.evaluate("window.heard = 0; new EventSource('/events').addEventListener('changed', () => window.heard++)")
     with Visit(browser, stage.address) as other:
         other.open("/dead-letters")
         as_of = other.page.locator("[data-as-of]")
         before = as_of.inner_text()
         stage.feed(envelope_line(f"chosen-{stage.address[-3:]}", 2))
         wait_until(lambda: as_of.inner_text() != before, "a page without a choice is refreshed", look_seconds=0.2)
-        visit.page.wait_for_timeout(1_000)
+    heard = visit.page.evaluate("window.heard")
+    wait_until(lambda: visit.page.evaluate("window.heard") > heard + 1, "it is told of changes, too", look_seconds=0.2)
+    assert refreshed == []
     assert reason.input_value() == "invalid-id"
     visit.press("Enter")
     visit.page.wait_for_url("**reason=invalid-id**")

@@ -7,6 +7,7 @@ from time import monotonic
 import pytest
 from harness.receivers import delivery_settings
 from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
+from harness.waiting import DEADLINE_SECONDS
 from sqlalchemy import text
 
 from delivery.core.rows import Item
@@ -103,13 +104,13 @@ def test_each_service_reads_what_it_lets_out_itself_where_several_share_a_ledger
 
 
 def run(ledger: Ledger, receiving: ScriptedReceiver, fails_with: BaseException | None = None) -> None:
-    """Run a worker until the three were taken, or for twenty seconds."""
+    """Run a worker until the three were taken, or until that hangs."""
 
     def open_feed(source: str, receiver: Receiver) -> Feed:
         del receiver
         return Feed(source, fails_with)
 
-    until = monotonic() + 20
+    until = monotonic() + DEADLINE_SECONDS
     worker = DeliveryWorker(ledger, SETTINGS, "w", Sources("live", open_feed), lambda: 0)
     worker.run(lambda: len(receiving.taken) == 3 or monotonic() > until)
 

@@ -1,10 +1,9 @@
 """The broker and the storages, killed and paused."""
 
 from random import Random
-from time import sleep
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import linger, wait_until
 
 from servers.redis.server import RedisServer
 from tests.faults.choice import each_storage
@@ -57,7 +56,7 @@ def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, ti
     def be_away(stage: Stage, _: Random) -> None:
         stage.broker.kill()
         wait_until(lambda: stage.report.state.endswith("unavailable"), "it is missed", LONGEST_WAIT_SECONDS, 0.1)
-        sleep(AWAY_SECONDS)  # The length of the outage is what is tried.
+        linger(AWAY_SECONDS)  # The length of the outage is what is tried.
         assert stage.report.state.endswith("unavailable")
         stage.broker.start(LONGEST_WAIT_SECONDS)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from harness.nightly import at_night
+from harness.waiting import DEADLINE_SECONDS
 
 from daemon.command_line import main
 from daemon.commands.demo import command
@@ -58,7 +59,7 @@ def test_the_last_line_of_the_demo_opens_a_console_on_what_it_made(tmp_path: Pat
             assert console.stdout is not None
             address = console.stdout.readline().removeprefix("console: ").strip()
             unit = ended.stdout.partition("The story of ")[2].partition("\n")[0]
-            page = httpx.get(f"{address}/unit", params={"id": unit})
+            page = httpx.get(f"{address}/unit", params={"id": unit}, timeout=DEADLINE_SECONDS)
         finally:
             console.terminate()
     assert page.status_code == 200
@@ -131,7 +132,7 @@ def test_a_demo_of_nothing_is_wrong_usage(tmp_path: Path, arguments: tuple[str, 
 
 def _demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "daemon", "demo", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
 
 def _contents(directory: Path) -> dict[Path, bytes]:

@@ -67,7 +67,8 @@ def deadly(new_daemon: Callable[..., Daemon]) -> Callable[..., Daemon]:
     """A service whose target type ends its worker in this `way` on the second event of uow-3."""
 
     def make(way: str, *overrides: str) -> Daemon:
-        limits = (f"{RESEQUENCER}.handling-limit=2s", f"{RESEQUENCER}.processing-timeout=200ms")
+        hangs = way.endswith(("sleep", "hold the interpreter"))
+        limits = (f"{RESEQUENCER}.handling-limit={'2s' if hangs else '60s'}", f"{RESEQUENCER}.processing-timeout=200ms")
         daemon = new_daemon(f"{NOTIFICATION}.target-type=deadly_target:report", *limits, *overrides)
         directory = daemon.service.directory
         (directory / "deadly_target.py").write_text(TARGET, encoding="utf-8")
@@ -97,7 +98,7 @@ def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int
     """Check that the units of all other records have left exactly once and in order; return the dead letter's source position."""
     service = daemon.service
     left = sum(len(of_killer) if unit == KILLER else 3 for unit in UNITS)
-    wait_until(lambda: len(service.dead_letters()) >= 1 and len(service.notifications()) >= left, "all leave", 60)
+    wait_until(lambda: len(service.dead_letters()) >= 1 and len(service.notifications()) >= left, "all leave")
     (letter,) = service.dead_letters()
     assert letter["headers"]["dead-letter-reason"] == "ended-its-worker"
     assert {unit: tuple(service.sequences(unit)) for unit in UNITS} == {
@@ -181,7 +182,7 @@ def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(d
         daemon.service.tell(unit, 1, 2, 3)
     with suppress(AssertionError):
         daemon.start()  # It may still be ending workers when the time for a start is over.
-    wait_until(lambda: calls(daemon) >= 5, "the second one kills", 60)
+    wait_until(lambda: calls(daemon) >= 5, "the second one kills")
     daemon.service.verb("stop")
     daemon.start()
     wait_until(lambda: len(daemon.service.notifications()) == 11, "all others leave")
@@ -245,12 +246,12 @@ def test_in_the_foreground_it_ends_like_a_worker_that_died_of_nothing_in_particu
 
 
 def test_in_the_foreground_a_second_signal_ends_it_at_once(deadly: Callable[..., Daemon]) -> None:
-    service = deadly("wait", f"{RESEQUENCER}.handling-limit=60s").service
+    service = deadly("wait", f"{RESEQUENCER}.handling-limit=10m").service
     service.tell(KILLER, 1, 2)
     service.start(alone=False)
     wait_until(lambda: (service.directory / "calls").exists(), "it is handled")
     service.signal(signal.SIGTERM)
-    wait_until(service.has_ended_after(signal.SIGTERM), "its end", 5)
+    wait_until(service.has_ended_after(signal.SIGTERM), "its end")
     assert service.wait() == 128 + signal.SIGTERM
 
 

@@ -78,7 +78,7 @@ def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[...
     daemon.start()
     worker = daemon.worker
     left = sum(map(len, LEFT.values()))
-    wait_until(lambda: len(service.dead_letters()) == len(MISTAKES) and len(service.notifications()) == left, "all leave", 60)
+    wait_until(lambda: len(service.dead_letters()) == len(MISTAKES) and len(service.notifications()) == left, "all leave")
     assert {unit: service.sequences(unit) for unit in LEFT} == LEFT
     errors = [each["headers"]["dead-letter-error"] for each in service.dead_letters()]
     for words in ("CancelledError: said so", "GeneratorExit: said so", "SystemExit: said so", "Panic: said so"):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from time import sleep
 
 import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, linger, wait_until
 
 from servers.kafka.server import KafkaServer
 
@@ -41,10 +40,10 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     broker.pause()
     wait_until(lambda: "the output is unavailable, retrying until it answers" in _said(tmp_path, "verify"), "verify says so")
     wait_until(lambda: "the input is unavailable, retrying until it answers" in _said(tmp_path, "simulate"), "simulate says so")
-    sleep(PAUSE_SECONDS)  # Longer than verify waits without progress.
+    linger(PAUSE_SECONDS)  # Longer than verify waits without progress.
     broker.resume()
-    assert simulating.wait(120) == 0, _said(tmp_path, "simulate")
-    assert following.wait(120) == 0, _said(tmp_path, "verify")
+    assert simulating.wait(DEADLINE_SECONDS) == 0, _said(tmp_path, "simulate")
+    assert following.wait(DEADLINE_SECONDS) == 0, _said(tmp_path, "verify")
     assert "the output answers again" in _said(tmp_path, "verify")
     assert "every promise was held" in _said(tmp_path, "verify")
 

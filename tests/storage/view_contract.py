@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import Any, Protocol
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -104,7 +105,7 @@ def committing(harness: ViewHarness, change: Any) -> Iterator[None]:
     owner = Thread(target=own)
     owner.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(DEADLINE_SECONDS)
         yield
         assert owner.is_alive() or failures
     finally:

@@ -130,7 +130,7 @@ def until_left(place: Place, count: int, sinks: Sequence[str], *workers: Worker)
             until_done(each.cycle)
         return all(len(place.left(sink)) >= count for sink in sinks)
 
-    wait_until(has_left, f"{count} records", 60)
+    wait_until(has_left, f"{count} records")
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, *, before: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
@@ -20,8 +20,8 @@ from tests.connectors.orders.contract import OrdersContract, Reading, order, out
 
 pytestmark = pytest.mark.slow
 
-PATIENT = {"default.api.timeout.ms": 20_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
+PATIENT = {"default.api.timeout.ms": 60_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 60_000}
 
 
 class KafkaHarness:
@@ -40,7 +40,7 @@ class KafkaHarness:
 
     def put(self, partition: Partition, value: bytes | None) -> None:
         with closing(KafkaProducer(bootstrap_servers=self.stage.bootstrap)) as producer:
-            producer.send(self.stage.topics.orders, value, b"key", partition=partition.number).get(timeout=30)
+            producer.send(self.stage.topics.orders, value, b"key", partition=partition.number).get(timeout=DEADLINE_SECONDS)
 
     def publish(self, partition: Partition, *outcomes: OutputRecord) -> None:
         worker = self.stage.worker(None, PATIENT, PATIENT_PRODUCER)

@@ -16,7 +16,8 @@ from delivery.direct.core.open_record import OpenRecord
 from delivery.direct.core.partition import DirectPartition
 from delivery.direct.core.position_metadata import PositionMetadata
 from guardian.done_offsets import DoneOffsets
-from tests.delivery.direct.simulated import Broken, Run, simulate
+from tests.delivery.direct.simulated import Run, simulate
+from tests.delivery.direct.simulated_loop import Broken
 
 pytestmark = pytest.mark.slow
 QUICK = ("concurrency = 6", "timeout = 2s", "suspension { probe = 100ms, most = 1s }")
