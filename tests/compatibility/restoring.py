@@ -1,4 +1,4 @@
-"""What older code left, brought back into each storage."""
+"""What a fixture holds, brought back into each storage."""
 
 import shutil
 from collections.abc import Callable
@@ -23,9 +23,8 @@ from storage.port import Storage
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
-FIXTURES = ("by_0_1", "by_0_1_logged", "by_0_1_regions")
-"""Oldest first. The second has the logs of changes of SQLite and Redis, and what the header knows of orders. The third has the
-state of a source."""
+FIXTURES = ("baseline",)
+"""Oldest first. `baseline` is what version 0.1.0 wrote on 2026-11-27 (docs/decisions/0049-the-baseline.md)."""
 
 
 class Left(NamedTuple):
