@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compatibility.history import PARTITIONS, RETENTION_MS, Wrap, live, new_service
+from compatibility.history import PARTITIONS, Wrap, live, new_service
 from compatibility.kafka_position import keep_positions
 from compatibility.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, redis_document, told_by, write_json
 from harness.processes.operated_service import OperatedService
@@ -93,7 +93,7 @@ def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[
 
 def _written_on_infinispan(server: InfinispanServer, directory: Path, kept: Path) -> dict[str, Any]:
     server.create_cache(CACHE, IN_MEMORY)
-    settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, RETENTION_MS, **SMALL)
+    settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, **SMALL)
     with closing(InfinispanRest(settings)) as counters:
         return _written(
             directory,

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compatibility.history import RETENTION_MS
 from compatibility.keeping import (
     IN_MEMORY,
     NAMESPACE,
@@ -61,7 +60,7 @@ def infinispan(kept: Path, ask: Callable[[str], Any], directory: Path) -> Left:
     settings = ServerSettings(server.url, name, timeout_ms=60_000)
     with closing(InfinispanRest(settings)) as cache:
         restore_infinispan(kept / "infinispan.json", cache)
-    layout = LayoutSettings(NAMESPACE, RETENTION_MS, **SMALL)
+    layout = LayoutSettings(NAMESPACE, **SMALL)
     return Left("infinispan", lambda: InfinispanStorage(layout, InfinispanRest(settings), token))
 
 
@@ -69,7 +68,7 @@ def infinispan_in_memory(kept: Path, ask: Callable[[str], Any], directory: Path)
     """With bounds as they are shipped, which are not those that it was written with."""
     server = MemoryServer()
     server.values, server.counters = kept_values(kept / "infinispan.json")
-    return Left("infinispan", lambda: InfinispanStorage(LayoutSettings(NAMESPACE, RETENTION_MS), MemoryCache(server), token))
+    return Left("infinispan", lambda: InfinispanStorage(LayoutSettings(NAMESPACE), MemoryCache(server), token))
 
 
 WAYS = {"embedded": embedded, "redis": redis, "infinispan": infinispan, "infinispan-in-memory": infinispan_in_memory}

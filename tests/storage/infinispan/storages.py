@@ -35,7 +35,7 @@ class InfinispanHarness:
         self.connect = connect
         self.read_all = read_all or (lambda: None)
         self.tokens = count()
-        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", RETENTION_MS, **layout)
+        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", **layout)
         self.made: list[InfinispanStorage] = []
         self.views: list[InfinispanStorageView] = []
 
