@@ -70,10 +70,6 @@ class InfinispanHarness:
         finally:
             cache.compare_and_set = moving
 
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        """As today: its window was there from the beginning."""
-        store.commit(commit)
-
     def close(self) -> None:
         for each in (*self.made, *self.views):
             each.close()
