@@ -100,7 +100,7 @@ class RedisPartitionStore:
         return gone
 
     def index_idle_units(self) -> int:
-        """Add all idle units to the index, and remove their expiry times at the server. Return how many were added.
+        """Add all idle units to the index. Return how many were added.
 
         The cost depends on the number of all keys of the server.
 

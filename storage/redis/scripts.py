@@ -84,7 +84,6 @@ call('HEXISTS', nothing, 'x')
 call('ZCARD', nothing)
 call('ZSCORE', nothing, 'x')
 call('ZRANGE', nothing, '-inf', '0', 'BYSCORE', 'LIMIT', '0', '1')
-call('PERSIST', nothing)
 call('UNLINK', nothing)
 call('HDEL', nothing, 'x')
 call('ZREM', nothing, 'x')
@@ -255,8 +254,7 @@ FORGET = Script(
 
 # KEYS: header, waiting, idle, an unused key, units. ARGV from 3: clock, length of the units' prefix, whether these are the last
 # units. While a slot moves to another node, not all units are found; the missing unused key then makes the script fail.
-# Removes the expiry time of each unit in which nothing waits. Adds those that the index lacks, as if they had changed now.
-# Returns how many were added.
+# Adds the units in which nothing waits, and that the index lacks, as if they had changed now. Returns how many were added.
 INDEX = Script(
     _HEADER,
     _OWNED,
@@ -265,7 +263,6 @@ INDEX = Script(
     for i = 5, #KEYS do
       local unit = string.sub(KEYS[i], prefix + 1)
       if call('HEXISTS', KEYS[2], unit) == 0 then
-        call('PERSIST', KEYS[i])
         joined = joined + call('ZADD', KEYS[3], 'NX', ARGV[3], unit)
       end
     end
