@@ -216,13 +216,6 @@ def test_promtool_finds_nothing_to_say_against_names_and_help(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
-@pytest.mark.slow
-def test_promtool_would_find_a_wrong_name():
-    text = b"# TYPE resequencer_WaitMilliseconds counter\nresequencer_WaitMilliseconds 1\n"
-    done = subprocess.run([find_promtool(), "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
-    assert done.returncode != 0
-
-
 def test_new_dead_letters_are_shown_by_reason_also_while_no_worker_runs():
     for counted, shown in (({"undecodable": 2}, ['resequencer_dead_letters_new{reason="undecodable"} 2.0']), (None, [])):
         text = TestClient(make_metrics_application(lambda: None, lambda counted=counted: counted)).get("/metrics").text

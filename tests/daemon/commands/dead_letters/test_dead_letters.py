@@ -518,22 +518,14 @@ def test_the_same_edit_again_completes_what_a_crash_interrupted_once(store, agai
     assert [decode_line(line).value for line in store.requeued()] == [MENDED]
 
 
-def test_another_edit_completes_the_interrupted_one_and_is_refused(store):
+@pytest.mark.parametrize("begun", ["edited", "requeued"])
+def test_an_edit_behind_an_interrupted_edit_or_requeue_completes_that_and_is_refused(store, begun):
     store.set_aside(BROKEN)
-    edit_and_crash(store, MENDED)
+    edit_and_crash(store, MENDED) if begun == "edited" else begin_and_crash(store, name(1))
     code, out, _ = edit(store, MENDED + b" ")
-    assert (code, out.count("\n")) == (1, 2)
-    assert out.startswith(f"{name(1)}: edited, now at {P0}@25\n{name(1)}: refused: it was edited to {P0}@25 because")
-    assert [decode_line(line).value for line in store.requeued()] == [MENDED]
-
-
-def test_an_edit_behind_an_interrupted_requeue_completes_that_and_is_refused(store):
-    store.set_aside(BROKEN)
-    begin_and_crash(store, name(1))
-    code, out, _ = edit(store, MENDED)
     assert code == 1
-    assert out.startswith(f"{name(1)}: requeued, now at {P0}@25\n{name(1)}: refused: it was requeued to {P0}@25 by")
-    assert [decode_line(line).value for line in store.requeued()] == [BROKEN]
+    assert out.startswith(f"{name(1)}: {begun}, now at {P0}@25\n{name(1)}: refused: it was {begun} to {P0}@25")
+    assert [decode_line(line).value for line in store.requeued()] == [MENDED if begun == "edited" else BROKEN]
 
 
 def test_an_interrupted_edit_that_cannot_be_ended_says_so_once(store):
