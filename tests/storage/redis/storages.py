@@ -83,20 +83,6 @@ class RedisHarness:
         store.commit(commit)
         store._header = before
 
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        """Commit, and leave the log of changes as it was."""
-        assert isinstance(store, RedisPartitionStore)
-        keys = store._keys
-        client, fields = self.client_of(keys), ("log_marker", "log_begin", "log_end", "log_bytes")
-        before = dict(zip(fields, client.hmget(keys.header, fields), strict=True))
-        log = client.dump(keys.changes)
-        store.commit(commit)
-        client.hdel(keys.header, *fields)
-        client.unlink(keys.changes)
-        if log is not None:
-            client.restore(keys.changes, 0, log)
-            client.hset(keys.header, mapping=before)
-
     def close(self) -> None:
         for each in (*self.made, *self.views):
             each.close()
