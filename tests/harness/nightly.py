@@ -87,10 +87,15 @@ FAMILIES: dict[str, Family] = {
         ("tests/faults/test_mixed.py", "tests/faults/test_of_delivery.py", "tests/faults/test_of_groups.py"),
         "short campaigns on the other storages, ledgers and transports, and a full Redis",
     ),
+    "sources": Family(
+        "A source keeps its contract, whoever assigns its partitions.",
+        ("tests/connectors/kafka/test_region_contracts.py", "tests/connectors/kafka/test_source.py"),
+        "the contract with fixed partitions",
+    ),
     "sinks": Family(
         "A sink keeps its contract on each kind of broker.",
         ("tests/connectors/mqtt/test_contracts.py",),
-        "the other QoS on each broker of MQTT",
+        "the other broker of MQTT, and the other QoS",
     ),
     "files": Family(
         "A crash, a failure or a power cut at any operation on files loses and doubles nothing.",

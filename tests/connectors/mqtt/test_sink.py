@@ -7,6 +7,7 @@ from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.waiting import wait_until
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ NOTIFICATIONS, DEAD_LETTERS = Channel.NOTIFICATIONS, Channel.DEAD_LETTERS
 OwnServer = Callable[..., Any]
 
 
-@pytest.fixture(params=["artemis", "mosquitto"])
+@pytest.fixture(params=["mosquitto", *at_night("sinks", "artemis")])
 def server(request: pytest.FixtureRequest) -> Broker:
     found: Broker = request.getfixturevalue(request.param)
     return found

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.waiting import wait_until
 
 from connectors.line_format import Line
@@ -50,7 +51,7 @@ class Stage:
             each.close()
 
 
-@pytest.fixture(params=["artemis", "mosquitto"])
+@pytest.fixture(params=["artemis", *at_night("bridge", "mosquitto")])
 def stage(request: pytest.FixtureRequest, fresh_name: Callable[[str], str]) -> Iterator[Stage]:
     made = Stage(request.getfixturevalue(request.param), fresh_name("bridge"))
     yield made
