@@ -83,7 +83,10 @@ check-configuration: $(RUNTIME) ## validate CONF; show every value and where it 
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 # Bytecode is kept, whatever the environment says: otherwise each of the many processes of a run compiles everything anew.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
+# What tests and their servers write lies in memory where there is room (6 GB): a disk takes some hundred syncs a second, and would
+# be what a run waits for. A test that is about the disk itself says so.
+IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 6000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(IN_MEMORY) $(BIN)/python -m pytest -q
 
 check: lint ## lint, types, import rules and the fast tests: before every commit
 	@$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
