@@ -29,13 +29,15 @@ _SAMPLES = ROOT.parent / "shared"
 _TEST_SECONDS = 300
 _FAILED = re.compile(r"\b[1-9][0-9]* failed\b")
 _PASSED = re.compile(r"\b[1-9][0-9]* passed\b")
+_TIME_OVER = "Failed: Timeout (>"
 _LINES_SHOWN = 40
 
 
 class Verdict(StrEnum):
     """What the tests said of a planted fault.
 
-    `BROKEN`: no test failed by itself and none passed: it was not found, was skipped, or had no server. That proves nothing.
+    `BROKEN`: no test failed by itself and none passed. It was not found, was skipped, had no server, or its time was over. That
+    proves nothing.
     """
 
     NOTICED = "noticed"
@@ -112,6 +114,6 @@ def _environment(copy: Path) -> dict[str, str]:
 def _verdict(code: int, output: str) -> Verdict:
     """Return what the exit code and the last line say. Errors of fixtures alone are no failure of a test."""
     last = output.rstrip().rpartition("\n")[2]
-    if code == 1 and _FAILED.search(last):
+    if code == 1 and _FAILED.search(last) and _TIME_OVER not in output:
         return Verdict.NOTICED
     return Verdict.NOT_NOTICED if code == 0 and _PASSED.search(last) else Verdict.BROKEN
