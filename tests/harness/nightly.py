@@ -123,6 +123,11 @@ FAMILIES: dict[str, Family] = {
         ),
         "the other storages, more kills, each file that fails in each way",
     ),
+    "promises": Family(
+        "A fault in what the README or the contract promises is noticed.",
+        ("tests/promises/test_planted.py",),
+        "each planted fault in a copy of the project",
+    ),
     "readers": Family(
         "No bytes break what reads them.",
         ("tests/fuzz/test_fuzz_targets.py",),
