@@ -57,8 +57,8 @@ PLANTED = (
         "connection.execute(_DROP_PENDING, (key, commit.published))",
         "connection.execute(_DROP_PENDING, (key, commit.highest_number))",
         (
-            "tests/service/test_promises.py::test_promise_2_a_crash_at_any_step_loses_no_envelope[21-1]",
-            "tests/process/test_failing_disk.py::test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_nothing",
+            "tests/service/test_promises.py::test_promise_2_a_crash_at_any_step_loses_no_envelope[21]",
+            "tests/process/test_life.py::test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_nothing",
         ),
     ),
     PlantedFault(
@@ -251,7 +251,7 @@ PLANTED = (
             "tests/service/test_exactly_once_on_files.py"
             "::test_only_after_the_storage_forgot_anything_repeats_and_then_it_says_so",
             "tests/process/test_storage_on_a_server.py"
-            "::test_a_server_that_forgot_everything_costs_nothing_but_marked_repetitions[redis, while no worker runs]",
+            "::test_a_server_that_forgot_everything_costs_nothing_but_marked_repetitions[redis, while the worker runs]",
         ),
     ),
     # Duplicates, dead letters, retention, the disk
@@ -301,10 +301,7 @@ PLANTED = (
         "connectors/files/partition_appender.py",
         "for number, each in wanted.items() if number not in found and each.line is not None]",
         "for number, each in wanted.items() if each.line is not None]",
-        (
-            "tests/connectors/files/test_requeue.py::test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing",
-            "tests/process/test_dead_letters.py::test_a_requeue_that_is_killed_at_any_moment_and_made_again_requeues_each_once",
-        ),
+        ("tests/connectors/files/test_requeue.py::test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing",),
     ),
     PlantedFault(
         "retention-counts-while-behind",
@@ -473,7 +470,7 @@ PLANTED = (
         (
             "tests/connectors/region/test_transport.py"
             "::test_the_position_is_that_of_the_sink_that_is_behind_and_highest_that_of_the_sink_that_is_ahead",
-            "tests/process/test_regions.py::test_several_sinks_are_each_exactly_once_while_the_worker_is_killed[jms-sinks1]",
+            "tests/process/test_regions.py::test_several_sinks_are_each_exactly_once_while_the_worker_is_killed[jms-sinks0]",
         ),
     ),
     PlantedFault(
@@ -531,7 +528,7 @@ PLANTED = (
         (
             "tests/bridge/test_runner.py::test_a_message_is_acknowledged_after_it_was_appended",
             "tests/process/test_bridge.py"
-            "::test_what_comes_through_the_bridge_is_notified_once_while_the_bridge_is_killed[xms-file-sinks3]",
+            "::test_what_comes_through_the_bridge_is_notified_once_while_the_bridge_is_killed[xms-file-sinks1]",
         ),
     ),
     # Delivery

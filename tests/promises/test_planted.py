@@ -68,7 +68,6 @@ def test_its_tests_are_there(fault: PlantedFault) -> None:
     assert [each for each in fault.tests if not is_there(each)] == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly("promises")
 @each_fault
 def test_it_is_noticed(fault: PlantedFault) -> None:
