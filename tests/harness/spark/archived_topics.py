@@ -85,7 +85,7 @@ class Continuing(Thread):
 
     def end(self) -> None:
         self._is_stopping = True
-        self.join(120)
+        self.join(600)
         assert not self.is_alive()
 
 

@@ -32,7 +32,7 @@ from tests.connectors.kafka.stage import KafkaStage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LONGEST_WAIT_SECONDS = 300
+LONGEST_WAIT_SECONDS = 600
 
 
 class ProcessedTopics(NamedTuple):

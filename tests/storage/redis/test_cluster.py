@@ -72,7 +72,7 @@ def test_all_keys_of_a_partition_lie_in_one_slot_and_partitions_on_all_nodes(own
 
 def test_a_node_that_dies_stops_its_own_partitions_and_comes_back_with_every_commit(own):
     own.clients[0].config_set("cluster-require-full-coverage", "no")
-    storage = own.harness.make(timeout_ms=500)
+    storage = own.harness.make(timeout_ms=5_000)
     stores = [storage.open(own.partition_on(node)) for node in range(3)]
     for store in stores:
         put(store, waiting("a"))
@@ -93,7 +93,7 @@ def test_a_cluster_with_a_dead_node_is_found_by_another_that_the_url_names(own):
     own.clients[1].config_set("cluster-require-full-coverage", "no")
     own.clients[2].config_set("cluster-require-full-coverage", "no")
     own.cluster.nodes[0].kill()
-    put(own.harness.make(place=place, timeout_ms=500).open(own.partition_on(1)), idle("a"))
+    put(own.harness.make(place=place, timeout_ms=5_000).open(own.partition_on(1)), idle("a"))
 
 
 def test_a_slot_that_moves_to_another_node_is_followed(own):
