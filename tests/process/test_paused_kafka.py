@@ -15,7 +15,8 @@ from servers.kafka.server import KafkaServer
 pytestmark = pytest.mark.slow
 
 TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
-PAUSE_SECONDS = 15
+PATIENCE_SECONDS = 20
+PAUSE_SECONDS = PATIENCE_SECONDS + 2
 
 
 @pytest.mark.nightly("processes")
@@ -35,7 +36,7 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     service = daemon.service
     simulating = service.begin_verb("simulate", "--units", "1000", "--rate", "400/s", "--late", "0", "--losses", "0")
     wait_until(lambda: (service.run_directory / "expected.jsonl").exists(), "the expectations")
-    following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PAUSE_SECONDS - 5}s")
+    following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PATIENCE_SECONDS}s")
     wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")
     broker.pause()
     wait_until(lambda: "the output is unavailable, retrying until it answers" in _said(tmp_path, "verify"), "verify says so")
