@@ -165,7 +165,7 @@ PLANTED = (
         "resequencer/strategies/sequence.py",
         "counts = number > last and given_up is state.given_up",
         "counts = number > last",
-        ("tests/resequencer/strategies/test_sequence_deadline.py::test_a_late_number_is_not_counted_twice",),
+        ("tests/resequencer/strategies/test_sequence_deadline.py::test_a_late_number_of_another_flow_is_not_counted_twice",),
     ),
     PlantedFault(
         "flows-share-a-lane",
@@ -174,7 +174,9 @@ PLANTED = (
         "resequencer/strategies/strict_sequence.py",
         "return Rank(envelope.flow, number_of(envelope))",
         'return Rank("", number_of(envelope))',
-        ("tests/resequencer/strategies/test_strict_sequence.py::test_a_flow_that_waits_does_not_hold_another_back",),
+        (
+            "tests/resequencer/strategies/test_strict_sequence.py::test_a_flow_that_waits_does_not_hold_back_what_waited_in_another",
+        ),
     ),
     PlantedFault(
         "named-data-not-waited-for",
@@ -433,7 +435,7 @@ PLANTED = (
         "resequencer/turn/orders.py",
         "if order.waits_for not in (waits.waits_for, waits.shown_waits_for) or waits.since != order.since:",
         "if order.waits_for not in (waits.waits_for, waits.shown_waits_for):",
-        ("tests/resequencer/turn/test_orders.py::test_an_order_for_a_unit_that_has_changed_is_refused",),
+        ("tests/resequencer/turn/test_orders.py::test_an_order_for_an_earlier_wait_for_the_same_is_refused",),
     ),
     PlantedFault(
         "no-fact-of-a-suppressed-status",
