@@ -17,8 +17,8 @@ from connectors.port import Channel, TransportUnavailable
 from tests.connectors.kafka.stage import FixedClock, KafkaStage, values_of
 
 # The contracts do not limit how long an answer takes, and the machine of the tests may be busy.
-PATIENT = {"default.api.timeout.ms": 60_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 60_000}
+PATIENT = {"default.api.timeout.ms": 20_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 IMPATIENT = {"default.api.timeout.ms": 2_000}
 IMPATIENT_PRODUCER = {"transaction.timeout.ms": 3_000}
 

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 
 # The contract does not limit how long an answer takes, and the machine of the tests may be busy.
-PATIENT = {"default.api.timeout.ms": 60_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 60_000}
+PATIENT = {"default.api.timeout.ms": 20_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 
 
 class KafkaHarness:

@@ -20,8 +20,8 @@ from tests.connectors.orders.contract import OrdersContract, Reading, order, out
 
 pytestmark = pytest.mark.slow
 
-PATIENT = {"default.api.timeout.ms": 60_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 60_000}
+PATIENT = {"default.api.timeout.ms": 20_000}
+PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 
 
 class KafkaHarness:

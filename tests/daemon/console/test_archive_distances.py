@@ -51,7 +51,7 @@ def configured(stage: KafkaStage, loaded: Callable[..., Configuration], tmp_path
 
 
 def on_kafka(
-    stage: KafkaStage, loaded: Callable[..., Configuration], directory: Path, brokers: str, timeout_ms: int = 60_000
+    stage: KafkaStage, loaded: Callable[..., Configuration], directory: Path, brokers: str, timeout_ms: int = 20_000
 ) -> Configuration:
     clients, topics = f'bootstrap.servers = "{brokers}"', stage.topics
     consumer = f"{clients}, group.id = {stage.group}, default.api.timeout.ms = {timeout_ms}"

@@ -65,7 +65,7 @@ class Counted:
 
 
 def configured(
-    kafka: KafkaServer, loaded: Callable[..., Configuration], directory: Path, timeout_ms: int = 60_000
+    kafka: KafkaServer, loaded: Callable[..., Configuration], directory: Path, timeout_ms: int = 20_000
 ) -> Configuration:
     name = uuid4().hex[:12]
     topics = [f"{each}-{name}" for each in ("in", "out", "dead", "facts", "values", "reports", "group-dead")]
