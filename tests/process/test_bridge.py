@@ -81,7 +81,6 @@ def test_nothing_that_artemis_acknowledged_is_lost_while_it_is_killed(
     stage.expect_every_promise_held(daemon, "kafka")
 
 
-@AT_NIGHT
 def test_the_broker_keeps_what_comes_while_the_start_is_away(
     new_daemon: NewDaemon, struck_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming
 ) -> None:

@@ -119,13 +119,13 @@ PLANTED = (
         ),
     ),
     PlantedFault(
-        "former-generation-owns-on",
-        "A worker that was removed from its group publishes nothing for what another worker has.",
+        "published-for-a-partition-of-another",
+        "A worker publishes nothing for a partition that another worker has by now.",
         _PROMISES,
-        "connectors/kafka/core/fencing.py",
-        "return known is not None and known.membership == self.membership",
-        "return known is not None",
-        ("tests/connectors/kafka/test_fencing.py::test_a_new_generation_makes_every_partition_suspect",),
+        "connectors/kafka/reading.py",
+        "        self._refuse_not_owned(rest)\n",
+        "        self._look_again()\n",
+        ("tests/connectors/kafka/test_ownership.py::test_a_partition_that_is_not_ours_is_not_published_for",),
     ),
     PlantedFault(
         "audit-overlooks-a-lost-one",
@@ -529,8 +529,7 @@ PLANTED = (
         "            start.append([with_key(each) for each in self._taken])\n",
         (
             "tests/bridge/test_runner.py::test_a_message_is_acknowledged_after_it_was_appended",
-            "tests/process/test_bridge.py"
-            "::test_what_comes_through_the_bridge_is_notified_once_while_the_bridge_is_killed[xms-file-sinks1]",
+            "tests/process/test_bridge.py::test_the_broker_keeps_what_comes_while_the_start_is_away",
         ),
     ),
     # Delivery
