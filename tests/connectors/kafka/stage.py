@@ -25,6 +25,10 @@ NOW = 1_774_740_835_941
 MOST_BYTES = 200_000
 START = '["start",0,0]'
 
+# A test does not limit how long an answer takes unless it says so, and its machine may be busy: the most that may be configured.
+_PATIENT = {"default.api.timeout.ms": 20_000}
+_PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
+
 
 class FixedClock:
     def now(self) -> int:
@@ -133,9 +137,11 @@ class KafkaStage:
         self.partitions = [Partition(self.topics.input, number) for number in range(partitions)]
 
     def settings(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaSettings:
-        quick = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | dict(consumer)
+        consumer = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200, **_PATIENT, **consumer}
         slot = next(self._slots) if slot is None else slot
-        settings = settings_of(self.bootstrap, self.topics.without_facts().all, self.group, slot, quick, producer)
+        settings = settings_of(
+            self.bootstrap, self.topics.without_facts().all, self.group, slot, consumer, {**_PATIENT_PRODUCER, **producer}
+        )
         return replace(settings, topics=self.topics)
 
     def worker(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaWorker:
