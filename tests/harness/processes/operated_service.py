@@ -157,7 +157,9 @@ class OperatedService:
             self._beside.append(subprocess.Popen(command, cwd=self.directory, env=self.environment, stdout=log, stderr=log))
         return self._beside[-1]
 
-    def wait_for_report(self, is_so: Callable[[StatusReport], bool], what: str) -> StatusReport:
+    def wait_for_report(
+        self, is_so: Callable[[StatusReport], bool], what: str, seconds: float = DEADLINE_SECONDS
+    ) -> StatusReport:
         """Wait for the first report of the running process that satisfies the question."""
 
         def find() -> StatusReport | None:
@@ -166,7 +168,7 @@ class OperatedService:
             report = StatusFile(self.run_directory).find()
             return report if report is not None and report.process_id == self.process.pid and is_so(report) else None
 
-        found = wait_until(find, what)
+        found = wait_until(find, what, seconds)
         assert found is not None
         return found
 
