@@ -22,7 +22,7 @@ CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test faults fuzz soak lint format bench clean
+.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,35 +83,50 @@ check-configuration: $(RUNTIME) ## validate CONF; show every value and where it 
 	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 # Bytecode is kept, whatever the environment says: otherwise each of the many processes of a run compiles everything anew.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
+# What tests and their servers write lies in memory where there is room (6 GB): a disk takes some hundred syncs a second, and would
+# be what a run waits for. A test that is about the disk itself says so.
+IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 6000000 ] 2>/dev/null && echo TMPDIR=/dev/shm)
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(IN_MEMORY) $(BIN)/python -m pytest -q
 
-check: lint ## lint, types, import rules and the fast tests, with a fifth of the examples of property tests
-	@$(PYTEST) -n auto --dist worksteal -m "not slow" --hypothesis-profile quick --ignore tests/pipeline/jobs
+check: lint ## lint, types, import rules and the fast tests: before every commit
+	@$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
 
-# What takes longest is told at the end.
-TOLD := --durations=25 --durations-min=5
+# What takes longest comes at the end.
+LONGEST := --durations=25 --durations-min=5
 
-# The jobs have a run to themselves, beside the others: one Spark for all of their tests. What it says follows at the end.
+# The jobs have a run to themselves, beside the others: one Spark for all of their tests. Their output follows at the end.
 SPARK_LOG := $(VENV)/spark-tests.txt
-test: lint $(PIPELINE) ## everything that check does, and all tests on real servers
-	@$(PYTEST) $(TOLD) tests/pipeline/jobs >$(SPARK_LOG) 2>&1 & spark=$$!; \
-	  trap 'kill $$spark' INT TERM; \
-	  $(PYTEST) $(TOLD) -n auto --dist worksteal --ignore tests/pipeline/jobs; others=$$?; \
-	  wait $$spark; jobs=$$?; \
-	  cat $(SPARK_LOG); exit $$((others | jobs))
+define BOTH_RUNS
+$(PYTEST) $(LONGEST) -m "$(1)" tests/pipeline/jobs $(2) >$(SPARK_LOG) 2>&1 & spark=$$!; \
+  trap 'kill $$spark' INT TERM; \
+  $(PYTEST) $(LONGEST) -m "$(1)" -n auto --dist worksteal --ignore tests/pipeline/jobs $(2); others=$$?; \
+  wait $$spark; jobs=$$?; \
+  cat $(SPARK_LOG)
+endef
+
+test: lint $(PIPELINE) ## everything that check does, and each promise once on real servers: before a change lands
+	@$(call BOTH_RUNS,not nightly); exit $$((others | jobs))
+
+# A part that has no test of the jobs, or only those, ends with 5.
+ifndef SEARCH_SEED
+SEARCH_SEED := $(shell date +%s)
+endif
+nightly: lint $(PIPELINE) ## what searches: new seeds, matrices, long simulations; SEARCH_SEED=N: these seeds; ARGS='-k regions' takes a part
+	@echo "SEARCH_SEED=$(SEARCH_SEED)"
+	@export SEARCH_SEED=$(SEARCH_SEED); $(call BOTH_RUNS,nightly or hypothesis,--hypothesis-profile nightly $(ARGS)); exit $$(( (others % 5) | (jobs % 5) ))
 
 fuzz: export PYTHONPATH := tests
 fuzz: $(FUZZ) ## search for input that breaks a reader, FUZZ_SECONDS=60 for each reader; ARGS=decoding takes one
 	@for each in $(or $(strip $(ARGS)),$$($(BIN)/python -c 'from fuzz.targets import TARGETS; print(*TARGETS)')); do \
 	  echo "$$each"; $(BIN)/python -m fuzz.run "$$each" --seconds $${FUZZ_SECONDS:-60} --quiet || exit 1; done
 
-soak: $(DEVELOPMENT) ## 100 of each kind of kill (KILL_SEED=N: other moments), RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SIMULATION_MINUTES=30 of simulated runs, and as long of delivery and of stores (SIMULATION_SEED=N: others)
-	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} \
-	  $(PYTEST) -s tests/process -k "kills_ or any_garbage or steady_load"
-	@SIMULATION_MINUTES=$${SIMULATION_MINUTES:-30} $(PYTEST) -s tests/simulation tests/delivery/simulation tests/aggregation/simulation -k as_long_as_one_likes
+soak: $(DEVELOPMENT) ## 100 of each kind of kill, RECORDS=1000000 mostly of garbage, SOAK_MINUTES=30 of steady load, SEARCH_MINUTES=30 of each search; SEARCH_SEED=N: these seeds
+	@KILLS=$${KILLS:-100} RECORDS=$${RECORDS:-1000000} SOAK_MINUTES=$${SOAK_MINUTES:-30} SEARCH_SEED=$(SEARCH_SEED) \
+	  $(PYTEST) --timeout=7200 -s tests/process -k "kills_ or any_garbage or steady_load"
+	@SEARCH_MINUTES=$${SEARCH_MINUTES:-30} SEARCH_SEED=$(SEARCH_SEED) $(PYTEST) -m nightly -k whatever_the_seed
 
-faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for half an hour; prints a table; FAULT_SEED=N: other moments
-	@FAULTS=all $(PYTEST) -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
+faults: $(DEVELOPMENT) ## kill, pause and cut off workers, Kafka, Redis and Infinispan under load for an hour and a half; prints tables; SEARCH_SEED=N: other moments
+	@FAULTS=all SEARCH_SEED=$(SEARCH_SEED) $(PYTEST) -n $${FAULT_PROCESSES:-2} --dist worksteal tests/faults $(ARGS)
 
 lint: $(DEVELOPMENT) ## lint, format, types and import rules
 	@$(BIN)/ruff check --quiet .

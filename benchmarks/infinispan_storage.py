@@ -103,7 +103,7 @@ def name(number: int) -> str:
 
 @contextmanager
 def storage_on(server: InfinispanServer, cache: str, namespace: str) -> Iterator[InfinispanStorage]:
-    settings = LayoutSettings(namespace, 14_400_000)
+    settings = LayoutSettings(namespace)
     rest = InfinispanRest(ServerSettings(server.url, cache, timeout_ms=60_000))
     with closing(InfinispanStorage(settings, rest, lambda: secrets.token_hex(8))) as storage:
         yield storage

@@ -2,8 +2,8 @@
 
 Measured are commits and loads of 500 units, as many as a poll brings, and the memory of an idle unit beyond its own bytes; also
 the expiry of a thousand idle units, the takeover of a partition with many waiting units by a new process, beside none and
-beside many idle units, and the first takeover of idle units in format 1. `server` and `client` are CPU times of the server and
-of this process, means of the rounds. Of the wall time the best round counts, because other load can only add to it.
+beside many idle units, and a takeover that rebuilds the index of idle units. `server` and `client` are CPU times of the server
+and of this process, means of the rounds. Of the wall time the best round counts, because other load can only add to it.
 """
 
 import argparse
@@ -132,20 +132,14 @@ def of_takeover(server: RedisServer, waiting: int, idle: int) -> None:
     print(f"  {waiting:9,} waiting, {idle:9,} idle: {cost.wall:7.0f} {cost.client:7.0f} {cost.server:7.0f}")
 
 
-def of_upgrade(server: RedisServer, idle: int) -> None:
-    """Measure the first `open` of a partition whose idle units expire and are not in the index."""
+def of_rebuild(server: RedisServer, idle: int) -> None:
+    """Measure an `open` of a partition whose index of idle units was deleted."""
     with closing(server.client()) as client, storage_on(server) as storage:
         client.flushall(asynchronous=True)
         fill(storage.open(PARTITION), idle, lambda unit: UnitChange(unit, STATE, payment_data=b"x" * 300))
         keys = RedisKeys(NAMESPACE, PARTITION)
         client.delete(keys.idle)
-        client.hset(keys.header, "format", 1)
-        client.hdel(keys.header, "idle")
-        expiring = client.pipeline(transaction=False)
-        for key in client.scan_iter(keys.unit_prefix + b"*", count=10_000):
-            expiring.pexpire(key, 14_400_000)
-        expiring.execute()
-        print(f"  {idle:9,} idle units of format 1: {costs(client, 1, lambda: storage.open(PARTITION))}")
+        print(f"  {idle:9,} idle units put into the index: {costs(client, 1, lambda: storage.open(PARTITION))}")
         assert client.zcard(keys.idle) == idle
 
 
@@ -194,7 +188,7 @@ def main() -> None:
             of_takeover(server, 0, 0)
             of_takeover(server, arguments.waiting, 0)
             of_takeover(server, arguments.waiting, arguments.idle)
-            of_upgrade(server, arguments.idle)
+            of_rebuild(server, arguments.idle)
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def infinispan(directory: Path) -> Iterator[Subject]:
     try:
         server.create_cache("state", _CACHE)
         settings = ServerSettings(server.url, "state", timeout_ms=60_000)
-        with closing(InfinispanStorage(LayoutSettings(NAMESPACE, 1_000), InfinispanRest(settings), _token)) as storage:
+        with closing(InfinispanStorage(LayoutSettings(NAMESPACE), InfinispanRest(settings), _token)) as storage:
             yield Subject(storage, lambda: InfinispanStorageView(InfinispanRest(settings), NAMESPACE))
     finally:
         server.kill()

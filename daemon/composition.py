@@ -52,7 +52,6 @@ from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.handlers.time_budget import TimeBudget
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings
-from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.context import TurnContext
@@ -137,31 +136,25 @@ def compose(
     return Parts(cycle, cycles, servers, retry, overruns, handler, mishaps)
 
 
-def refuse_unusable(configuration: Configuration) -> tuple[str, ...]:
+def refuse_unusable(configuration: Configuration) -> None:
     """Import what the configuration names, and read the table of settings or what the lookups say of themselves.
-
-    Returns sentences about what can be used, but should be changed.
 
     Raises:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    remarks: list[str] = []
     told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
     storage = told.get(configuration.resequencer.storage_type)
     for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
         try:
-            made = make(configuration)
+            make(configuration)
         except ConfigurationError as error:
             problems.append(error)
-        else:
-            remarks += made.remarks if isinstance(made, ForeignStrategy) else ()
     problems += find_unusable_clients(configuration)
     for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
         problems += find_unusable(configuration, name)
     if problems:
         raise ConfigurationRefused(problems)
-    return tuple(remarks)
 
 
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:

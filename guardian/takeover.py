@@ -23,8 +23,7 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """The metadata of a position: token and number of the storage commit it stands on, and the highest number published.
 
     Where the source is the store, `done` encodes the done offsets beyond the position (guardian/done_offsets.py), and `position`
-    is the offset for which `done` was written. `position` is None if nothing is done beyond it, or if an earlier version
-    wrote the metadata.
+    is the offset for which `done` was written, None if nothing is done beyond it.
     """
 
     token: str

@@ -25,7 +25,7 @@ from storage.port import Snapshot, StashEntry, StorageRefused
 FORMAT = 2
 """The newest version of the stored format. A newer version is refused.
 
-A unit with a hold, or with a deadline that an order set, has format 2; any other has format 1, which an older version reads.
+A unit with a hold, or with a deadline that an order set, has format 2; any other has format 1.
 """
 
 Decode = Callable[[Record], DataEnvelope | Refusal]
@@ -37,11 +37,11 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due_at: Instant
     incomplete: str | None
     is_forced: bool
-    released_to: int = -1
-    dependency: str | None = None
-    calls: int = 0
-    why: str | None = None
-    is_ordered: bool = False
+    released_to: int
+    dependency: str | None
+    calls: int
+    why: str | None
+    is_ordered: bool
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -53,7 +53,7 @@ class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cause: Wake | None
     is_retrying: bool
     queued_from: int | None
-    is_ordered: bool = False
+    is_ordered: bool
 
 
 class _StoredHold(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -83,7 +83,7 @@ class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     headers: Headers
     defect: str | None
     cut: Cut | None
-    learned_wait_ms: int | None = None
+    learned_wait_ms: int | None
     written_at: Instant | None = None
 
 

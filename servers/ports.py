@@ -13,22 +13,35 @@ _TRIES = 1_000
 
 def is_free(port: int) -> bool:
     """Return whether a server could listen on the port now. Leftover connections of an ended server do not count."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
+    probe = _bound(port, shares=True)
+    if probe is not None:
+        probe.close()
+    return probe is not None
 
 
-def pick_port(wanted: int | None = None) -> int:
-    """Return `wanted` if it is free, else a random free port, so that processes that choose at once do not collide."""
-    if wanted is not None and is_free(wanted):
-        return wanted
+def hold_port(wanted: int | None = None) -> socket.socket:
+    """Return a socket that is bound to `wanted` if that is free, else to a random free port.
+
+    It does not listen. While it is open, a server can listen on the port, and nobody else who holds a port gets this one, even
+    while that server is down.
+    """
+    if wanted is not None and (found := _bound(wanted, shares=True)) is not None:
+        return found
     drawn = random.SystemRandom()
     for _ in range(_TRIES):
-        port = drawn.randrange(_LOWEST, _BEYOND)
-        if is_free(port):
-            return port
+        if (found := _bound(drawn.randrange(_LOWEST, _BEYOND), shares=False)) is not None:
+            return found
     raise OSError(f"no free port on {LOOPBACK} from {_LOWEST} to {_BEYOND - 1}")
+
+
+def _bound(port: int, *, shares: bool) -> socket.socket | None:
+    """Return a socket that lets a server listen beside it. With `shares` others may hold the port, too."""
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shares))
+        made.bind((LOOPBACK, port))
+    except OSError:
+        made.close()
+        return None
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import ClassVar, Self
+from weakref import finalize
 
 from servers.errors import NotRunning, StartFailed
 from servers.locked import locked
-from servers.ports import is_free, pick_port
+from servers.ports import hold_port, is_free
 from servers.process import Process
 
-START_SECONDS = 120
-"""The default time limit of a start. A JVM that takes 4 s on a quiet machine took 23 s on a busy one."""
+START_SECONDS = 300
+"""The default time limit of a start. A JVM that takes 4 s on a quiet machine took 43 s on a busy one."""
 
 _STOP_SECONDS = 30
 _LOOK_SECONDS = 0.05
@@ -36,7 +37,7 @@ class Server(ABC):
     """A server that keeps everything in `directory`: ports, process id, data, log.
 
     The object has no state of its own: another process that makes one with the same directory and settings gets the same
-    server. `wanted` names preferred ports; ports once chosen stay.
+    server. `wanted` names preferred ports; ports once chosen stay. The object that has chosen them holds them while it lives.
     """
 
     name: ClassVar[str]
@@ -132,11 +133,10 @@ class Server(ABC):
         if self._ports_file.exists():
             known: dict[str, int] = json.loads(self._ports_file.read_bytes())
             return known
-        ports: dict[str, int] = {}
-        for name in self.port_names:
-            while (port := pick_port(wanted.get(name))) in ports.values():
-                pass
-            ports[name] = port
+        held = {name: hold_port(wanted.get(name)) for name in self.port_names}
+        for each in held.values():
+            finalize(self, each.close)
+        ports: dict[str, int] = {name: each.getsockname()[1] for name, each in held.items()}
         self._ports_file.write_text(json.dumps(ports))
         return ports
 

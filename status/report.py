@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 STALE_AFTER_MS = 10_000
-"""What a report of an earlier version, which does not say it, is stale after."""
+"""The default of `worker.stale-after`."""
 
 
 class UnitWait(msgspec.Struct, frozen=True):

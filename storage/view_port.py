@@ -62,7 +62,7 @@ class StorageView(Protocol):
 
     Each method raises:
         StorageUnavailable: The storage did not answer, or the partition changed too fast to be read. The call may be repeated.
-        StorageRefused: The data are damaged, or of a format that this version cannot read without changing it.
+        StorageRefused: The data are damaged, or of a format that this version does not read.
     """
 
     def find_header(self, partition: Partition) -> Header | None:

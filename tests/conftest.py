@@ -1,20 +1,25 @@
 """Real servers for any test that names them: `kafka`, `redis_server`, `redis_cluster`, `infinispan`, `postgresql`, `artemis`,
-`mosquitto`, `own_server`.
+`mosquitto`, `struck_server`, `own_server`.
 
-All but the last are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of its
-own, with names from `fresh_name`. What kills, pauses or sets up a server otherwise takes one with `own_server`.
+All but the last two are shared by the whole run: a test leaves them running, and makes topics, namespaces, caches and tables of
+its own, with names from `fresh_name`. What kills or pauses a server takes `struck_server`; what sets it up otherwise takes
+`own_server`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from fcntl import LOCK_EX, LOCK_NB, flock
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
-from harness.examples import FULL, QUICK
+from harness.examples import NIGHTLY, QUICK
+from harness.nightly import FAMILIES, Search, lines_of, search_minutes
 from harness.order import slow_first
 from hypothesis import HealthCheck, settings
 
@@ -29,10 +34,10 @@ if TYPE_CHECKING:  # The clients take a second to import, which tests without se
     from servers.redis.cluster import RedisCluster
     from servers.redis.server import RedisServer
 
-# How long an example takes depends on the machine, not on the test. `make check` takes the profile with fewer examples.
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=FULL)
-settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK)
-settings.load_profile("full")
+# How long an example takes depends on the machine, not on the test. `make nightly` takes the profile with more examples.
+settings.register_profile("quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=QUICK)
+settings.register_profile("nightly", settings.get_profile("quick"), max_examples=NIGHTLY)
+settings.load_profile("quick")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -42,6 +47,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     cores = len(os.sched_getaffinity(0))
     return cores + 1 if config.option.markexpr == "not slow" else 2 * cores
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What is for the night is slow, too, so that `make check` leaves it out."""
+    if (marker := item.get_closest_marker("nightly")) is not None:
+        (family,) = marker.args
+        if family not in FAMILIES:
+            raise pytest.UsageError(f"{item.nodeid}: {family!r} is no family of harness/nightly.py: {', '.join(FAMILIES)}")
+        item.add_marker("slow")
+        if minutes := search_minutes(marker.kwargs.get("minutes", 0)):
+            item.add_marker(pytest.mark.timeout(60 * minutes + float(item.config.getini("timeout"))))
 
 
 @pytest.hookimpl(trylast=True)
@@ -54,9 +71,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Here, for a process that spreads the tests over others reads no other conftest."""
     from harness.fault_table import tables_of
 
-    for name, lines in tables_of(each for reports in terminalreporter.stats.values() for each in reports):
-        terminalreporter.section(name)
-        terminalreporter.write("\n".join(lines) + "\n")
+    reports = [each for reports in terminalreporter.stats.values() for each in reports]
+    for name, lines in (*tables_of(reports), ("searches", lines_of(reports))):
+        if lines:
+            terminalreporter.section(name)
+            terminalreporter.write("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +136,37 @@ def mosquitto(shared_servers: SharedServers) -> MosquittoServer:
 
 
 @pytest.fixture
+def struck_server(server_directory: Path) -> Iterator[Callable[..., Any]]:
+    """Return a running server that the test may kill, pause and start again: `struck_server(KafkaServer)`.
+
+    A later test gets the same one, with all that is in it; none has it at the same time. So a test uses names from `fresh_name`.
+    One that changes the settings of a server, or needs an empty one, takes `own_server`.
+    """
+    held: list[int] = []
+
+    def get(kind: Any, settings: object = None) -> Any:
+        name = f"struck-{kind.name}-{crc32(repr(settings).encode())}"
+        directory = next(each for number in count() if is_mine(each := server_directory / f"{name}-{number}"))
+        server = kind(directory, settings)
+        if server.is_running:
+            server.resume()
+        return server.start()
+
+    def is_mine(directory: Path) -> bool:
+        directory.mkdir(exist_ok=True)
+        held.append(os.open(directory / "in-use", os.O_CREAT | os.O_RDWR))
+        try:
+            flock(held[-1], LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    yield get
+    for each in held:
+        os.close(each)
+
+
+@pytest.fixture
 def own_server(server_directory: Path) -> Iterator[Callable[..., Any]]:
     """Makes servers that end with the test: `own_server(RedisServer, RedisSettings(append="everysec")).start()`."""
     made: list[Any] = []
@@ -128,6 +178,15 @@ def own_server(server_directory: Path) -> Iterator[Callable[..., Any]]:
     yield make
     for each in made:
         each.kill()
+
+
+@pytest.fixture
+def search(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Iterator[Search]:
+    """New seeds for as many minutes as the test's marker says: `@pytest.mark.nightly("simulation", minutes=5)`."""
+    marker = request.node.get_closest_marker("nightly")
+    made = Search(*marker.args, **marker.kwargs)
+    yield made
+    record_property(*made.as_property())
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     following.add_argument(
         "--give-up-after",
-        "--patience",
         type=seconds,
         metavar="SECONDS",
         help="end with 1 when nothing has arrived for this long (default: the deadline, a quarter of it, and a minute; "

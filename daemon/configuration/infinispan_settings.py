@@ -35,4 +35,4 @@ def infinispan_server(configuration: Configuration) -> ServerSettings:
 
 def infinispan_layout(configuration: Configuration) -> LayoutSettings:
     """Return the names under which the state is stored in the cache."""
-    return LayoutSettings(configuration.storage.namespace, configuration.resequencer.retention_ms)
+    return LayoutSettings(configuration.storage.namespace)

@@ -1,5 +1,4 @@
-"""Makes one typed value per key from aggregation.settings import AggregationSettings
-from layers of HOCON, or a list of all problems."""
+"""Makes one typed value per key from layers of HOCON, or a list of all problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from daemon.console.archived_output import find_path
 from daemon.delivery.archive_feed import ArchiveFeed, ArchiveSpan
 from delivery.errors import JobRefused
 from delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
-from delivery.feeds.files import FileFeed, given_files, output_files
+from delivery.feeds.files import FileFeed
 from delivery.feeds.port import Feed
 from delivery.settings import Receiver
 from domain.clock import Instant
@@ -29,10 +28,6 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
 
 LIVE = "live"
 _SPANS, _TOPIC, _ARCHIVE = "file-spans:", "topic:", "archive:"
-_FILES = "files:"
-"""Of jobs that an earlier version has started."""
-
-_SEPARATOR = "\n"
 
 
 def source_of_files(configuration: Configuration, paths: list[Path]) -> str:
@@ -120,16 +115,13 @@ def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> 
     operations = SystemFiles()
     if source.startswith(_SPANS):
         return FileSpanFeed(_spans(source), operations, receiver.select)
-    if source.startswith(_FILES):
-        paths = [Path(each) for each in source.removeprefix(_FILES).split(_SEPARATOR)]
-        return FileFeed(partial(given_files, paths), operations, receiver.select, seals=True)
     if source.startswith(_ARCHIVE):
         return ArchiveFeed(msgspec.json.decode(source.removeprefix(_ARCHIVE), type=ArchiveSpan), receiver.select)
     if source.startswith(_TOPIC):
         return _topic_feed(configuration, receiver, source.removeprefix(_TOPIC))
     if configuration.notification.transport is not TransportType.FILE:
         return _topic_feed(configuration, receiver, None)
-    return FileFeed(partial(output_files, _output(configuration)), operations, receiver.select, seals=False)
+    return FileFeed(_output(configuration), operations, receiver.select)
 
 
 def live_source(configuration: Configuration) -> str:

@@ -1,7 +1,7 @@
-"""Notifications from files: of the service's own output, with the rotated files, or of files that a job names."""
+"""Notifications from the service's own output: its file, and those that were rotated out of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,6 @@ from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
 from connectors.line_format import Defect, decode_line
 from delivery.core.rows import Item
-from delivery.errors import JobRefused
 from delivery.feeds.port import MOST_BYTES, make_item, select_items
 from delivery.ledger.intake import Portion
 from delivery.settings import Select
@@ -21,25 +20,23 @@ _TRIES = 5
 
 
 class FileFeed:
-    """Reads files one after the other. A part of the feed is a file, known by a hash of its first line: its name may change.
+    """Reads the output at `path` behind its rotated files. A part of the feed is a file, known by a hash of its first line.
 
-    A second file with the same first line is another part. A last line without its end is not there yet. With `seals` the feed
-    ends where the last file ends, and a last line without its end is a line: nothing is appended to it any more.
+    So its name may change. A second file with the same first line is another part. A last line without its end is not there yet.
     """
 
-    def __init__(self, find_files: Callable[[], list[Path]], files: FileOperations, select: Select, *, seals: bool) -> None:
-        self._find_files = find_files
+    def __init__(self, path: Path, files: FileOperations, select: Select) -> None:
+        self._path = path
         self._files = files
         self._select = select
-        self._seals = seals
 
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
         for _ in range(_TRIES):
-            paths = self._find_files()
+            paths = output_files(self._path)
             before = [inode_of(path) for path in paths]
             portion = self._read(paths, positions, most)
             # A file that was rotated meanwhile may have been read under the name of another one, or behind it.
-            if before == [inode_of(path) for path in self._find_files()]:
+            if before == [inode_of(path) for path in output_files(self._path)]:
                 return portion
         return Portion([], {})
 
@@ -58,7 +55,7 @@ class FileFeed:
             seen[identity] += 1
             part = identity if seen[identity] == 1 else f"{identity}#{seen[identity]}"
             at = positions.get(part, 0)
-            for line in islice(self._lines(path, at), most - len(items)):
+            for line in islice(scan(path, self._files, at), most - len(items)):
                 items.append(item_of(line, f"{part}@{line.start}"))
                 ends[part] = at = end_of(line)
                 size += len(line.content)
@@ -68,15 +65,12 @@ class FileFeed:
                 return self._portion(items, ends, is_end=False)
         return self._portion(items, ends, is_end=True)
 
-    def _lines(self, path: Path, start: int = 0) -> Iterator[FoundLine]:
-        return scan(path, self._files, start, takes_unended=self._seals)
-
     def _portion(self, items: list[Item], ends: dict[str, int], *, is_end: bool) -> Portion:
         selected = select_items(items, self._select)
-        return Portion(selected, ends, len(items) - len(selected), is_end, is_end and self._seals)
+        return Portion(selected, ends, len(items) - len(selected), is_end)
 
     def _identity(self, path: Path) -> str | None:
-        first = next(self._lines(path), None)
+        first = next(scan(path, self._files), None)
         return None if first is None else sha256(first.content).hexdigest()[:32]
 
 
@@ -97,18 +91,6 @@ def inode_of(path: Path) -> tuple[int, int] | None:
 def output_files(path: Path) -> list[Path]:
     """Return the files rotated out of an output, the oldest first, and the output."""
     return [*(each.path for each in find_rotated(path)), path]
-
-
-def given_files(paths: list[Path]) -> list[Path]:
-    """Return the files of a job.
-
-    Raises:
-        JobRefused: One of them is missing.
-    """
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        raise JobRefused(f"{missing[0]} is missing or is no file; put it there, or cancel the job")
-    return paths
 
 
 def item_of(line: FoundLine, position: str) -> Item:

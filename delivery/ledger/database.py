@@ -115,8 +115,8 @@ class Database:
         known = sorted(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
         if found is not None and found not in known:
             raise LedgerRefused(
-                f"the delivery ledger {self.shown} was written by a newer version (tables {found}, known are "
-                f"{', '.join(known)}): start that version"
+                f"the delivery ledger {self.shown} has tables of version {found}, known are {', '.join(known)}: "
+                "start the version that wrote it"
             )
 
     def _found_version(self, connection: Connection) -> str | None:
@@ -166,7 +166,7 @@ def _postgresql_engine(url: URL) -> Engine:
     return create_engine(url.set(drivername="postgresql+psycopg"), connect_args=arguments, pool_size=_POOL)
 
 
-def _upgrade(connection: Connection, version: str = "head") -> None:
+def _upgrade(connection: Connection) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # It logs as it is imported, too.
     # Imported where it is needed: a start with current tables does without.
     from alembic import command
@@ -175,4 +175,4 @@ def _upgrade(connection: Connection, version: str = "head") -> None:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, version)
+    command.upgrade(config, "head")

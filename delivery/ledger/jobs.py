@@ -47,20 +47,13 @@ _COUNTED = (
 def ensure_live(database: Database, receiver: str, source: str) -> str:
     """Return the id of the job that never ends: it delivers to this receiver whatever comes from the source.
 
-    The first source of a receiver gives the name `live-RECEIVER`, others a longer one. A live job of an earlier version, which
-    did not say which file it reads, is the one of the first source that asks.
+    The first source of a receiver gives the name `live-RECEIVER`, others a longer one.
     """
     of_receiver = select(JOBS.c.id, JOBS.c.source).where(JOBS.c.receiver == receiver, JOBS.c.is_live, JOBS.c.source != SCHEDULE)
     with database.read() as connection:
         known = {each.source: each.id for each in connection.execute(of_receiver)}
     if source in known:
         return str(known[source])
-    earlier = source.partition(":")[0]
-    if earlier in known:
-        with database.write() as connection:
-            is_it = (JOBS.c.id == known[earlier]) & (JOBS.c.source == earlier)
-            connection.execute(update(JOBS).where(is_it).values(source=source))
-        return ensure_live(database, receiver, source)
     name = f"{LIVE_JOB}{receiver}"
     try:
         start_job(database, name, receiver, source, "configuration", is_live=True)

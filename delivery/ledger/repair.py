@@ -7,7 +7,7 @@ from sqlalchemy import Connection, exists, select, update
 
 from delivery.core.rows import Status
 from delivery.errors import JobRefused
-from delivery.ledger.completion import ENDED, complete_jobs
+from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finding import check_receiver, get_job
 from delivery.ledger.finishing import Finishing
@@ -83,8 +83,6 @@ def _repair_some(database: Database, receivers: dict[str, Receiver], job: str) -
 
 def _end(connection: Connection, job: str) -> None:
     connection.execute(update(JOBS).where(JOBS.c.id == job).values(repair=None))
-    # Of a repair by an earlier version, which could stop in the midst.
-    connection.execute(update(JOBS).where(JOBS.c.id == job, JOBS.c.ingested != ENDED).values(completed_at=None))
 
 
 def _reopen(finishing: Finishing, rows: Sequence[tuple[int, str]], *, with_late: bool) -> int:

@@ -99,7 +99,7 @@ class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
 
 
 _TRACE = frozenset({TRACEPARENT, TRACESTATE})
-"""Earlier versions did not repeat these headers of a record. They are for tracing only, so they are not compared."""
+"""They are for tracing only, so they are not compared."""
 _NOT_COMPARED = frozenset({POSSIBLE_DUPLICATE}) | _TRACE
 
 

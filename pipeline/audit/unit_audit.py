@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
-from domain.headers import LOOKUPS_VERSION, PROCESSING_ENTITY, TRANSACTION_STATUS
+from domain.headers import LOOKUPS_VERSION
 from pipeline.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from pipeline.audit.finding import Deviation, Finding
 from pipeline.audit.observed import ObservedNotification, digest_of
@@ -159,15 +159,9 @@ def mark_differences(expected: ObservedNotification, seen: ObservedNotification)
         yield Deviation.NOT_MARKED_INCOMPLETE, what
 
 
-_ADDED = frozenset({TRANSACTION_STATUS, PROCESSING_ENTITY})
-"""Earlier versions did not write these: where the status is not there, neither is compared."""
-
-
 def _differing_headers(expected: ObservedNotification, seen: ObservedNotification) -> list[str]:
     ours, theirs = ({*each.headers, (LOOKUPS_VERSION, each.version)} for each in (expected, seen))
-    names = {name for name, _ in ours ^ theirs}
-    is_earlier = all(name != TRANSACTION_STATUS for name, _ in seen.headers)
-    return sorted(names - _ADDED if is_earlier else names)
+    return sorted({name for name, _ in ours ^ theirs})
 
 
 def _id(emission: Emission) -> str:

@@ -12,9 +12,6 @@ from resequencer.strategies.port import Rank, Strategy, StrategyState
 
 _Answer = TypeVar("_Answer")
 _QUESTIONS = ("initial", "rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing")
-_FORMER = {"dead_lettered": "buried"}
-"""Method names of version 0.1.0. A strategy that has a method under its former name is called by that name."""
-
 _LONGEST_TEXT = 1_000
 
 
@@ -30,13 +27,10 @@ class ForeignStrategy:
 
         Raises whatever the strategy raises, and TypeError if a method is missing or a type is wrong.
         """
-        former = {new: old for new, old in _FORMER.items() if _place(strategy, old) < _place(strategy, new)}
-        lacking = [each for each in _QUESTIONS if not callable(getattr(strategy, former.get(each, each), None))]
+        lacking = [each for each in _QUESTIONS if not callable(getattr(strategy, each, None))]
         if lacking:
             raise TypeError(f"it has no {', '.join(lacking)}")
         self._strategy = strategy
-        self._dead_lettered = getattr(strategy, former.get("dead_lettered", "dead_lettered"))
-        self.remarks = tuple(f"strategy {name}: its method {old} is called {new} now; rename it" for new, old in former.items())
         self._in_flight = in_flight or Untracked()
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
@@ -65,7 +59,7 @@ class ForeignStrategy:
         return self._state(self._strategy.forced, state, envelope)
 
     def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
-        return self._state(self._dead_lettered, state, envelope)
+        return self._state(self._strategy.dead_lettered, state, envelope)
 
     def skip(self, state: Any, envelope: DataEnvelope) -> Any | None:
         """Return the state after the number that the envelope waits for was given up; None if the strategy cannot skip."""
@@ -104,12 +98,6 @@ class ForeignStrategy:
             raise PermanentError(f"strategy {self.name} failed: {words_of(error)}") from error
         finally:
             self._in_flight.clear()
-
-
-def _place(strategy: Strategy, name: str) -> int:
-    """Return how far up in the class hierarchy the name is defined: a subclass of ours may define the former name."""
-    classes = type(strategy).__mro__
-    return next((at for at, each in enumerate(classes) if name in vars(each)), len(classes))
 
 
 def _checked_rank(rank: Any) -> Rank:

@@ -15,7 +15,7 @@ from servers.java.program import QUICK_JAVA, find_java
 from servers.ports import LOOPBACK
 from servers.server import Server
 
-_ANSWER_SECONDS = 5
+_ANSWER_SECONDS, _CLIENT_SECONDS = 5, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class InfinispanServer(Server):
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports['infinispan']}"
 
-    def client(self) -> httpx.Client:
-        """Return a new client, logged in as the first user if there are users. The caller closes it."""
+    def client(self, seconds: float = _CLIENT_SECONDS) -> httpx.Client:
+        """Return a new client that waits so long, logged in as the first user if there are users. The caller closes it."""
         user = next(iter((self.settings.users or {}).items()), None)
         return httpx.Client(
-            base_url=self.url, auth=user, headers={"Accept-Encoding": "identity"}, timeout=_ANSWER_SECONDS, trust_env=False
+            base_url=self.url, auth=user, headers={"Accept-Encoding": "identity"}, timeout=seconds, trust_env=False
         )
 
     def create_cache(self, name: str, definition: Mapping[str, object]) -> None:
@@ -57,7 +57,7 @@ class InfinispanServer(Server):
     def is_ready(self) -> bool:
         """Return whether the server reports that it is healthy; the status code alone does not show it."""
         try:
-            with self.client() as client:
+            with self.client(_ANSWER_SECONDS) as client:
                 return client.get("/rest/v2/container/health/status").text == "HEALTHY"
         except httpx.HTTPError:
             return False

@@ -24,7 +24,7 @@ from servers.kafka.stale_registration import controller_properties, unregister_p
 from servers.ports import LOOPBACK
 from servers.server import PROCESS, Server
 
-_FORMAT_SECONDS = 120
+_FORMAT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class KafkaServer(Server):
 
     def admin(self) -> KafkaAdminClient:
         """Return a new admin client on the plaintext listener. The caller closes it."""
-        return KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=30_000)
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=60_000)
 
     def create_topics(self, *names: str, partitions: int = 4, config: Mapping[str, str] | None = None) -> None:
         """Create the topics, and return once all have leaders. Existing topics are left unchanged."""

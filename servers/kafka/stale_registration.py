@@ -16,7 +16,7 @@ from servers.process import Process
 _ALONE = {"process.roles": "controller", "broker.session.timeout.ms": "200", "broker.heartbeat.interval.ms": "50"}
 _OF_BROKERS = ("advertised.listeners", "inter.broker.listener.name")
 _LED, _UNREGISTERED = "Becoming the active controller", "Replayed BrokerRegistrationChangeRecord"
-_LED_SECONDS, _UNREGISTERED_SECONDS, _END_SECONDS = 120, 15, 30
+_LED_SECONDS, _UNREGISTERED_SECONDS, _END_SECONDS = 300, 60, 30
 _LOOK_SECONDS = 0.02
 
 
@@ -30,7 +30,7 @@ def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def unregister_predecessor(command: Sequence[str], log: Path, note: Path) -> None:
     """Run the controller alone until it has unregistered the broker. Meanwhile `note` holds its process id.
 
-    If an interrupted start has unregistered the broker already, this waits some seconds in vain. A failure here shows when the
+    If an interrupted start has unregistered the broker already, this waits a minute in vain. A failure here shows when the
     broker itself does not start.
     """
     begin = log.stat().st_size

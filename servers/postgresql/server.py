@@ -17,7 +17,7 @@ from servers.server import DATA, Server
 
 USER = DATABASE = "resequencer"
 _ANSWER_SECONDS = 2
-_CREATE_SECONDS = 120
+_CREATE_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from servers.ports import LOOPBACK
 from servers.prometheus.program import find_prometheus
 from servers.server import Server
 
-_ANSWER_SECONDS = 2
+_ANSWER_SECONDS, _CLIENT_SECONDS = 2, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class PrometheusServer(Server):
         Raises:
             httpx.HTTPError: No answer, or the expression was refused.
         """
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}, timeout=_ANSWER_SECONDS).raise_for_status()
+        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}, timeout=_CLIENT_SECONDS).raise_for_status()
         found: list[Mapping[str, Any]] = answer.json()["data"]["result"]
         return found
 
     def find_alerts(self) -> Sequence[Mapping[str, Any]]:
         """Return the alerts that are pending or firing: each has `labels`, `annotations` and `state`."""
-        answer = httpx.get(f"{self.url}/api/v1/alerts", timeout=_ANSWER_SECONDS).raise_for_status()
+        answer = httpx.get(f"{self.url}/api/v1/alerts", timeout=_CLIENT_SECONDS).raise_for_status()
         found: list[Mapping[str, Any]] = answer.json()["data"]["alerts"]
         return found
 

@@ -12,7 +12,7 @@ from servers.ports import LOOPBACK
 from servers.receiver.behaviour import Behaviour
 from servers.server import DATA, Server
 
-_ANSWER_SECONDS = 2
+_ANSWER_SECONDS, _CLIENT_SECONDS = 2, 60
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -42,21 +42,21 @@ class ReceiverServer(Server):
             httpx.HTTPError: No answer, or the change was refused.
         """
         told = {name.replace("_", "-"): value for name, value in changes.items()}
-        httpx.put(f"{self.url}/_behaviour", json=told, timeout=_ANSWER_SECONDS, trust_env=False).raise_for_status()
+        httpx.put(f"{self.url}/_behaviour", json=told, timeout=_CLIENT_SECONDS, trust_env=False).raise_for_status()
 
-    def counts(self) -> Mapping[str, Any]:
-        """Return what it did since its start, as `Receiver.counts`.
+    def counts(self, seconds: float = _CLIENT_SECONDS) -> Mapping[str, Any]:
+        """Return what it did since its start, as `Receiver.counts`; wait so long for its answer.
 
         Raises:
             httpx.HTTPError: No answer.
         """
-        answer = httpx.get(f"{self.url}/_counts", timeout=_ANSWER_SECONDS, trust_env=False).raise_for_status()
+        answer = httpx.get(f"{self.url}/_counts", timeout=seconds, trust_env=False).raise_for_status()
         counts: dict[str, Any] = answer.json()
         return counts
 
     def is_ready(self) -> bool:
         try:
-            self.counts()
+            self.counts(_ANSWER_SECONDS)
         except httpx.HTTPError:
             return False
         return True

@@ -13,7 +13,7 @@ from servers.ports import LOOPBACK
 from servers.redis.program import find_redis
 from servers.server import Server
 
-_ANSWER_SECONDS = 2
+_ANSWER_SECONDS, _CLIENT_SECONDS = 2, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class RedisServer(Server):
     def certificates(self) -> Certificates:
         return Certificates.make(self.directory / "certificates")
 
-    def client(self) -> redis.Redis:
-        """Return a new client that returns bytes. The caller closes it."""
-        return redis.Redis.from_url(self.url, socket_timeout=_ANSWER_SECONDS, socket_connect_timeout=_ANSWER_SECONDS)
+    def client(self, seconds: float = _CLIENT_SECONDS) -> redis.Redis:
+        """Return a new client that returns bytes, and waits so long for an answer. The caller closes it."""
+        return redis.Redis.from_url(self.url, socket_timeout=seconds, socket_connect_timeout=seconds)
 
     def is_ready(self) -> bool:
         """Return whether the server answers and has loaded its data; for a replica, whether its copy is complete too."""
-        client = self.client()
+        client = self.client(_ANSWER_SECONDS)
         try:
             replication = client.info("replication")
         except redis.RedisError:

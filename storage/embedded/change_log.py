@@ -6,14 +6,11 @@ from collections.abc import Sequence
 import msgspec
 
 TABLE = """
-CREATE TABLE IF NOT EXISTS changes (
+CREATE TABLE changes (
     partition INTEGER NOT NULL, position INTEGER NOT NULL, marker TEXT NOT NULL, units BLOB NOT NULL
 )
 """
-INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS placed ON changes (partition, position)"
-"""A file gets the table when a version with this log opens it, and no other format: a version without it, which has the file open
-still, commits beside it, and a gap in the markers shows that.
-"""
+INDEX = "CREATE UNIQUE INDEX placed ON changes (partition, position)"
 
 LARGEST_BYTES = 8 * 1024 * 1024
 """The most bytes of entries per partition: some 200 000 changes of units. With more changes, a full read costs the same."""
@@ -21,32 +18,22 @@ LARGEST_BYTES = 8 * 1024 * 1024
 _ENTRY_BYTES = 64
 """What an entry takes beside its units, about."""
 
-_LAST = "SELECT position, marker FROM changes WHERE partition = ? ORDER BY position DESC LIMIT 1"
+_LAST = "SELECT position FROM changes WHERE partition = ? ORDER BY position DESC LIMIT 1"
 _ADD = "INSERT INTO changes (partition, position, marker, units) VALUES (?, ?, ?, ?)"
 _DROP = "DELETE FROM changes WHERE partition = ? AND position <= ?"
 _LATEST = "SELECT marker, units FROM changes WHERE partition = ? ORDER BY position DESC LIMIT ?"
-_HAS_TABLE = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'placed'"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
-def has_change_log(connection: sqlite3.Connection) -> bool:
-    """Whether the file has the table. A file that only older versions used does not."""
-    (found,) = connection.execute(_HAS_TABLE).fetchone()
-    return bool(found)
-
-
-def note_changes(connection: sqlite3.Connection, partition: int, before: str, after: str, units: Sequence[str]) -> None:
-    """Add the entry of the commit `after`, which follows the commit `before`, in the transaction of that commit.
-
-    A log that ends with another commit than `before` lacks commits of a version that keeps no log. It begins anew.
-    """
-    position, marker = connection.execute(_LAST, (partition,)).fetchone() or (0, before)
+def note_changes(connection: sqlite3.Connection, partition: int, marker: str, units: Sequence[str]) -> None:
+    """Add the entry of the commit with this marker, in its transaction."""
+    (position,) = connection.execute(_LAST, (partition,)).fetchone() or (0,)
     packed = _encode(units)
     end = position + len(packed) + _ENTRY_BYTES
-    connection.execute(_DROP, (partition, end - LARGEST_BYTES if marker == before else position))
-    connection.execute(_ADD, (partition, end, after, packed))
+    connection.execute(_DROP, (partition, end - LARGEST_BYTES))
+    connection.execute(_ADD, (partition, end, marker, packed))
 
 
 def find_changed_units(connection: sqlite3.Connection, partition: int, marker: str, commits: int) -> Sequence[str] | None:

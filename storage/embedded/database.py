@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.embedded.errors import RESTORE, RIGHTS, is_read_only, see_that_it_is_read, translated
 from storage.embedded.integrity import see_that_it_is_sound
-from storage.embedded.schema import check_format, create, upgrade
+from storage.embedded.schema import check_format, create
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.port import StorageRefused, StorageUnavailable
 
@@ -139,7 +139,6 @@ class Database:
             try:
                 check_format(connection, self.file)
                 self._prepare(connection)
-                upgrade(connection)
             except BaseException:
                 connection.close()
                 raise

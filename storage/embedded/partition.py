@@ -166,8 +166,8 @@ class EmbeddedPartitionStore:
         connection.executemany(_STASH, self._stashed(commit.changes))
         connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
         connection.execute(_DROP_PENDING, (key, commit.published))
-        before, after = marker_of(self._header), marker_of(advanced(self._header, commit))
-        note_changes(connection, key, before, after, [change.unit for change in commit.changes])
+        marker = marker_of(advanced(self._header, commit))
+        note_changes(connection, key, marker, [change.unit for change in commit.changes])
         progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
         connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, commit.orders, commit.source_state, key))
 

@@ -17,10 +17,10 @@ _BUSY_SECONDS = 5
 def reading(file: Path) -> Iterator[sqlite3.Connection | None]:
     """Open the file and close it at the end; None if it does not exist. Errors of the statements inside are translated.
 
-    The connection changes neither the file nor its log, because a service may be using them. An older format is not upgraded.
+    The connection changes neither the file nor its log, because a service may be using them.
 
     Raises:
-        StorageRefused: The file is damaged, or of a newer format.
+        StorageRefused: The file is damaged, or of another format.
         StorageUnavailable: The file does not answer.
     """
     if not file.exists():

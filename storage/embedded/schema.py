@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 from tempfile import mkstemp
 
-from storage.embedded.change_log import INDEX, TABLE, has_change_log
+from storage.embedded.change_log import INDEX, TABLE
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
@@ -60,21 +60,6 @@ CREATE UNIQUE INDEX numbered ON pending (partition, number);
 """
 
 
-_UPGRADES = (
-    ("ALTER TABLE partitions ADD COLUMN source TEXT NOT NULL DEFAULT ''",),
-    # Up to format 2, `changed_at` was a wall-clock instant. The caught-up clocks continue from the latest of these instants.
-    (
-        "ALTER TABLE partitions ADD COLUMN caught_up_ms INTEGER NOT NULL DEFAULT 0",
-        "UPDATE partitions SET caught_up_ms = coalesce((SELECT max(changed_at) FROM units WHERE wakes_at IS NULL), 0)",
-        "DROP INDEX idle",
-        "CREATE INDEX idle ON units (partition, changed_at) WHERE wakes_at IS NULL",
-    ),
-    ("ALTER TABLE partitions ADD COLUMN orders TEXT NOT NULL DEFAULT ''",),
-    ("ALTER TABLE partitions ADD COLUMN source_state TEXT NOT NULL DEFAULT ''",),
-)
-"""The statements that upgrade format 1, format 2, and so on to the next format."""
-
-
 def create(file: Path) -> None:
     """Create an empty database with this name, readable by its owner only. A file that appeared meanwhile is kept.
 
@@ -109,40 +94,13 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise StorageRefused(str(file), "this is another program's database; set another path in storage.embedded.file")
-    version = _version(connection)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > FORMAT_VERSION:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or set another path")
-    if version not in range(1, FORMAT_VERSION + 1):
-        raise StorageRefused(str(file), f"its format is {version}, which does not exist; {RESTORE}")
+    if version < FORMAT_VERSION:
+        raise StorageRefused(str(file), f"its format is {version}, which this version of the service does not read; {RESTORE}")
     _check_size(file)
-
-
-def is_old(connection: sqlite3.Connection) -> bool:
-    """Whether the file has an older format, which the first use by a worker upgrades."""
-    return _version(connection) < FORMAT_VERSION
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade an older format, and add what this version adds to format 3, in one transaction.
-
-    Another process may do so at the same time.
-    """
-    if not is_old(connection) and has_change_log(connection):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    for upgrades in _UPGRADES[_version(connection) - 1 :]:
-        for each in upgrades:
-            connection.execute(each)
-    connection.execute(TABLE)
-    connection.execute(INDEX)
-    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-    connection.execute("COMMIT")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
 
 
 def _check_size(file: Path) -> None:

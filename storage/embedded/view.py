@@ -7,12 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from domain.record import Partition
-from storage.embedded.change_log import find_changed_units, has_change_log
+from storage.embedded.change_log import find_changed_units
 from storage.embedded.partition import WAITS_COLUMNS, find_partition, find_snapshot, waits_of
 from storage.embedded.read_only import reading
-from storage.embedded.schema import is_old
 from storage.marker import count_commits_since, marker_of
-from storage.port import Header, StorageRefused
+from storage.port import Header
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, is_worth_it, whole_of_nothing
 
 _PORTION_UNITS = 2_000
@@ -75,8 +74,6 @@ class EmbeddedStorageView:
         """Begin a read transaction. Closing the connection ends it."""
         with reading(self._file) as connection:
             if connection is not None:
-                if is_old(connection):
-                    raise StorageRefused(str(self._file), "its format is older; the next start of the service upgrades it")
                 connection.execute("BEGIN")
             yield connection
 
@@ -84,7 +81,7 @@ class EmbeddedStorageView:
 def _find_changed(connection: sqlite3.Connection, key: int, header: Header, marker: str | None) -> Sequence[str] | None:
     """Return the units that changed since the marker, None if the whole is to be listed."""
     commits = count_commits_since(header, marker)
-    if commits is None or not has_change_log(connection):
+    if commits is None:
         return None
     units = find_changed_units(connection, key, marker_of(header), commits)
     if units is not None and len(units) > _PORTION_UNITS:

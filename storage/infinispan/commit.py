@@ -161,7 +161,6 @@ def take_up(contents: PartitionState, prepared: Prepared) -> None:
         contents.window.add(prepared.root, segment.changes, prepared.size)
         contents.window.note_bases(prepared.bases)
     take_up_changes(contents, segment.changes)
-    assert segment.manifest.watermark is not None
     contents.forgotten.take_up(segment.manifest.watermark, segment.changes)
     contents.header, contents.attempt = segment.header, segment.attempt
     contents.root, contents.has_root_changes = prepared.root, bool(segment.changes)

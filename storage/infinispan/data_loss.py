@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from domain.errors import OwnershipLost
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
-from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.segment import CommitVersion, Segment, SegmentManifest, encode_segment, token_of, token_text
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, part_names
 from storage.port import StorageUnavailable
@@ -50,7 +49,7 @@ class DataLoss:
         """
         token = token_text(token_of(self._random_token()))
         header = replace(root.header, token=token, commit=0, next_offset=None, history=())
-        segment = Segment(header, manifest=SegmentManifest(garbage=tuple(everything(root)), watermark=ExpiryWatermark()))
+        segment = Segment(header, manifest=SegmentManifest(garbage=tuple(everything(root))))
         link.write(Value(Kind.SEGMENT, segment_name(segment.version), encode_segment(segment), segment.format))
         link.move(root.version, segment.version)
 

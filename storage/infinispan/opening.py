@@ -6,7 +6,6 @@ from domain.errors import OwnershipLost
 from storage.fencing import succeeded
 from storage.infinispan.data_loss import DataLoss
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
-from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.segment import (
     CommitVersion,
     Segment,
@@ -89,7 +88,7 @@ class Opening:
     def _first_segment(self) -> Segment:
         return Segment(
             succeeded(None, self._new_token(None)),
-            manifest=SegmentManifest(garbage=tuple(self._unanswered), watermark=ExpiryWatermark()),
+            manifest=SegmentManifest(garbage=tuple(self._unanswered)),
         )
 
     def _segment_on(self, last: Segment, row: WindowRow) -> Segment:

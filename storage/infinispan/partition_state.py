@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.compaction import Copy, find_copy
-from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
+from storage.infinispan.layout.expiry import ExpiredUnits
 from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
 from storage.infinispan.layout.page import Page
 from storage.infinispan.layout.page_table import PageTable
@@ -29,8 +29,7 @@ class PartitionState:
         self.waits: dict[str, Waits] = {}
         self.pending = dict(root.pending)
         self.garbage = list(root.manifest.garbage)
-        self.counts_on_wall_clock = root.manifest.watermark is None
-        self.forgotten = ExpiredUnits(root.manifest.watermark or ExpiryWatermark())
+        self.forgotten = ExpiredUnits(root.manifest.watermark)
         self._found: dict[str, Sequence[int]] = {}
 
     def find(self, unit: str) -> UnitRecord | None:
@@ -69,11 +68,6 @@ class PartitionState:
     def pin_spared(self) -> None:
         """Pin the pages of spared units, so that they are not dropped unread."""
         self.page_table.pin(page for unit in self.forgotten.spared for page in self.find_bases(unit))
-
-    @property
-    def last_change(self) -> int:
-        """The time of the latest change of any unit, as far as it is known without reading pages."""
-        return max(self.window.last_change, self.page_table.last_change)
 
     def forget_found(self) -> None:
         """Clear the cache of `find_bases`, after the pages have changed."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.block_lookup import BlockLookup, lookup_of
-from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
+from storage.infinispan.layout.expiry import ExpiredUnits
 from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
 from storage.infinispan.layout.later_segments import find_later_segments
 from storage.infinispan.layout.page import Page, PageMemory
@@ -92,7 +92,7 @@ class PartitionView:
         changes = [*self._window_changes(root, unit), *(record for record in root.changes if record.unit == unit)]
         whole = combined(self._find_copy(root, unit), changes)
         self._forget_all_but(root)
-        if whole is None or ExpiredUnits(root.manifest.watermark or ExpiryWatermark()).has(whole):
+        if whole is None or ExpiredUnits(root.manifest.watermark).has(whole):
             return None
         return UnitView(snapshot_of(whole), None if whole.waits is None else waits_of(whole.waits))
 

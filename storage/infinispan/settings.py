@@ -31,12 +31,10 @@ class LayoutSettings(msgspec.Struct, frozen=True):
     """The sizes of the layout's parts; see `CompactionLimits`.
 
     The partitions of a worker share `window_bytes`; each may have `least_window_bytes`. The window is in memory, and a new owner
-    reads it. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages. `retention_ms` is used only for
-    partitions that an older version wrote (`storage/infinispan/wall_clock.py`).
+    reads it. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages.
     """
 
     namespace: str
-    retention_ms: int
     window_bytes: int = 32 * 2**20
     least_window_bytes: int = 2 * 2**20
     window_segments: int = 128

@@ -11,7 +11,6 @@ from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
-from storage.infinispan.wall_clock import WallClock
 
 
 class InfinispanStorage:
@@ -25,7 +24,6 @@ class InfinispanStorage:
         self._stores: dict[Partition, InfinispanPartitionStore] = {}
         self._openings: dict[Partition, Opening] = {}
         self._loss = DataLoss(random_token)
-        self._wall_clock = WallClock(cache, settings.namespace, settings.retention_ms)
 
     @property
     def is_durable(self) -> bool:
@@ -38,10 +36,7 @@ class InfinispanStorage:
         self._cache.set_up()
         link = PartitionKeys(self._cache, self._settings.namespace, partition, self._memory)
         opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
-        contents = opening.open()
-        if contents.counts_on_wall_clock:
-            self._wall_clock.leave(contents)
-        store = self._stores[partition] = InfinispanPartitionStore(link, contents, self._loss, self._limits)
+        store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._loss, self._limits)
         del self._openings[partition]
         return store
 

@@ -7,9 +7,7 @@ import msgspec
 from storage.port import Header, StorageRefused
 
 FORMAT = 2
-"""The format of everything under a partition's keys. A newer format is refused. In format 1 the server let idle units expire, and
-there was no index of them: its header has no `idle`.
-"""
+"""The format of everything under a partition's keys. Any other one is refused."""
 
 _History = tuple[tuple[str, int], ...]
 
@@ -35,14 +33,14 @@ def read_header(key: bytes, flat: Sequence[bytes]) -> StoredHeader:
     """Decode the header from the fields and values of the hash.
 
     Raises:
-        StorageRefused: The header is damaged, or of a newer format.
+        StorageRefused: The header is damaged, or of another format.
     """
     if not flat:
         return StoredHeader(None)
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     try:
         _check_format(key, int(fields[b"format"]))
-        idle = fields.get(b"idle")
+        idle = fields[b"idle"]
         waiting, pending = int(fields.get(b"waiting", 0)), int(fields.get(b"pending", 0))
         log_begin, log_end = int(fields.get(b"log_begin", 0)), int(fields.get(b"log_end", 0))
         log_marker = fields[b"log_marker"].decode() if b"log_marker" in fields else None
@@ -72,8 +70,8 @@ def _check_format(key: bytes, version: int) -> None:
     if version > FORMAT:
         problem = f"its format is {version}, this version of the service knows {FORMAT}"
         raise StorageRefused(name(key), f"{problem}; start the newer version that wrote it, or set another storage.namespace")
-    if version not in range(1, FORMAT + 1):
-        raise StorageRefused(name(key), f"its format is {version}, which does not exist; {restore(key)}")
+    if version < FORMAT:
+        raise StorageRefused(name(key), f"its format is {version}, which this version does not read; {restore(key)}")
 
 
 def _header(fields: Mapping[bytes, bytes]) -> Header:

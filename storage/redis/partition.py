@@ -100,7 +100,7 @@ class RedisPartitionStore:
         return gone
 
     def index_idle_units(self) -> int:
-        """Add all idle units to the index, and remove their expiry times at the server. Return how many were added.
+        """Add all idle units to the index. Return how many were added.
 
         The cost depends on the number of all keys of the server.
 
@@ -163,8 +163,7 @@ class RedisPartitionStore:
         arguments: list[bytes | str | int] = [self._header.token, commit.number - 1, commit.number, commit.attempt]
         arguments += (commit.next_offset, commit.highest_number, commit.heal_offset, commit.source)
         arguments += (commit.caught_up_ms, commit.published, len(self._keys.unit_prefix))
-        arguments += (marker_of(self._header), marker_of(advanced(self._header, commit)))
-        arguments += (commit.orders, commit.source_state, 2 * len(commit.added))
+        arguments += (marker_of(advanced(self._header, commit)), commit.orders, commit.source_state, 2 * len(commit.added))
         for pending in commit.added:
             arguments += (pending.number, pending.body)
         for change in commit.changes:

@@ -84,7 +84,6 @@ call('HEXISTS', nothing, 'x')
 call('ZCARD', nothing)
 call('ZSCORE', nothing, 'x')
 call('ZRANGE', nothing, '-inf', '0', 'BYSCORE', 'LIMIT', '0', '1')
-call('PERSIST', nothing)
 call('UNLINK', nothing)
 call('HDEL', nothing, 'x')
 call('ZREM', nothing, 'x')
@@ -145,13 +144,12 @@ LOAD = Script(
 )
 
 # KEYS: header, waiting, pending, idle, changes, units. ARGV from 3: number, attempt, next offset, highest number, heal offset,
-# source, caught-up clock, published, length of the units' prefix, the markers of the last commit and of this one, the text of
-# the orders, the state of the source, the count of fields to add to the pending output; these fields; for each unit its index
-# entry or nothing, the counts of fields to remove and to set, and these fields.
+# source, caught-up clock, published, length of the units' prefix, the marker of this commit, the text of the orders, the state of
+# the source, the count of fields to add to the pending output; these fields; for each unit its index entry or nothing, the counts
+# of fields to remove and to set, and these fields.
 #
-# The log of changes has an entry for each commit: the units that wait or waited. It begins anew after commits of a version that
-# keeps no log, and where entries were deleted by hand. It grows with the number of waiting units, because reading all of these is
-# cheaper than reading a longer log.
+# The log of changes has an entry for each commit: the units that wait or waited. It begins anew where entries were deleted by
+# hand. It grows with the number of waiting units, because reading all of these is cheaper than reading a longer log.
 COMMIT = Script(
     _HEADER,
     """
@@ -161,15 +159,15 @@ COMMIT = Script(
       return {'lost', stored[1], stored[2], stored[3]}
     end
     local pack, entries = cmsgpack.pack, call('HLEN', KEYS[5])
-    local log = call('HMGET', KEYS[1], 'log_marker', 'log_begin', 'log_end', 'log_bytes')
-    local first, last, bytes = tonumber(log[2] or 0), tonumber(log[3] or 0), tonumber(log[4] or 0)
+    local log = call('HMGET', KEYS[1], 'log_begin', 'log_end', 'log_bytes')
+    local first, last, bytes = tonumber(log[1] or 0), tonumber(log[2] or 0), tonumber(log[3] or 0)
     -- A write even if it is done: from Redis 7.2 on, WAIT waits for the last write of its own connection only.
     call('HSET', KEYS[1], 'token', ARGV[1])
     if is_done then return {'done'} end
 
     local clock, published, prefix = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
-    local at = 17 + ARGV[16]
-    in_parts('HSET', KEYS[3], ARGV, 17, at - 1)
+    local at = 16 + ARGV[15]
+    in_parts('HSET', KEYS[3], ARGV, 16, at - 1)
     local left = {}
     for _, number in ipairs(call('HKEYS', KEYS[3])) do
       if tonumber(number) <= published then left[#left + 1] = number end
@@ -202,7 +200,7 @@ COMMIT = Script(
     in_parts('HSET', KEYS[2], waiting, 1, #waiting)
 
     local count = call('HLEN', KEYS[2])
-    if log[1] ~= ARGV[12] or entries ~= last - first then
+    if entries ~= last - first then
       call('UNLINK', KEYS[5])
       first, bytes = last, 0
     end
@@ -215,10 +213,10 @@ COMMIT = Script(
       first = first + 1
     end
 
-    call('HSET', KEYS[1], 'log_marker', ARGV[13], 'log_begin', first, 'log_end', last, 'log_bytes', bytes)
+    call('HSET', KEYS[1], 'log_marker', ARGV[12], 'log_begin', first, 'log_end', last, 'log_bytes', bytes)
     call('HSET', KEYS[1], 'next_offset', ARGV[5], 'highest_number', ARGV[6], 'heal_offset', ARGV[7], 'source', ARGV[8],
       'caught_up_ms', clock, 'waiting', count, 'pending', call('HLEN', KEYS[3]), 'idle', call('ZCARD', KEYS[4]),
-      'orders', ARGV[14], 'source_state', ARGV[15], 'attempt', ARGV[4], 'commit', ARGV[3])
+      'orders', ARGV[13], 'source_state', ARGV[14], 'attempt', ARGV[4], 'commit', ARGV[3])
     return {'ok'}
     """,
 )
@@ -256,8 +254,7 @@ FORGET = Script(
 
 # KEYS: header, waiting, idle, an unused key, units. ARGV from 3: clock, length of the units' prefix, whether these are the last
 # units. While a slot moves to another node, not all units are found; the missing unused key then makes the script fail.
-# Removes the expiry time of each unit in which nothing waits. Adds those that the index lacks, as if they had changed now.
-# Returns how many were added.
+# Adds the units in which nothing waits, and that the index lacks, as if they had changed now. Returns how many were added.
 INDEX = Script(
     _HEADER,
     _OWNED,
@@ -266,7 +263,6 @@ INDEX = Script(
     for i = 5, #KEYS do
       local unit = string.sub(KEYS[i], prefix + 1)
       if call('HEXISTS', KEYS[2], unit) == 0 then
-        call('PERSIST', KEYS[i])
         joined = joined + call('ZADD', KEYS[3], 'NX', ARGV[3], unit)
       end
     end

@@ -82,7 +82,7 @@ class RedisStorage:
 
 def _index(keys: RedisKeys, counted: int | None, indexed: int, store: RedisPartitionStore) -> None:
     """Add missing idle units to the index. Until this ends, the header has no count of them, and the next `open` repeats it."""
-    why = "an older version wrote it, or the last rebuild was interrupted"
+    why = "the last rebuild of the index of idle units was interrupted"
     if counted is not None:
         why = f"idle units in the index: {indexed} instead of {counted}, because keys were deleted by hand"
     _log.warning("%s: %s; rebuilding the index from all keys of the server, which may take a while", keys.tag, why)

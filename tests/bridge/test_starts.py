@@ -115,9 +115,9 @@ def test_a_topic_that_is_missing_is_named(kafka: KafkaServer, fresh_name: Callab
 
 @pytest.mark.slow
 def test_brokers_that_are_away_are_unavailable_and_take_it_when_they_are_back(
-    own_server: Callable[..., Any], fresh_name: Callable[[str], str]
+    struck_server: Callable[..., Any], fresh_name: Callable[[str], str]
 ) -> None:
-    server, topic = own_server(KafkaServer).start(), fresh_name("away")
+    server, topic = struck_server(KafkaServer), fresh_name("away")
     server.create_topics(topic, partitions=1)
     start = open_on_kafka(server, topic)
     start.append([Line(b"1", b"unit")])

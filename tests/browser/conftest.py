@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from harness.browser import running_browser
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from playwright.sync_api import Browser
@@ -34,9 +35,12 @@ def browser() -> Iterator[Browser]:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(scope="module", params=["files", "redis", "infinispan", "none"])
+@pytest.fixture(scope="module", params=["files", "none", *at_night("pages", "redis", "infinispan")])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A running service: on files with SQLite, or on Kafka with this storage."""
+    """A running service: on files with SQLite, or on Kafka with this storage.
+
+    The pages differ by the transport, and by whether the storage can be looked into: `files` and `none` have each of both.
+    """
     directory, storage = tmp_path_factory.mktemp("service"), request.param
     if storage == "files":
         service = OperatedService(directory, *_ALWAYS)

@@ -47,7 +47,7 @@ def _make_groups() -> None:
             file.write_text(_MESSAGE.format(id=id_, party=party, count=count, payments=payments))
         service = OperatedService(directory, *_KEYS, f"{NOTIFICATION}.aggregation.enabled=true")
         try:
-            service.verb("start", seconds=90)
+            service.verb("start")
             with ThreadPoolExecutor(1) as threads:
                 sending = threads.submit(service.verb, "simulate", *_BATCH, "--pain001", *map(str, files), seconds=600)
                 with running_browser() as browser:
@@ -77,7 +77,7 @@ def _make_waiting_and_delivery() -> None:
         tracker = f'{{ url = "{receiver.url}", live = false, rate = 60/s, suspension.when.body = "currently suspended" }}'
         service = OperatedService(Path(directory), *_KEYS, f"{NOTIFICATION}.delivery.receivers.tracker={tracker}")
         try:
-            service.verb("start", seconds=90)
+            service.verb("start")
             service.verb("simulate", *_PAYMENTS, seconds=300)
             service.verb("delivery", "start", "monday", "tracker", str(service.out_directory / "notifications.jsonl"))
             with running_browser() as browser:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)>&amp;\"'</script>"
 LARGE, ODD, ONE = "LARGE", "ODD", "ONE"
 PAGES = ("/", "/groups", "/groups?state=problems", "/groups?text=nobody", f"/groups/{LARGE}", f"/groups/{ODD}/closing")
-LOOKS = ((NARROW, "dark"), (WIDE, "light"), (NARROW, "light"), (WIDE, "dark"))
+LOOKS = ((NARROW, "dark"), (WIDE, "light"))
 
 
 class Stage:
@@ -69,13 +69,14 @@ def visit(browser: Browser, stage: Stage) -> Iterator[Visit]:
 
 
 def test_every_page_of_groups_fits_has_no_barrier_and_complains_of_nothing(browser: Browser, stage: Stage, visit: Visit) -> None:
+    """Barriers, which cost most, are looked for once on each page, by turns in either look."""
     assert "M-ODD" in visit.main
     found = {}
-    for width, scheme in LOOKS:
+    for turn, (width, scheme) in enumerate(LOOKS):
         with Visit(browser, stage.address, width, scheme) as looked:
-            for path in PAGES:
+            for number, path in enumerate(PAGES):
                 looked.open(path)
-                found[path, width, scheme] = (looked.overflow, looked.barriers)
+                found[path, width, scheme] = (looked.overflow, looked.barriers if number % len(LOOKS) == turn else [])
             assert looked.complaints == []
     assert {look: flaws for look, flaws in found.items() if flaws != (0, [])} == {}
 

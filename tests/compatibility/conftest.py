@@ -1,4 +1,4 @@
-"""Fixtures that older code wrote, each brought back into each storage."""
+"""Fixtures, each brought back into each storage."""
 
 import json
 from collections.abc import Iterator

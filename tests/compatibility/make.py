@@ -1,10 +1,11 @@
 """Writes a fixture: what the code of today leaves in each storage, in files and on Kafka, and what it tells of it.
 
-    PYTHONPATH=tests .venv/bin/python -m compatibility.make 0.2
+    PYTHONPATH=tests .venv/bin/python -m compatibility.make by_0_2
 
-writes `by_0_2` beside this. Make one whenever what is written has changed, with the code that changed it, and add its folder to
-`FIXTURES` in `restoring.py`; until then `test_today.py` fails. The newest may be written anew as long as its version was not
-released. An older one never is: what it holds was written by the code of its time, and that is the point of it.
+writes the folder `by_0_2` beside this. Make one whenever what is written has changed, with the code that changed it, and add its
+folder to `FIXTURES` in `restoring.py`; until then `test_today.py` fails. The newest may be written anew as long as its version
+was not released. `baseline` never is (docs/decisions/0049-the-baseline.md), nor is one of a released version: what it holds was
+written by the code of its time, and that is the point of it.
 
 Each storage goes through the same history (`history.py`) on a real server. Beside it there is `service/`, the directory of a
 real service that was stopped while units waited, and `kafka.json`, the positions of a partition as a real broker kept them.
@@ -18,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compatibility.history import PARTITIONS, RETENTION_MS, Wrap, live, new_service
+from compatibility.history import PARTITIONS, Wrap, live, new_service
 from compatibility.kafka_position import keep_positions
 from compatibility.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, redis_document, told_by, write_json
 from harness.processes.operated_service import OperatedService
@@ -64,7 +65,7 @@ def make(fixture: Path) -> None:
 
 
 def _told_by_all(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """They written the same history; only the tokens in their headers differ."""
+    """They have written the same history; only the tokens in their headers differ."""
     headers = {name: {number: each.pop("header") for number, each in partitions.items()} for name, partitions in told.items()}
     assert all(partitions == told["embedded"] for partitions in told.values())
     return {"headers": headers, "partitions": told["embedded"]}
@@ -92,7 +93,7 @@ def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[
 
 def _written_on_infinispan(server: InfinispanServer, directory: Path, kept: Path) -> dict[str, Any]:
     server.create_cache(CACHE, IN_MEMORY)
-    settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, RETENTION_MS, **SMALL)
+    settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, **SMALL)
     with closing(InfinispanRest(settings)) as counters:
         return _written(
             directory,
@@ -135,4 +136,4 @@ def _running(server: Any) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    make(Path(__file__).parent / f"by_{sys.argv[1].replace('.', '_')}")
+    make(Path(__file__).parent / sys.argv[1])

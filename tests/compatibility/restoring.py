@@ -1,4 +1,4 @@
-"""What older code left, brought back into each storage."""
+"""What a fixture holds, brought back into each storage."""
 
 import shutil
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compatibility.history import RETENTION_MS
 from compatibility.keeping import (
     IN_MEMORY,
     NAMESPACE,
@@ -23,9 +22,8 @@ from storage.port import Storage
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
-FIXTURES = ("by_0_1", "by_0_1_logged", "by_0_1_regions")
-"""Oldest first. The second has the logs of changes of SQLite and Redis, and what the header knows of orders. The third has the
-state of a source."""
+FIXTURES = ("baseline",)
+"""Oldest first. `baseline` is what version 0.1.0 wrote on 2026-11-27 (docs/decisions/0049-the-baseline.md)."""
 
 
 class Left(NamedTuple):
@@ -62,7 +60,7 @@ def infinispan(kept: Path, ask: Callable[[str], Any], directory: Path) -> Left:
     settings = ServerSettings(server.url, name, timeout_ms=60_000)
     with closing(InfinispanRest(settings)) as cache:
         restore_infinispan(kept / "infinispan.json", cache)
-    layout = LayoutSettings(NAMESPACE, RETENTION_MS, **SMALL)
+    layout = LayoutSettings(NAMESPACE, **SMALL)
     return Left("infinispan", lambda: InfinispanStorage(layout, InfinispanRest(settings), token))
 
 
@@ -70,7 +68,7 @@ def infinispan_in_memory(kept: Path, ask: Callable[[str], Any], directory: Path)
     """With bounds as they are shipped, which are not those that it was written with."""
     server = MemoryServer()
     server.values, server.counters = kept_values(kept / "infinispan.json")
-    return Left("infinispan", lambda: InfinispanStorage(LayoutSettings(NAMESPACE, RETENTION_MS), MemoryCache(server), token))
+    return Left("infinispan", lambda: InfinispanStorage(LayoutSettings(NAMESPACE), MemoryCache(server), token))
 
 
 WAYS = {"embedded": embedded, "redis": redis, "infinispan": infinispan, "infinispan-in-memory": infinispan_in_memory}

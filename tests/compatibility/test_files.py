@@ -1,4 +1,4 @@
-"""What older code left in files beside a storage is understood by the code of today."""
+"""What a fixture left in files beside a storage is understood by the code of today."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The position that older code left on a broker is understood by the code of today, and what is done beyond of it stays done."""
+"""The position that a fixture has of a broker is understood by the code of today, and what is done beyond of it stays done."""
 
 import json
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A real service is started on the directory that an older one left while units waited, and goes on where that was stopped."""
+"""A real service is started on the directory of a fixture, where units waited, and goes on where that was stopped."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What older code left in each storage is opened by the code of today, understood, and gone on with.
+"""What a fixture left in each storage is opened by the code of today, understood, and gone on with.
 
 How a fixture comes to be is told in `make.py`, the history that it was written in is `history.py`.
 """

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from harness.console_stage import client_of, make_sources
 from harness.service_under_test import BEGINNING, FakeClock
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from console.peers import PeerFailed, Peers, fetch
 from console.service_answer import PeerAnswer, service_answer
@@ -44,7 +44,7 @@ class Peer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 peer.asked.append((self.path, self.headers["Authorization"]))
-                peer.may_answer.wait(10)
+                peer.may_answer.wait(DEADLINE_SECONDS)
                 self.send_response(peer.status)
                 self.send_header("Location", peer.url)
                 self.send_header("Content-Length", str(len(peer.body)))
@@ -155,7 +155,7 @@ def test_a_peer_that_drips_its_answer_holds_nothing_longer_than_the_limit(monkey
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         dripping = Thread(target=drip, args=(listening,))
         dripping.start()
-        watch = Timer(20, has_ended.set)
+        watch = Timer(DEADLINE_SECONDS, has_ended.set)
         watch.start()
         try:
             with pytest.raises(PeerFailed, match="does not answer within"):

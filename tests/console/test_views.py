@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
 from console.views import MOST, SharedViews
 from domain.record import Partition
@@ -22,7 +23,7 @@ class View:
         self.is_closed = False
 
     def find_header(self, partition: Partition) -> Header | None:
-        assert self.may_answer.wait(30), partition
+        assert self.may_answer.wait(DEADLINE_SECONDS), partition
         return None
 
     def find_unit(self, partition: Partition, unit: str) -> UnitView | None:
@@ -64,7 +65,7 @@ def reading(views: SharedViews, opened: Opened, times: int) -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
-        assert all(each.wait(30) for each in begun)
+        assert all(each.wait(DEADLINE_SECONDS) for each in begun)
         yield
     finally:
         opened.may_answer.set()

@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from threading import Thread
-from time import sleep
 from typing import Any
 
 import pytest
 from harness.receivers import receiver
+from harness.waiting import async_wait_until, pause_at_random
 from httpcore._backends.auto import AutoBackend
 
 from delivery.caller import Caller, retry_after_ms
@@ -24,7 +24,7 @@ from delivery.core.answers import Answer, NoAnswer, Trouble
 from delivery.core.rows import Claim, Tries
 from delivery.settings import Step
 from servers.certificates import Certificates
-from servers.ports import pick_port
+from servers.ports import hold_port
 
 
 class Called(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class Called(BaseHTTPRequestHandler):
         received = {name.lower(): value for name, value in self.headers.items()}
         self.requests.append((self.command, self.path, received, self.rfile.read(length)))
         if "hang" in self.path:
-            sleep(1)
+            self.connection.recv(1)  # Nothing comes before the caller gives up.
         if "break" in self.path:
             self.connection.close()
             return
@@ -91,6 +91,24 @@ def call(server: ThreadingHTTPServer) -> Callable[..., Answer | NoAnswer]:
         return asyncio.run(run())
 
     return make
+
+
+@pytest.fixture
+def time_ends_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit of a call is over when the server has its request and says nothing, however long the sending took."""
+    timeout = asyncio.timeout
+
+    async def end(limit: asyncio.Timeout) -> None:
+        await async_wait_until(lambda: any("hang" in each[1] for each in Called.requests), "a request that is not answered")
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    def limited(_seconds: float) -> asyncio.Timeout:
+        limit = timeout(None)
+        ending.append(asyncio.get_running_loop().create_task(end(limit)))
+        return limit
+
+    ending: list[asyncio.Task[None]] = []
+    monkeypatch.setattr(asyncio, "timeout", limited)
 
 
 CLAIM: dict[str, Any] = {
@@ -164,20 +182,30 @@ def test_of_a_long_body_the_beginning_is_read(call: Callable[..., Any]) -> None:
     assert len(call(key="long").body) == 2_000
 
 
+@pytest.mark.usefixtures("time_ends_when_it_hangs")
 def test_a_time_out_after_sending_is_another_trouble_than_no_connection(call: Callable[..., Any]) -> None:
     late = call("timeout = 100ms", key="hang")
     assert late == NoAnswer(Trouble.BROKEN, "no answer within 0.1 s")
+    Called.requests.clear()
     assert call(key="break").trouble is Trouble.BROKEN
-    assert call(url=f"http://127.0.0.1:{pick_port()}").trouble is Trouble.UNREACHABLE
+    with hold_port() as held:
+        assert call(url=f"http://127.0.0.1:{held.getsockname()[1]}").trouble is Trouble.UNREACHABLE
     assert call(url="http://no-such-host.invalid").trouble is Trouble.UNREACHABLE
     assert call(url="https://127.0.0.1:1").trouble is Trouble.UNREACHABLE
 
 
+@pytest.mark.usefixtures("time_ends_when_it_hangs")
 @pytest.mark.parametrize("path", ["troubled", "break", "hang", "away"])
-def test_whatever_comes_of_a_call_it_is_one_request_for_the_ledger_alone_retries(call: Callable[..., Any], path: str) -> None:
-    call("timeout = 100ms", key=path)
-    sleep(0.2)
-    assert len(Called.requests) == 1
+def test_whatever_comes_of_a_call_it_is_one_request_for_the_ledger_alone_retries(
+    call: Callable[..., Any], server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    call(key=path)
+    monkeypatch.undo()
+    call(key="last")
+    server.shutdown()
+    server.server_close()  # It waits for all that it has begun to answer.
+    called = [each[1] for each in Called.requests]
+    assert sorted(called) == sorted(f"/base/payments/{key}/statuses" for key in (path, "last"))
 
 
 def test_a_connection_that_is_refused_is_tried_once(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +217,8 @@ def test_a_connection_that_is_refused_is_tried_once(call: Callable[..., Any], mo
         return await original(self, *told, **more)
 
     monkeypatch.setattr(AutoBackend, "connect_tcp", connect)
-    assert call(url=f"http://127.0.0.1:{pick_port()}").trouble is Trouble.UNREACHABLE
+    with hold_port() as held:
+        assert call(url=f"http://127.0.0.1:{held.getsockname()[1]}").trouble is Trouble.UNREACHABLE
     assert tried == [1]
 
 
@@ -212,7 +241,8 @@ def test_a_certificate_that_is_refused_after_the_request_was_sent_breaks_no_call
         with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as wrapped:
             with suppress(ssl.SSLError):
                 wrapped.do_handshake()
-            sleep(0.5)  # Closed at once, with what was sent unread, the connection would lose the alert.
+            while socket.socket.recv(wrapped, 4_096):  # Closed with what was sent unread, the connection would lose the alert.
+                pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = Thread(target=refuse, args=(listening,))
@@ -270,7 +300,7 @@ class Keeping(Called):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         if "slow" in self.path:
-            sleep(Random(len(self.requests)).uniform(0, 0.02))
+            pause_at_random(Random(len(self.requests)), 0, 0.02)
         self.requests.append((self.command, self.path, {}, b""))
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
@@ -282,7 +312,7 @@ def keeping(server: ThreadingHTTPServer) -> Callable[[Callable[[Caller], Awaitab
     server.daemon_threads = True
 
     async def run(act: Callable[[Caller], Awaitable[Any]]) -> Any:
-        caller = Caller(receiver("timeout = 5s", url=f"http://127.0.0.1:{server.server_address[1]}"))
+        caller = Caller(receiver("timeout = 60s", url=f"http://127.0.0.1:{server.server_address[1]}"))
         try:
             return await act(caller)
         finally:

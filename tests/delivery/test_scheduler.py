@@ -1,6 +1,7 @@
 """The scheduler of a receiver: what it does when it stood still, and when outcomes cannot be written."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import delivery_settings
+from harness.waiting import async_wait_until
 
 from delivery.core.answers import Answer
 from delivery.core.rows import Claim
@@ -38,14 +40,14 @@ def stage(tmp_path: Path) -> Any:
     made.close()
 
 
-def run(stage: LedgerStage, caller: Recording, seconds: float, worker: WorkerSettings = WORKER) -> None:
-    """Run a scheduler for so long, or until it ends by itself."""
+def run(stage: LedgerStage, caller: Recording, until: Callable[[], object], worker: WorkerSettings = WORKER) -> None:
+    """Run a scheduler until that is true, or it ends by itself."""
 
     async def deliver() -> None:
         with ThreadPoolExecutor(2) as executor:
             scheduler = Scheduler(stage.ledger, LedgerThreads(executor), "r", worker, "w", caller)  # type: ignore[arg-type]
             running = asyncio.create_task(scheduler.run())
-            await asyncio.wait([running], timeout=seconds)
+            await async_wait_until(lambda: running.done() or until(), "what it is run for")
             scheduler.stop()
             await running
 
@@ -53,15 +55,21 @@ def run(stage: LedgerStage, caller: Recording, seconds: float, worker: WorkerSet
 
 
 def test_a_claim_that_the_process_stood_still_with_is_not_called(stage: LedgerStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, *[11.5] * 50])  # The lease is 12 s, a call takes up to 1 s.
-    monkeypatch.setattr("delivery.scheduler.monotonic", lambda: next(clock))
+    reads: list[float] = []
+
+    def read() -> float:
+        """It is read when both are claimed, and before each is called. The lease is 12 s, a call takes up to 1 s."""
+        reads.append(11.5 if reads else 0.0)
+        return reads[-1]
+
+    monkeypatch.setattr("delivery.scheduler.monotonic", read)
     caller = Recording()
-    run(stage, caller, 0.5)
+    run(stage, caller, lambda: len(reads) > 3)
     assert caller.called == []
     assert stage.job().open == 2
     monkeypatch.undo()
     stage.now += 13_000
-    run(stage, caller, 0.5)
+    run(stage, caller, lambda: len(caller.called) == 2)
     assert caller.called == ["a-1", "b-2"]
 
 
@@ -77,6 +85,15 @@ def test_while_its_pool_is_full_nothing_is_claimed_that_would_only_wait(
 
     monkeypatch.setattr(stage.ledger, "claim", claim)
 
+    looks: list[int] = []
+    wait = Scheduler._wait
+
+    async def look(self: Scheduler, step: Step, milliseconds: int) -> None:
+        looks.append(milliseconds)
+        await wait(self, step, milliseconds)
+
+    monkeypatch.setattr(Scheduler, "_wait", look)
+
     class Holding(Recording):
         """Keeps its first call under way for many looks for work."""
 
@@ -85,13 +102,13 @@ def test_while_its_pool_is_full_nothing_is_claimed_that_would_only_wait(
         async def call(self, claim: Claim) -> Answer:
             answer = await super().call(claim)
             if len(self.called) == 1:
-                await asyncio.sleep(0.3)
+                await async_wait_until(lambda: len(looks) >= 20, "looks for work")
                 self.running = stage.ledger.gates()[0].running
             return answer
 
     caller = Holding()
     worker = msgspec.structs.replace(delivery_settings().worker, chunk=1, poll_ms=10, most_poll_ms=10)
-    run(stage, caller, 1, worker)
+    run(stage, caller, lambda: len(caller.called) == 2, worker)
     assert (caller.running, set(wanted)) == (1, {1}), "the gate would permit more"
     assert caller.called == ["a-1", "b-2"]
 
@@ -102,5 +119,5 @@ def test_nothing_more_is_claimed_when_outcomes_cannot_be_written(stage: LedgerSt
 
     monkeypatch.setattr(stage.ledger, "finish", finish)
     with pytest.raises(ExceptionGroup) as raised:
-        run(stage, Recording(), 5)
+        run(stage, Recording(), lambda: False)
     assert raised.group_contains(RuntimeError, match="a defect")

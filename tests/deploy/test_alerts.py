@@ -52,10 +52,6 @@ def test_the_runbook_has_a_heading_for_each_state() -> None:
     )
 
 
-def test_each_alert_has_a_case_in_which_it_fires() -> None:
-    assert set(NAMES) == set(re.findall(r'alertname="(\w+)"', TESTS.read_text(encoding="utf-8")))
-
-
 @pytest.mark.slow
 def test_promtool_accepts_the_rules() -> None:
     done = promtool("check", "rules", ALERTS)
@@ -70,14 +66,10 @@ def test_each_alert_fires_alone_and_only_after_its_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_rule_that_never_fires_would_be_found(name: str, tmp_path: Path) -> None:
-    groups = [
-        {**group, "rules": [{**rule, "expr": "vector(1) > 2"} if rule["alert"] == name else rule for rule in group["rules"]]}
-        for group in GROUPS
-    ]
+def test_each_alert_has_a_case_in_which_it_is_missed_if_it_never_fires(tmp_path: Path) -> None:
+    groups = [{**group, "rules": [{**rule, "expr": "vector(1) > 2"} for rule in group["rules"]]} for group in GROUPS]
     (tmp_path / ALERTS.name).write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
     (tmp_path / TESTS.name).write_text(TESTS.read_text(encoding="utf-8"), encoding="utf-8")
     done = promtool("test", "rules", tmp_path / TESTS.name)
     assert done.returncode == 1
-    assert name in done.stdout + done.stderr
+    assert set(re.findall(r'exp: \{alertname="(\w+)"\} \S+\s+got: nil', done.stdout + done.stderr)) == set(NAMES)

@@ -67,13 +67,6 @@ def test_a_manifest_is_what_kubernetes_accepts(file: Path) -> None:
         kubernetes_validate.validate(manifest, VERSION, strict=True)
 
 
-def test_a_mistyped_field_would_be_found() -> None:
-    manifest = read("StatefulSet")
-    manifest["spec"]["template"]["spec"]["terminationGracePeriod"] = 45
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(manifest, VERSION, strict=True)
-
-
 def test_kustomize_takes_all_of_them_but_the_operators_one() -> None:
     assert {*read("Kustomization")["resources"], "kustomization.yaml", "monitor.yaml"} == {each.name for each in FILES}
 

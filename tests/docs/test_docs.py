@@ -1,4 +1,4 @@
-"""What can be kept true in the prose: links, targets, tables, and every command and piece of code that a reader would copy."""
+"""What can be kept true in the prose: targets, tables, and every command and piece of code that a reader would copy."""
 
 import os
 import re
@@ -48,10 +48,9 @@ def fenced(language: str, text: str) -> list[str]:
 
 def test_every_test_that_the_prose_names_exists() -> None:
     tests = "\n".join(each.read_text(encoding="utf-8") for each in ROOT.glob("tests/**/*.py"))
-    there = set(re.findall(r"^ *def (test_\w+)", tests, re.MULTILINE))
-    named = {(page.name, name) for page in PROSE for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8"))}
+    named = named_in_prose(r"`(test_\w+)`")
     assert named
-    assert sorted(each for each in named if each[1] not in there) == []
+    assert named - set(re.findall(r"^ *def (test_\w+)", tests, re.MULTILINE)) == set()
 
 
 def test_an_opening_fence_has_only_a_language() -> None:
@@ -79,24 +78,18 @@ def write(directory: Path, files: dict[str, str]) -> None:
         path.write_text(content, encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_resolves(page):
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")]
-    assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
+def named_in_prose(form: str) -> set[str]:
+    return {name for page in PROSE for name in re.findall(form, page.read_text(encoding="utf-8"), re.MULTILINE)}
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_make_target_that_is_named_exists(page):
-    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
-    named = set(re.findall(r"(?:`|^)make ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
-    assert named - targets == set()
+def test_every_make_target_that_is_named_exists():
+    targets = re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE)
+    assert named_in_prose(r"(?:`|^)make ([a-z][a-z-]*)") - set(targets) == set()
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_benchmark_that_is_named_exists(page):
-    named = set(re.findall(r"(?:-m benchmarks\.|BENCH=)([a-z_]+)", page.read_text(encoding="utf-8")))
-    assert named <= {each.stem for each in ROOT.glob("benchmarks/[a-z]*.py")}
+def test_every_benchmark_that_is_named_exists():
+    there = {each.stem for each in ROOT.glob("benchmarks/[a-z]*.py")}
+    assert named_in_prose(r"(?:-m benchmarks\.|BENCH=)([a-z_]+)") - there == set()
 
 
 def test_every_decision_is_in_the_index_under_its_number():
@@ -187,7 +180,7 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     assert done.stdout.endswith("stopped\nstopped: artemis, infinispan, kafka, postgresql, receiver, redis\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("docs")
 def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_path):
     commands = fenced("sh", text_of("docs/regions.md").partition("To try it, with Artemis")[2])[0]
     assert "--units 1000 " in commands
@@ -196,7 +189,7 @@ def test_from_queues_to_queues_on_real_servers_as_the_page_of_regions_says(tmp_p
     assert shown in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("docs")
 def test_by_mqtt_through_the_bridge_on_real_servers_as_its_page_says(tmp_path):
     commands = fenced("sh", text_of("docs/bridge.md").partition("## To try it")[2])[0]
     assert "--units 1000 " in commands

@@ -69,21 +69,6 @@ def test_what_is_not_there_is_found(path: str, text: str, problem: str) -> None:
     assert [each for each in broken(path, text) if problem in each]
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("domain/x.py", '"""Rules (docs/contract.md, sections 4, 6 and 9)."""'),
-        ("domain/x.py", '"""Steps 16 to 19 of the protocol (docs/decisions/0004-exactly-once.md)."""'),
-        ("domain/x.py", '"""Base 64 (RFC 4648, section 4)."""'),
-        ("tests/x.py", 'PAGE = ROOT / "docs" / "simulation.md"'),
-        ("docs/x.md", "[design, section 5](design.md#5-strategies), [decision 4](decisions/0004-exactly-once.md#the-steps)"),
-        ("docs/x.md", "```\nsee nowhere.md, section 99\n```"),
-    ],
-)
-def test_what_is_there_is_left_alone(path: str, text: str) -> None:
-    assert broken(path, text) == []
-
-
 def test_every_promise_of_the_design_has_its_tests() -> None:
     tests = re.findall(r"def test_promise_([0-9]+)_", TEXTS["tests/service/test_promises.py"])
     assert {int(number) for number in tests} == PAGES["docs/design.md"].rows

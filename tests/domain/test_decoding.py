@@ -425,7 +425,6 @@ def test_only_an_integer_can_be_too_long(decode: Any, literal: bytes, is_read: b
 @pytest.mark.parametrize("filling", [b'"",', b'"ab",', b"{},", b'{"":123},', b"1,"])
 @pytest.mark.parametrize("beginning", [b"{}," * 200, b"9" * 4_100 + b","])
 def test_looking_for_flaws_takes_no_memory_beyond_some_copies_of_the_value(decode: Any, filling: bytes, beginning: bytes) -> None:
-    """An earlier version took up to thirty times the size of the value."""
     value = b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "mdsObjects": [{"object": [%s1]}]}'
     value %= beginning + filling * (1_000_000 // len(filling))
     envelope(decode(value))

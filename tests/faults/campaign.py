@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 from random import Random
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from harness.fault_table import Row
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from tests.faults.feeder import Feeder
 from tests.faults.stage import LONGEST_WAIT_SECONDS, Stage
@@ -40,7 +40,7 @@ class Campaign:
 
     def strike(self, strike: Strike, chance: Random) -> None:
         """Strike. After the first strike, and after about every second one, wait until the service has recovered."""
-        sleep(chance.uniform(0.2, 3))  # The moment of the strike is random, for nothing marks the moment that does harm.
+        pause_at_random(chance, 0.2, 3)
         self._feeder.check()
         began_at = self._tell(strike.__name__)
         strike(self.stage, chance)

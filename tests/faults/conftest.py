@@ -1,7 +1,6 @@
-"""Campaigns of faults: all of them with FAULTS=all, else a short choice. FAULT_SEED=N determines the moments of the strikes."""
+"""Campaigns of faults: all of them with FAULTS=all, else short ones. SEARCH_SEED=N determines the moments of the strikes."""
 
 import os
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 from harness.fault_table import AnyRow, as_property, render
+from harness.nightly import SEED
 
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver.behaviour import Behaviour
@@ -21,10 +21,6 @@ from tests.faults.region_campaign import Region, RegionCampaign
 from tests.faults.stage import Stage
 
 IS_ALL = os.environ.get("FAULTS") == "all"
-RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
-SEED = int(os.environ.get("FAULT_SEED") or zlib.crc32(RUN.encode()) % 1_000_000)
-"""The seed of the strikes, the same in all processes of a run."""
-
 UNITS, RATE = ("250", "200/s") if IS_ALL else ("60", "150/s")
 """The size and the rate of each simulation. A campaign waits at its end for the last lines of a simulation."""
 
@@ -35,8 +31,16 @@ class Opens(Protocol):
     def __call__(self, fault: str, storage: str, *overrides: str, **options: Any) -> Any: ...
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A campaign without a short form is for the night."""
+    marker = item.get_closest_marker("faults")
+    if not IS_ALL and marker is not None and "short" not in {each for each, times in marker.kwargs.items() if times}:
+        item.add_marker(pytest.mark.nightly("campaigns"))
+        item.add_marker("slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the campaigns without a short form, unless FAULTS=all."""
+    """Leave out the campaigns that neither `make nightly` nor `make test` has, unless FAULTS=all."""
     left_out = [each for each in items if not IS_ALL and _times(each) == 0]
     if left_out:
         items[:] = [each for each in items if each not in left_out]
@@ -58,7 +62,7 @@ def campaign(own_server: Callable[..., Any], tmp_path: Path, record_property: Ca
 
     @contextmanager
     def begin(fault: str, storage: str, *overrides: str, arguments: tuple[str, ...] = (), **options: Any) -> Iterator[Campaign]:
-        print(f"FAULT_SEED={SEED}: {fault}, {storage}")
+        print(f"SEARCH_SEED={SEED}: {fault}, {storage}")
         chance = Random(f"{SEED}/{fault}/{storage}")
         stage = Stage(own_server, tmp_path, storage, chance, *overrides, **options)
         with _under_way(
@@ -78,7 +82,7 @@ def of_delivery(own_server: Callable[..., Any], tmp_path: Path, record_property:
 
     @contextmanager
     def begin(fault: str, ledger: str, units: int, behaviour: Behaviour) -> Iterator[DeliveryCampaign]:
-        print(f"FAULT_SEED={SEED}: {fault}, {ledger}")
+        print(f"SEARCH_SEED={SEED}: {fault}, {ledger}")
         postgresql = own_server(PostgresqlServer).start() if ledger == "postgresql" else None
         receiver = own_server(ReceiverServer, behaviour).start()
         campaign = DeliveryCampaign(fault, tmp_path, receiver, postgresql, units, SEED)
@@ -103,7 +107,7 @@ def of_groups(own_server: Callable[..., Any], tmp_path: Path, record_property: C
 
     @contextmanager
     def begin(fault: str, transport: str, units: int) -> Iterator[GroupCampaign]:
-        print(f"FAULT_SEED={SEED}: {fault}, {transport}")
+        print(f"SEARCH_SEED={SEED}: {fault}, {transport}")
         chance = Random(f"{SEED}/{fault}/{transport}")
         stage = FileStage(tmp_path, chance) if transport == "file" else TopicStage(own_server, tmp_path, "redis", chance)
         with _under_way(
@@ -120,7 +124,7 @@ def of_regions(own_server: Callable[..., Any], tmp_path: Path, record_property: 
 
     @contextmanager
     def begin(source: str, sinks: tuple[str, ...], *overrides: str) -> Iterator[RegionCampaign]:
-        print(f"FAULT_SEED={SEED}: {source} to {', '.join(sinks)}")
+        print(f"SEARCH_SEED={SEED}: {source} to {', '.join(sinks)}")
         chance = Random(f"{SEED}/{source}/{sinks}/{overrides}")
         region = Region(own_server, tmp_path, chance, source, sinks, *overrides)
         with _under_way(
@@ -164,4 +168,4 @@ def chance(request: pytest.FixtureRequest) -> Random:
 def _times(item: pytest.Item) -> int | None:
     """Return how often the test strikes; None if it is no campaign."""
     marker = item.get_closest_marker("faults")
-    return None if marker is None else marker.kwargs["all" if IS_ALL else "short"]
+    return None if marker is None else marker.kwargs.get("all" if IS_ALL else "night", 0)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from subprocess import Popen
-from time import monotonic, sleep
+from time import monotonic
 from typing import TypeVar
 
 from harness.delivering import Delivering
 from harness.fault_table import DeliveryRow
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from delivery.core.jobs import Job, JobState
 from servers.postgresql.server import PostgresqlServer
@@ -58,7 +58,7 @@ class DeliveryCampaign:
 
     def strike(self, strike: "Strike", chance: Random) -> bool:
         """Strike after a moment, and return True; False: the job has ended, and there was nothing to strike."""
-        sleep(chance.uniform(0.2, 1.2))  # The moment of the strike is random, for nothing marks the moment that does harm.
+        pause_at_random(chance, 0.2, 1.2)
         if self.job().state is JobState.COMPLETE:
             return False
         began_at = monotonic()
@@ -145,35 +145,35 @@ def pause_worker(campaign: DeliveryCampaign, chance: Random) -> None:
     """Pause a worker for longer than its leases: the other delivers what it was about to, and then it continues."""
     worker = _running_worker(campaign, chance)
     os.kill(worker.pid, signal.SIGSTOP)
-    sleep(LEASE_SECONDS + chance.uniform(0.5, 3))
+    pause_at_random(chance, LEASE_SECONDS + 0.5, LEASE_SECONDS + 3)
     os.kill(worker.pid, signal.SIGCONT)
 
 
 def kill_ledger(campaign: DeliveryCampaign, chance: Random) -> None:
     server = _postgresql(campaign)
     server.kill()
-    sleep(chance.uniform(0, 2))
+    pause_at_random(chance, 0, 2)
     server.start()
 
 
 def pause_ledger(campaign: DeliveryCampaign, chance: Random) -> None:
     server = _postgresql(campaign)
     server.pause()
-    sleep(chance.uniform(1, 5))
+    pause_at_random(chance, 1, 5)
     server.resume()
 
 
 def kill_receiver(campaign: DeliveryCampaign, chance: Random) -> None:
     campaign.note_repeated()
     campaign.receiver.kill()
-    sleep(chance.uniform(0, 2))
+    pause_at_random(chance, 0, 2)
     campaign.receiver.start()
 
 
 def pause_receiver(campaign: DeliveryCampaign, chance: Random) -> None:
     """Pause it for longer than a call may take."""
     campaign.receiver.pause()
-    sleep(chance.uniform(1.5, 4))
+    pause_at_random(chance, 1.5, 4)
     campaign.receiver.resume()
 
 
@@ -188,7 +188,7 @@ def revoke_token(campaign: DeliveryCampaign, chance: Random) -> None:
 def forget_units(campaign: DeliveryCampaign, chance: Random) -> None:
     """For a while the receiver forgets what was announced before."""
     campaign.receiver.behave(forgets=True)
-    sleep(chance.uniform(0.5, 1.5))
+    pause_at_random(chance, 0.5, 1.5)
     campaign.receiver.behave(forgets=False)
 
 
@@ -198,7 +198,7 @@ def _behave(campaign: DeliveryCampaign, chance: Random, trouble: str) -> None:
         campaign.wait_for(
             lambda: not campaign.it.gate().is_open or campaign.job().state is JobState.COMPLETE, "the gate shuts or all is done"
         )
-        sleep(chance.uniform(0.5, 2))
+        pause_at_random(chance, 0.5, 2)
     finally:
         campaign.receiver.behave(**{trouble: False})
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from harness.fault_table import GroupRow
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.simulated_stores.recomputed import Recomputed, Told, Value, read_report
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from simulation.fakes.broker import Stored
@@ -222,7 +222,7 @@ class GroupCampaign:
 
     def strike(self, strike: "Strike", chance: Random) -> None:
         """Strike; after about every second strike wait until all was counted that was there by then."""
-        sleep(chance.uniform(0.2, 2))  # The moment of the strike is random, for nothing marks the moment that does harm.
+        pause_at_random(chance, 0.2, 2)
         self._feeder.check()
         began_at = monotonic()
         strike(self.stage, chance)
@@ -315,7 +315,7 @@ def kill_only_worker(stage: GroupStage, chance: Random) -> None:
 def pause_aggregation_worker(stage: GroupStage, chance: Random) -> None:
     """Pause one for longer than its session: the group gives its partitions to the other, and then it goes on."""
     worker = send(stage.daemon, chance.randrange(stage.aggregation_workers), signal.SIGSTOP, _VERB)
-    sleep(SESSION_SECONDS + chance.uniform(1, 4))
+    pause_at_random(chance, SESSION_SECONDS + 1, SESSION_SECONDS + 4)
     with suppress(ProcessLookupError):
         os.kill(worker, signal.SIGCONT)
 

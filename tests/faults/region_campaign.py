@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from harness.fault_table import RegionRow
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.processes.regions import PARTITIONS, RegionStage
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from guardian.region import RegionState
 from servers.artemis.server import ArtemisServer
@@ -108,7 +108,7 @@ def kill_worker(region: Region) -> None:
 def pause_worker(region: Region) -> None:
     """Let a worker stand still for longer than its session, so that another one may take over what it has."""
     worker = send(region.daemon, region.chance.randrange(region.workers), signal.SIGSTOP)
-    sleep(region.chance.uniform(2, 6))
+    pause_at_random(region.chance, 2, 6)
     os.kill(worker, signal.SIGCONT)
 
 
@@ -153,7 +153,7 @@ class RegionCampaign:
 
     def strike(self, strike: Strike) -> None:
         """Strike; after the first strike, and after about every second one, wait until the service reads on."""
-        sleep(self.region.chance.uniform(0.2, 3))
+        pause_at_random(self.region.chance, 0.2, 3)
         self._feeder.check()
         print(f"{monotonic() - self._began_at:7.1f} s  {strike.__name__}", flush=True)
         is_first = not self._struck

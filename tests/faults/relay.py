@@ -9,6 +9,8 @@ from random import Random
 from threading import Thread
 from typing import Any, TypeVar
 
+from harness.waiting import async_linger
+
 _Answer = TypeVar("_Answer")
 _HOST = "127.0.0.1"
 _AT_ONCE = 65_536
@@ -79,7 +81,7 @@ class Relay:
         with suppress(OSError, RuntimeError):  # RuntimeError: the other side is half closed already.
             while data := await source.read(_AT_ONCE):
                 if self._delay_seconds:
-                    await asyncio.sleep(self._chance.uniform(0, 2 * self._delay_seconds))
+                    await async_linger(self._chance.uniform(0, 2 * self._delay_seconds))
                 await self._passes.wait()
                 target.write(data)
                 await target.drain()

@@ -1,6 +1,6 @@
 """The strikes against a service and its servers, by real means. Each returns when everything that it stopped is back.
 
-What sleeps here is the strike: how long something stays away, slow or silent is drawn by chance.
+What waits here is the strike: how long something stays away, slow or silent is drawn by chance.
 """
 
 import os
@@ -8,10 +8,10 @@ import signal
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from random import Random
-from time import monotonic, sleep
+from time import monotonic
 
 from harness.processes.operated_daemon import Daemon
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from servers.server import Server
 from tests.faults.stage import LONGEST_WAIT_SECONDS, SESSION_SECONDS, Stage
@@ -32,7 +32,7 @@ def kill_worker(stage: Stage, chance: Random) -> None:
         slot = 1 - slot
         recent = _exits[str(stage.directory), slot]
     if len(recent) == _MOST_EXITS:
-        sleep(max(0, recent[0] + _WITHIN_SECONDS - now))
+        wait_until(lambda: monotonic() >= recent[0] + _WITHIN_SECONDS, "another exit is tolerated")
     send(stage.daemon, slot, signal.SIGKILL)
     recent.append(monotonic())
 
@@ -41,7 +41,7 @@ def pause_worker(stage: Stage, chance: Random) -> None:
     """Pause a worker for longer than its session: the group reassigns its partitions, and then the worker continues."""
     slot = chance.randrange(2)
     worker = send(stage.daemon, slot, signal.SIGSTOP)
-    sleep(SESSION_SECONDS + chance.uniform(1, 5))
+    pause_at_random(chance, SESSION_SECONDS + 1, SESSION_SECONDS + 5)
     os.kill(worker, signal.SIGCONT)
 
 
@@ -50,7 +50,7 @@ def kill_broker(stage: Stage, chance: Random) -> None:
 
 
 def pause_broker(stage: Stage, chance: Random) -> None:
-    _pause(stage.broker, chance.uniform(1, 15))
+    _pause(stage.broker, chance, 15)
 
 
 def kill_storage(stage: Stage, chance: Random) -> None:
@@ -64,14 +64,14 @@ def kill_storage_and_worker(stage: Stage, chance: Random) -> None:
 
 
 def pause_storage(stage: Stage, chance: Random) -> None:
-    _pause(stage.storage, chance.uniform(1, 10))
+    _pause(stage.storage, chance, 10)
 
 
 def join_and_leave(stage: Stage, chance: Random) -> None:
     """Cause two rebalances: another service joins, and then stops normally or dies with all its workers."""
     other = stage.another()
     other.start()
-    sleep(chance.uniform(0, 4))
+    pause_at_random(chance, 0, 4)
     if chance.random() < 0.5:
         for slot in range(2):
             send(other, slot, signal.SIGKILL)
@@ -92,7 +92,7 @@ def half_close_connections(stage: Stage, chance: Random) -> None:
 def slow_down(stage: Stage, chance: Random) -> None:
     relay = chance.choice(stage.relays)
     relay.slow_down(chance.uniform(0.01, 0.3))
-    sleep(chance.uniform(2, 6))
+    pause_at_random(chance, 2, 6)
     relay.mend()
 
 
@@ -100,7 +100,7 @@ def fall_silent(stage: Stage, chance: Random) -> None:
     """Let a connection fall silent. The data that was sent meanwhile is lost, or comes late."""
     relay = chance.choice(stage.relays)
     relay.fall_silent()
-    sleep(chance.uniform(1, 12))
+    pause_at_random(chance, 1, 12)
     if chance.random() < 0.5:
         relay.cut()
     relay.mend()
@@ -129,11 +129,11 @@ def send(daemon: Daemon, slot: int, number: signal.Signals, verb: str = "run") -
 def kill(server: Server, chance: Random) -> None:
     """Kill a server, and start it again after a while."""
     server.kill()
-    sleep(chance.uniform(0, 2))
+    pause_at_random(chance, 0, 2)
     server.start(LONGEST_WAIT_SECONDS)
 
 
-def _pause(server: Server, seconds: float) -> None:
+def _pause(server: Server, chance: Random, most: float) -> None:
     server.pause()
-    sleep(seconds)
+    pause_at_random(chance, 1, most)
     server.resume()

@@ -26,7 +26,7 @@ REST = (join_and_leave, pause_broker, pause_storage, *NETWORK.values(), kill_wor
 OF_STORAGES = (kill_storage, pause_storage)
 
 
-@pytest.mark.parametrize("storage", each_storage(redis=(20, 5), infinispan=(20, 5), none=20))
+@pytest.mark.parametrize("storage", each_storage(redis=(20, 5, 5), infinispan=(20, 5), none=20))
 def test_whatever_happens_nothing_is_lost_doubled_or_misplaced(campaign: Opens, times: int, chance: Random, storage: str) -> None:
     patient = "payment-status-notification.resequencer.stash-timeout=3m"
     first = [each for each in FIRST if storage != "none" or each not in OF_STORAGES]

@@ -42,7 +42,7 @@ def strike(under_way: DeliveryCampaign, times: int, strikes: tuple[Strike, ...],
             break
 
 
-@pytest.mark.parametrize("ledger", each_storage(sqlite=(20, 4), postgresql=(20, 5)))
+@pytest.mark.parametrize("ledger", each_storage(sqlite=(20, 4), postgresql=(20, 5, 5)))
 def test_everything_in_turn(of_delivery: Any, times: int, chance: Random, ledger: str) -> None:
     with of_delivery("all of these in turn", ledger, UNITS_FOR_A_STRIKE * times, HARSH) as under_way:
         strike(under_way, times, MIX[ledger], chance)
@@ -60,13 +60,13 @@ def test_a_worker_that_stood_still_for_longer_than_its_leases(of_delivery: Any, 
         strike(under_way, times, (pause_worker,), chance)
 
 
-@pytest.mark.faults(all=10, short=0)
+@pytest.mark.faults(all=10)
 def test_a_killed_ledger(of_delivery: Any, times: int, chance: Random) -> None:
     with of_delivery("kill -9 of PostgreSQL", "postgresql", UNITS_FOR_A_STRIKE * times, HARSH) as under_way:
         strike(under_way, times, (kill_ledger,), chance)
 
 
-@pytest.mark.faults(all=5, short=0)
+@pytest.mark.faults(all=5)
 def test_a_paused_ledger(of_delivery: Any, times: int, chance: Random) -> None:
     with of_delivery("SIGSTOP of PostgreSQL", "postgresql", UNITS_FOR_A_STRIKE * times, HARSH) as under_way:
         strike(under_way, times, (pause_ledger,), chance)
@@ -90,7 +90,7 @@ def test_a_receiver_that_sleeps_costs_no_attempt_and_one_probe_per_interval(
         assert gate.probes <= gate.slept_ms / PROBE_MS + times
 
 
-@pytest.mark.faults(all=10, short=0)
+@pytest.mark.faults(all=10)
 def test_a_receiver_that_forgets(of_delivery: Any, times: int, chance: Random) -> None:
     with of_delivery("the receiver forgets its units", "sqlite", UNITS_FOR_A_STRIKE * times, PLAIN) as under_way:
         strike(under_way, times, (forget_units,), chance)

@@ -8,7 +8,7 @@ from harness.processes.operated_service import INGRESS
 
 from tests.faults.region_campaign import MIX
 
-pytestmark = [pytest.mark.slow, pytest.mark.faults(all=14, short=0)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults(all=14)]
 """The short form is tests/process/test_regions.py."""
 
 EXACTLY_ONCE = [

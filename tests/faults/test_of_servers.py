@@ -1,10 +1,9 @@
 """The broker and the storages, killed and paused."""
 
 from random import Random
-from time import sleep
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import linger, wait_until
 
 from servers.redis.server import RedisServer
 from tests.faults.choice import each_storage
@@ -28,7 +27,7 @@ def test_a_killed_broker_costs_nothing(campaign: Opens, times: int, chance: Rand
             under_way.strike(kill_broker, chance)
 
 
-@pytest.mark.faults(all=10, short=0)
+@pytest.mark.faults(all=10)
 @pytest.mark.parametrize("storage", ["redis", "redis everysec", "infinispan", "infinispan in memory"])
 def test_a_killed_storage_costs_nothing_but_what_it_has_forgotten_itself(
     campaign: Opens, times: int, chance: Random, storage: str
@@ -57,7 +56,7 @@ def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, ti
     def be_away(stage: Stage, _: Random) -> None:
         stage.broker.kill()
         wait_until(lambda: stage.report.state.endswith("unavailable"), "it is missed", LONGEST_WAIT_SECONDS, 0.1)
-        sleep(AWAY_SECONDS)  # The length of the outage is what is tried.
+        linger(AWAY_SECONDS)  # The length of the outage is what is tried.
         assert stage.report.state.endswith("unavailable")
         stage.broker.start(LONGEST_WAIT_SECONDS)
 
@@ -66,7 +65,7 @@ def test_a_broker_that_is_away_for_two_minutes_is_waited_for(campaign: Opens, ti
             under_way.strike(be_away, chance)
 
 
-@pytest.mark.faults(all=3, short=1)
+@pytest.mark.faults(all=3, night=1)
 def test_a_full_redis_is_waited_for_and_status_says_so(campaign: Opens, times: int, chance: Random) -> None:
     def be_full(stage: Stage, chance: Random) -> None:
         limit_memory(stage.storage, leaves=chance.randrange(ROOM_BYTES))

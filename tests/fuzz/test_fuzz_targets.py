@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 from fuzz.targets import TARGETS, Target
+from harness.nightly import Search
 
 FAST = {"configuration": 25, "status-report": 40, "dead-letters": 60, "notification-settings": 200}
 FAST_ANY = 500
-THOROUGH = 30
 
 
 @pytest.mark.slow
@@ -25,10 +25,11 @@ def test_the_properties_hold_of_some_changes_to_the_seeds(name: str) -> None:
     check_changes(TARGETS[name], FAST.get(name, FAST_ANY), seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("readers", minutes=0.5)
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_properties_hold_of_thousands_of_changes_to_the_seeds(name: str) -> None:
-    check_changes(TARGETS[name], THOROUGH * FAST.get(name, FAST_ANY), seed=2)
+def test_whatever_the_seed_the_properties_hold_of_changes_to_the_seeds(name: str, search: Search) -> None:
+    for seed in search.seeds():
+        check_changes(TARGETS[name], FAST.get(name, FAST_ANY), seed)
 
 
 def check_changes(target: Target, count: int, seed: int) -> None:

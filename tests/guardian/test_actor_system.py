@@ -530,7 +530,7 @@ def test_primary_actors_that_come_and_go_leave_nothing_behind(ours: Stage) -> No
     assert not ours.base.actorRegistry[ours.system.systemAddress.actorAddressString].instance.responses
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("memory")
 def test_memory_is_flat_while_a_million_actors_come_and_go_among_100_000(crowd: tuple[ActorSystem, ActorAddress]) -> None:
     system, address = crowd
     system.tell(address, lambda actor: actor.create(100_000))

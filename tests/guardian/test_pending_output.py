@@ -48,10 +48,10 @@ def test_a_fact_leaves_under_its_key_with_its_headers_and_is_known_by_its_record
     assert offset_of(7, FACT) == offset_behind(left) == 70
 
 
-def test_what_an_earlier_version_left_pending_is_read() -> None:
-    for channel in ("notifications", "dead-letters", "orders", "facts"):
-        body = bytes((0x94, 0xA0 + len(channel))) + channel.encode() + b"\xc4\x01k\x90\xc4\x02{}"
-        assert from_pending(Pending(17, body)) == OutputRecord(17, Channel(channel), b"k", (), b"{}")
+@pytest.mark.parametrize("channel", ["notifications", "dead-letters", "orders", "facts"])
+def test_these_bytes_are_stored_of_what_is_pending(channel: str) -> None:
+    body = bytes((0x94, 0xA0 + len(channel))) + channel.encode() + b"\xc4\x01k\x90\xc4\x02{}"
+    assert to_pending(OutputRecord(17, Channel(channel), b"k", (), b"{}")) == Pending(17, body)
 
 
 def test_a_dead_letter_leaves_as_it_came_with_four_headers_more() -> None:

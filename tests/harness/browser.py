@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
+from harness.waiting import DEADLINE_SECONDS
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
 from servers.chromium.program import find_chromium
@@ -16,7 +17,7 @@ NARROW, WIDE = 400, 1400
 """Widths of a telephone and of a screen, in CSS pixels."""
 
 _AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}, "resultTypes": ["violations"]}
-_TIMEOUT_MS = 30_000
+_TIMEOUT_MS = 1_000 * DEADLINE_SECONDS
 
 
 @contextmanager

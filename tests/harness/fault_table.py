@@ -101,7 +101,7 @@ KINDS: dict[str, type[AnyRow]] = {
 }
 """By the name of the property that carries the rows of a test, because tests run in several processes."""
 
-_RENAMED = {"recovery_seconds": "longest to recover", "seed": "FAULT_SEED"}
+_RENAMED = {"recovery_seconds": "longest to recover", "seed": "SEARCH_SEED"}
 
 
 def as_property(row: AnyRow) -> tuple[str, object]:

@@ -4,13 +4,15 @@ It follows draft-ietf-httpapi-idempotency-key-header: 400 answers a call whose I
 that came with another request before, and a repeated request gets the answer that the first one got. The draft has the key in
 quotes; most receivers also take it without, and so does this one. Each call is a line of the journal, written before its answer.
 
-`python foreign_receiver.py PORT JOURNAL BREAKS SEED` breaks the connection of a share of the calls after it has taken them.
+`python foreign_receiver.py SOCKET JOURNAL BREAKS SEED` listens on the inherited socket with that number. It breaks the connection
+of a share of the calls after it has taken them.
 """
 
 import asyncio
 import json
 import random
 import re
+import socket
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -72,12 +74,11 @@ class _Protocol(H11Protocol):
 
 
 def main() -> None:
-    port, journal, breaks, seed = sys.argv[1:]
+    listening, journal, breaks, seed = sys.argv[1:]
     receiver = ForeignReceiver(Path(journal), float(breaks), int(seed))
-    uvicorn.run(
-        receiver.application(), host="127.0.0.1", port=int(port), http=_Protocol, lifespan="off", log_level="warning",
-        access_log=False,
-    )  # fmt: skip
+    settings = {"http": _Protocol, "lifespan": "off", "log_level": "warning", "access_log": False}
+    server = uvicorn.Server(uvicorn.Config(receiver.application(), **settings))
+    server.run(sockets=[socket.socket(fileno=int(listening))])
 
 
 if __name__ == "__main__":

@@ -26,4 +26,6 @@ def slow_first(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item
         fill = max(0, size - len(share))
         ordered += share + quick[:fill]
         del quick[:fill]
-    return ordered + quick
+    ordered += quick
+    assert len(ordered) == len(items), "none is left out"
+    return ordered

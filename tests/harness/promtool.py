@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from harness.waiting import DEADLINE_SECONDS
+
 from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
 from console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
 from console.prometheus import (
@@ -47,4 +49,4 @@ def known_metrics() -> set[str]:
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([find_promtool(), *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([find_promtool(), *arguments], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)

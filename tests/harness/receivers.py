@@ -1,5 +1,6 @@
 """Settings of receivers for tests: the defaults of reference.conf with some keys changed."""
 
+from functools import cache
 from pathlib import Path
 
 from daemon.configuration.configuration import load
@@ -12,6 +13,7 @@ _ON_KAFKA = (
 )
 
 
+@cache
 def delivery_settings(*keys: str, url: str = "http://127.0.0.1:1", is_kafka: bool = False) -> DeliverySettings:
     """Return the settings of delivery with one receiver `r`; `keys` are HOCON below it, such as `retry.attempts = 3`."""
     told = [f'{_SECTION}.receivers.r.url = "{url}"', *(f"{_SECTION}.receivers.r.{key}" for key in keys)]

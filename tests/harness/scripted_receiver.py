@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
-from time import monotonic, sleep
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+from harness.waiting import linger
 
 
 class Call(NamedTuple):
@@ -63,7 +65,7 @@ class ScriptedReceiver(ThreadingHTTPServer):
         with self._lock:
             nth = self._counts[id_] = self._counts.get(id_, 0) + 1
         reply = self.answers(key, id_, nth)
-        sleep(reply.after_seconds)
+        linger(reply.after_seconds)
         with self._lock:
             self.calls.append(Call(key, id_, nth, monotonic(), reply.status))
         return reply

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from harness.driving import wire
+from harness.nightly import at_night
 from harness.processes.operated_service import FLOW, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
@@ -49,7 +50,7 @@ def identities(file: Path) -> list[str]:
         return [msgspec.json.decode(each, type=dict)["headers"]["notification-id"] for each in content if each.endswith(b"\n")]
 
 
-@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("storage", ["embedded", *at_night("processes", "none")])
 def test_three_thousand_notifications_of_a_large_payment_take_little_memory_and_a_kill_costs_nothing(
     new_service: Callable[..., OperatedService], storage: str
 ) -> None:

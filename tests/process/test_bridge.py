@@ -1,4 +1,4 @@
-"""The bridge as a running process: each source with each start, while bridge, worker and servers are killed under load.
+"""The bridge as a running process, while bridge, worker and servers are killed under load: at night each source and start.
 
 Behind the bridge everything is as it is without one: nothing lost, nothing doubled, nothing out of order.
 """
@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from harness.nightly import SEED, at_night
 from harness.processes.bridges import BridgeStage, report_of
 from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
@@ -21,6 +22,7 @@ from servers.kafka.server import KafkaServer
 from servers.mosquitto.server import MosquittoServer
 
 pytestmark = pytest.mark.slow
+AT_NIGHT = pytest.mark.nightly("bridge")
 
 NewDaemon = Callable[..., Daemon]
 Naming = Callable[[str], str]
@@ -32,68 +34,83 @@ def stage(kafka: KafkaServer, artemis: ArtemisServer, fresh_name: Naming) -> Bri
 
 
 @pytest.mark.parametrize(
-    ("start", "sinks"), [("kafka", ("kafka",)), ("kafka", ("file",)), ("kafka", ("jms", "mqtt", "xms")), ("file", ("kafka",))]
+    ("source", "start", "sinks"),
+    [
+        ("mqtt", "kafka", ("kafka",)),
+        ("xms", "file", ("kafka",)),
+        *at_night(
+            "bridge",
+            ("mqtt", "kafka", ("file",)),
+            ("mqtt", "kafka", ("jms", "mqtt", "xms")),
+            ("mqtt", "file", ("kafka",)),
+            ("xms", "kafka", ("kafka",)),
+            ("xms", "kafka", ("file",)),
+            ("xms", "kafka", ("jms", "mqtt", "xms")),
+        ),
+    ],
 )
-@pytest.mark.parametrize("source", ["mqtt", "xms"])
 def test_what_comes_through_the_bridge_is_notified_once_while_the_bridge_is_killed(
     new_daemon: NewDaemon, stage: BridgeStage, source: str, start: str, sinks: tuple[str, ...]
 ) -> None:
     """Sinks without a marker get it at least once, as from any source."""
     daemon = new_daemon(*stage.overrides(source, start, *sinks))
     stage.begin_feeding(daemon)
-    stage.kill_bridge(daemon, Random(f"{source} to {start}"))
+    stage.kill_bridge(daemon, Random(f"{SEED} {source} to {start}"))
     stage.expect_every_promise_held(daemon, *sinks)
 
 
+@AT_NIGHT
 def test_what_comes_through_the_bridge_is_notified_once_while_the_worker_is_killed(
     new_daemon: NewDaemon, stage: BridgeStage
 ) -> None:
     daemon = new_daemon(*stage.overrides("mqtt", "kafka", "kafka"))
     stage.begin_feeding(daemon)
-    stage.kill_workers(daemon, Random("worker"))
+    stage.kill_workers(daemon, Random(f"{SEED} worker"))
     stage.expect_every_promise_held(daemon, "kafka")
 
 
-@pytest.mark.parametrize("source", ["mqtt", "xms"])
+@pytest.mark.parametrize("source", ["xms", *at_night("bridge", "mqtt")])
 def test_nothing_that_artemis_acknowledged_is_lost_while_it_is_killed(
-    new_daemon: NewDaemon, own_server: Callable[..., Any], kafka: KafkaServer, fresh_name: Naming, source: str
+    new_daemon: NewDaemon, struck_server: Callable[..., Any], kafka: KafkaServer, fresh_name: Naming, source: str
 ) -> None:
-    broker = own_server(ArtemisServer).start()
+    broker = struck_server(ArtemisServer)
     stage = BridgeStage(broker, kafka, fresh_name)
     daemon = new_daemon(*stage.overrides(source, "kafka", "kafka"))
     stage.begin_feeding(daemon)
-    stage.kill_server(daemon, broker, Random(f"{source} of a killed broker"))
+    stage.kill_server(daemon, broker, Random(f"{SEED} {source} of a killed broker"))
     stage.expect_every_promise_held(daemon, "kafka")
 
 
 def test_the_broker_keeps_what_comes_while_the_start_is_away(
-    new_daemon: NewDaemon, own_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming
+    new_daemon: NewDaemon, struck_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming
 ) -> None:
-    kafka = own_server(KafkaServer).start()
+    kafka = struck_server(KafkaServer)
     stage = BridgeStage(artemis, kafka, fresh_name)
     daemon = new_daemon(*stage.overrides("mqtt", "kafka", "kafka"))
     stage.begin_feeding(daemon)
-    stage.kill_server(daemon, kafka, Random("start"))
+    stage.kill_server(daemon, kafka, Random(f"{SEED} start"))
     stage.expect_every_promise_held(daemon, "kafka")
     report = report_of(daemon)
     assert report is None or report.problem is None
 
 
+@AT_NIGHT
 def test_what_comes_by_mosquitto_is_notified_once_while_the_bridge_is_killed(
     new_daemon: NewDaemon, mosquitto: MosquittoServer, fresh_name: Naming
 ) -> None:
     stage = BridgeStage(mosquitto, None, fresh_name)
     daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
     stage.begin_feeding(daemon)
-    stage.kill_bridge(daemon, Random("mosquitto"))
+    stage.kill_bridge(daemon, Random(f"{SEED} mosquitto"))
     stage.expect_every_promise_held(daemon, "file")
 
 
+@AT_NIGHT
 def test_after_a_kill_of_mosquitto_only_what_it_lost_itself_is_missing(
-    new_daemon: NewDaemon, own_server: Callable[..., Any], fresh_name: Naming
+    new_daemon: NewDaemon, struck_server: Callable[..., Any], fresh_name: Naming
 ) -> None:
     """It has no setting that syncs each message. What it lost was published before the kill, or while it had no session."""
-    broker = own_server(MosquittoServer).start()
+    broker = struck_server(MosquittoServer)
     stage = BridgeStage(broker, None, fresh_name)
     daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
     daemon.start()
@@ -116,6 +133,7 @@ def test_after_a_kill_of_mosquitto_only_what_it_lost_itself_is_missing(
     assert set(found) - {"first", "between"} <= {*before, *after}
 
 
+@AT_NIGHT
 def test_a_bridge_whose_session_is_taken_over_ends_and_says_so_while_the_service_goes_on(
     new_daemon: NewDaemon, stage: BridgeStage
 ) -> None:
@@ -133,6 +151,7 @@ def test_a_bridge_whose_session_is_taken_over_ends_and_says_so_while_the_service
     assert shown.returncode == 0
 
 
+@AT_NIGHT
 def test_what_is_no_envelope_becomes_a_dead_letter_behind_the_bridge(new_daemon: NewDaemon, stage: BridgeStage) -> None:
     daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
     daemon.start()

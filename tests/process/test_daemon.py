@@ -10,9 +10,10 @@ from random import Random
 
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
+from harness.nightly import SEED
 from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
-from harness.waiting import wait_until
+from harness.waiting import pause_until, wait_until
 
 from status.report import State
 
@@ -96,12 +97,13 @@ def test_a_worker_that_dies_again_and_again_ends_the_service_which_says_why(daem
         nonlocal worker
         if has_ended(supervisor):
             return True
-        worker = daemon.worker
-        if worker is not None:
-            os.kill(worker, signal.SIGKILL)
+        with suppress(FileNotFoundError, ProcessLookupError):  # One or the other has just ended.
+            worker = daemon.worker
+            if worker is not None:
+                os.kill(worker, signal.SIGKILL)
         return False
 
-    wait_until(is_over, "the supervisor gave up", seconds=90)
+    wait_until(is_over, "the supervisor gave up")
     assert "the 10th exit within 60 s: no further restart" in daemon.log_file.read_text()
     assert "the service ended with: the worker was killed by SIGKILL" in daemon.service.verb("status").stdout
 
@@ -109,7 +111,7 @@ def test_a_worker_that_dies_again_and_again_ends_the_service_which_says_why(daem
 def test_a_start_that_fails_says_why(daemon: Daemon) -> None:
     daemon.service.run_directory.mkdir(parents=True)
     (daemon.service.run_directory / "state.db").write_bytes(b"")
-    started = daemon.service.verb("start", seconds=120)
+    started = daemon.service.verb("start")
     assert started.returncode == 1
     assert "state.db: it is empty, so it was truncated" in started.stderr
 
@@ -174,11 +176,12 @@ def test_draining_takes_the_reports_state_to_stopped(daemon: Daemon) -> None:
     assert daemon.report.state is State.STOPPED
 
 
+@pytest.mark.nightly("processes")
 def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new_daemon: Callable[..., Daemon]) -> None:
     """`make soak` repeats it more often."""
     quick = f"{NOTIFICATION}.worker.restart-pause=20ms"
     daemon = new_daemon(f"{RESEQUENCER}.stash-timeout=2s", "ipf.processing-data.ingress.batch-size=20", quick)
-    kills, chance = int(os.environ.get("KILLS", "9")), Random(int(os.environ.get("KILL_SEED", "1")))
+    kills, chance = int(os.environ.get("KILLS", "9")), Random(SEED)
     service = daemon.service
     daemon.service.verb("start")
     for number in range(kills):
@@ -188,12 +191,11 @@ def test_kills_of_worker_supervisor_or_both_lose_double_and_misplace_nothing(new
         )
         assert simulated.returncode == 0
         target = service.output_bytes + chance.randrange(100_000)
-        with suppress(AssertionError):
-            wait_until(lambda goal=target: service.output_bytes >= goal, "so much output", chance.random())
+        pause_until(lambda goal=target: service.output_bytes >= goal, chance.random())
         _kill(daemon, chance.choice(("worker", "supervisor", "both")))
-        assert service.verb("start", seconds=120).returncode in (0, 1), "started again, or its supervisor had not been killed"
+        assert service.verb("start").returncode in (0, 1), "started again, or its supervisor had not been killed"
     (service.directory / "all.jsonl").write_bytes(b"".join((service.directory / f"{n}.jsonl").read_bytes() for n in range(kills)))
-    wait_until(lambda: service.verb("verify", "--expected", "all.jsonl").returncode == 0, "every promise is held", 60, 1)
+    wait_until(lambda: service.verb("verify", "--expected", "all.jsonl").returncode == 0, "every promise is held", look_seconds=1)
 
 
 def _kill(daemon: Daemon, victim: str) -> None:

@@ -175,6 +175,7 @@ def test_a_record_that_cannot_be_read_is_edited_into_a_good_one_and_notified_of_
     assert poisoned.dead_letters() == [letter]
 
 
+@pytest.mark.nightly("processes")
 def test_an_edit_that_is_killed_at_any_moment_and_made_again_is_sent_once(poisoned: OperatedService) -> None:
     cure(poisoned)
     poisoned.start_and_wait()
@@ -209,6 +210,7 @@ def test_an_edit_that_is_killed_at_any_moment_and_made_again_is_sent_once(poison
     assert len(poisoned.notifications()) == len(units)
 
 
+@pytest.mark.nightly("processes")
 def test_a_requeue_that_is_killed_at_any_moment_and_made_again_requeues_each_once(poisoned: OperatedService) -> None:
     units = [f"uow-{number}" for number in range(300)]
     poisoned.start_and_wait()

@@ -63,16 +63,16 @@ def pairs(service: OperatedService) -> list[tuple[str, str]]:
 
 def test_what_the_service_sends_is_delivered_although_a_delivery_worker_is_killed(service, receiver):
     service.start(alone=False)
-    wait_until(lambda: len(delivering(service)) == 2, "both deliver", 60)
+    wait_until(lambda: len(delivering(service)) == 2, "both deliver")
     for unit in range(20):
         service.tell(f"uow-{unit}", 2, 1, 3)
-    wait_until(lambda: taken(receiver) > 0, "it delivers", 60)
+    wait_until(lambda: taken(receiver) > 0, "it delivers")
     before = delivering(service)
     os.kill(before[0], signal.SIGKILL)
     for unit in range(20):
         service.tell(f"uow-{unit}", 4)
-    wait_until(lambda: taken(receiver) == 80, "all is delivered", 60)
-    wait_until(lambda: len(delivering(service)) == 2 and delivering(service) != before, "it is started again", 60)
+    wait_until(lambda: taken(receiver) == 80, "all is delivered")
+    wait_until(lambda: len(delivering(service)) == 2 and delivering(service) != before, "it is started again")
     assert service.process is not None
     assert service.process.poll() is None, "the service goes on"
     workers = delivering(service)
@@ -87,9 +87,9 @@ def test_the_status_tells_of_a_receiver_that_sleeps_and_of_a_worker_that_cannot_
     receiver.behave(asleep=True, retry_after=1)
     service.start(alone=False)
     service.tell("uow-1", 1, 2)
-    wait_until(lambda: any(not each["is_open"] for each in status(service).get("gates", [])), "its gate is shut", 60)
-    (gate,) = status(service)["gates"]
-    assert (gate["receiver"], gate["waiting"]) == ("tracker", 2)
+    shut = lambda: [each for each in status(service).get("gates", []) if not each["is_open"] and each["waiting"] == 2]  # noqa: E731
+    (gate,) = wait_until(shut, "its gate is shut, and both wait")
+    assert gate["receiver"] == "tracker"
     assert gate["since"] < gate["probe_at"]
     lines = service.verb("status").stdout.splitlines()
     (line,) = [line for line in lines if line.startswith("receiver tracker: shut since ")]
@@ -97,8 +97,8 @@ def test_the_status_tells_of_a_receiver_that_sleeps_and_of_a_worker_that_cannot_
     assert "currently suspended" in line
     assert any(line.startswith("delivery worker 1 (process ") and line.endswith(": delivers") for line in lines)
     receiver.behave(asleep=False)
-    wait_until(lambda: taken(receiver) == 2, "it is awake", 60)
-    wait_until(lambda: status(service)["gates"][0]["is_open"], "the gate is open", 60)
+    wait_until(lambda: taken(receiver) == 2, "it is awake")
+    wait_until(lambda: status(service)["gates"][0]["is_open"], "the gate is open")
     assert service.stop() == 0
 
 
@@ -111,5 +111,5 @@ def test_a_ledger_that_cannot_be_used_stops_delivery_and_not_the_service(service
     def problems() -> list[str]:
         return [each["problem"] or "" for each in status(service).get("delivery_workers", [])]
 
-    wait_until(lambda: all("is not available" in each for each in problems()) and len(problems()) == 2, "it is told", 60)
+    wait_until(lambda: all("is not available" in each for each in problems()) and len(problems()) == 2, "it is told")
     assert service.stop() == 0

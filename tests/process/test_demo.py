@@ -7,6 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from harness.nightly import at_night
+from harness.waiting import DEADLINE_SECONDS
 
 from daemon.command_line import main
 from daemon.commands.demo import command
@@ -57,7 +59,7 @@ def test_the_last_line_of_the_demo_opens_a_console_on_what_it_made(tmp_path: Pat
             assert console.stdout is not None
             address = console.stdout.readline().removeprefix("console: ").strip()
             unit = ended.stdout.partition("The story of ")[2].partition("\n")[0]
-            page = httpx.get(f"{address}/unit", params={"id": unit})
+            page = httpx.get(f"{address}/unit", params={"id": unit}, timeout=DEADLINE_SECONDS)
         finally:
             console.terminate()
     assert page.status_code == 200
@@ -118,7 +120,9 @@ def test_a_demo_with_a_users_configuration_leaves_its_directories_alone(tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["real.conf", "run"]
 
 
-@pytest.mark.parametrize("arguments", [("--units", "0"), ("--units", "-1"), ("--units", "x"), ("--seed", "-1")])
+@pytest.mark.parametrize(
+    "arguments", [("--units", "0"), *at_night("processes", (("--units", "-1"),), (("--units", "x"),), (("--seed", "-1"),))]
+)
 def test_a_demo_of_nothing_is_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ended = _demo(tmp_path, *arguments)
     assert ended.returncode == 2
@@ -128,7 +132,7 @@ def test_a_demo_of_nothing_is_wrong_usage(tmp_path: Path, arguments: tuple[str, 
 
 def _demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "daemon", "demo", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
 
 def _contents(directory: Path) -> dict[Path, bytes]:
@@ -155,9 +159,12 @@ def _change_a_status(lines: list[bytes]) -> list[bytes]:
     ("tamper", "said"),
     [
         (_drop_the_last, "1 lost"),
-        (_double_the_first, "1 doubled"),
-        (_turn_round, "out of order"),
-        (_change_a_status, "wrong content"),
+        *at_night(
+            "processes",
+            (_double_the_first, "1 doubled"),
+            (_turn_round, "out of order"),
+            (_change_a_status, "wrong content"),
+        ),
     ],
 )
 def test_a_promise_that_was_broken_is_the_demos_exit_code(
@@ -185,7 +192,7 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
 
 @pytest.mark.parametrize(
     ("tamper", "said"),
-    [(_drop_the_last, "1 group report missing"), (_double_the_first, "1 group report doubled")],
+    [(_double_the_first, "1 group report doubled"), *at_night("processes", (_drop_the_last, "1 group report missing"))],
 )
 def test_a_group_report_that_is_missing_or_doubled_is_the_demos_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str

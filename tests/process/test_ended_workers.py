@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
@@ -14,6 +15,7 @@ from harness.waiting import wait_until
 from domain.notification import notification_id
 
 pytestmark = pytest.mark.slow
+AT_NIGHT = pytest.mark.nightly("ended-workers")
 
 TARGET = '''
 import ctypes
@@ -65,7 +67,8 @@ def deadly(new_daemon: Callable[..., Daemon]) -> Callable[..., Daemon]:
     """A service whose target type ends its worker in this `way` on the second event of uow-3."""
 
     def make(way: str, *overrides: str) -> Daemon:
-        limits = (f"{RESEQUENCER}.handling-limit=2s", f"{RESEQUENCER}.processing-timeout=200ms")
+        hangs = way.endswith(("sleep", "hold the interpreter"))
+        limits = (f"{RESEQUENCER}.handling-limit={'2s' if hangs else '60s'}", f"{RESEQUENCER}.processing-timeout=200ms")
         daemon = new_daemon(f"{NOTIFICATION}.target-type=deadly_target:report", *limits, *overrides)
         directory = daemon.service.directory
         (directory / "deadly_target.py").write_text(TARGET, encoding="utf-8")
@@ -95,7 +98,7 @@ def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int
     """Check that the units of all other records have left exactly once and in order; return the dead letter's source position."""
     service = daemon.service
     left = sum(len(of_killer) if unit == KILLER else 3 for unit in UNITS)
-    wait_until(lambda: len(service.dead_letters()) >= 1 and len(service.notifications()) >= left, "all leave", 60)
+    wait_until(lambda: len(service.dead_letters()) >= 1 and len(service.notifications()) >= left, "all leave")
     (letter,) = service.dead_letters()
     assert letter["headers"]["dead-letter-reason"] == "ended-its-worker"
     assert {unit: tuple(service.sequences(unit)) for unit in UNITS} == {
@@ -107,15 +110,21 @@ def assert_only_the_killer_was_set_aside(daemon: Daemon, *, of_killer: tuple[int
     return position
 
 
+HUNG = "hung for more than 2 s (handling-limit) and was ended at "
+
+
 @pytest.mark.parametrize(
     ("way", "told"),
     [
-        ("exit", "ended with 3 at "),
-        ("good exit", "ended with 0 at "),
         ("segfault", "was killed by SIGSEGV at "),
-        ("abort", "was killed by SIGABRT at "),
-        ("sleep", "hung for more than 2 s (handling-limit) and was ended at "),
-        ("hold the interpreter", "hung for more than 2 s (handling-limit) and was ended at "),
+        ("hold the interpreter", HUNG),
+        *at_night(
+            "ended-workers",
+            ("exit", "ended with 3 at "),
+            ("good exit", "ended with 0 at "),
+            ("abort", "was killed by SIGABRT at "),
+            ("sleep", HUNG),
+        ),
     ],
 )
 def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_neighbours_leave_once(
@@ -142,6 +151,7 @@ def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_ne
     assert "the record becomes a dead letter ended-its-worker" in status
 
 
+@AT_NIGHT
 @pytest.mark.parametrize("storage", ["embedded", "none"])
 @pytest.mark.parametrize("when", ["it was stashed", "it is tried again", "its deadline has come"])
 def test_so_is_one_that_comes_out_of_the_stash(deadly: Callable[..., Daemon], storage: str, when: str) -> None:
@@ -164,6 +174,7 @@ def test_so_is_one_that_comes_out_of_the_stash(deadly: Callable[..., Daemon], st
     assert calls(daemon) == (4 if when == "it is tried again" else 3)
 
 
+@AT_NIGHT
 def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(deadly: Callable[..., Daemon]) -> None:
     daemon = deadly("exit")
     kill_with(daemon, *((KILLER, sequence) for sequence in (1, 2, 3)), ("uow-4", 1))
@@ -171,7 +182,7 @@ def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(d
         daemon.service.tell(unit, 1, 2, 3)
     with suppress(AssertionError):
         daemon.start()  # It may still be ending workers when the time for a start is over.
-    wait_until(lambda: calls(daemon) >= 5, "the second one kills", 60)
+    wait_until(lambda: calls(daemon) >= 5, "the second one kills")
     daemon.service.verb("stop")
     daemon.start()
     wait_until(lambda: len(daemon.service.notifications()) == 11, "all others leave")
@@ -180,6 +191,7 @@ def test_exits_count_over_a_restart_of_the_service_and_never_towards_its_limit(d
     assert calls(daemon) == 12
 
 
+@AT_NIGHT
 def test_a_worker_that_is_killed_ten_times_while_it_handles_sets_nothing_aside(deadly: Callable[..., Daemon]) -> None:
     daemon = deadly("wait", f"{RESEQUENCER}.handling-limit=60s")
     directory = daemon.service.directory
@@ -208,6 +220,7 @@ def kill_while_it_handles(daemon: Daemon, *numbers: int) -> None:
 # In the foreground
 
 
+@AT_NIGHT
 def test_in_the_foreground_a_worker_that_died_of_a_record_is_started_again_until_the_record_is_set_aside(
     deadly: Callable[..., Daemon],
 ) -> None:
@@ -222,7 +235,7 @@ def test_in_the_foreground_a_worker_that_died_of_a_record_is_started_again_until
     assert service.log.rstrip().endswith("drained")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGSEGV, *at_night("ended-workers", signal.SIGKILL)])
 def test_in_the_foreground_it_ends_like_a_worker_that_died_of_nothing_in_particular(
     service: OperatedService, number: signal.Signals
 ) -> None:
@@ -233,12 +246,12 @@ def test_in_the_foreground_it_ends_like_a_worker_that_died_of_nothing_in_particu
 
 
 def test_in_the_foreground_a_second_signal_ends_it_at_once(deadly: Callable[..., Daemon]) -> None:
-    service = deadly("wait", f"{RESEQUENCER}.handling-limit=60s").service
+    service = deadly("wait", f"{RESEQUENCER}.handling-limit=10m").service
     service.tell(KILLER, 1, 2)
     service.start(alone=False)
     wait_until(lambda: (service.directory / "calls").exists(), "it is handled")
     service.signal(signal.SIGTERM)
-    wait_until(service.has_ended_after(signal.SIGTERM), "its end", 5)
+    wait_until(service.has_ended_after(signal.SIGTERM), "its end")
     assert service.wait() == 128 + signal.SIGTERM
 
 

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, RESEQUENCER, OperatedService, envelope_line
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from status.report import State
 
@@ -24,7 +25,9 @@ LIMIT = 300_000
 UNITS = 800
 
 
-@pytest.mark.parametrize(("storage", "state"), [("none", State.OUTPUT_UNAVAILABLE), ("embedded", State.STORAGE_UNAVAILABLE)])
+@pytest.mark.parametrize(
+    ("storage", "state"), [*at_night("processes", ("none", State.OUTPUT_UNAVAILABLE)), ("embedded", State.STORAGE_UNAVAILABLE)]
+)
 def test_without_room_it_waits_says_what_is_away_and_why_and_goes_on_by_itself(
     new_service: Callable[..., OperatedService], storage: str, state: State
 ) -> None:
@@ -105,7 +108,7 @@ def test_a_disk_that_is_really_full_is_waited_for_by_a_daemon_that_is_started_wa
         lambda report: report.process_id == daemon.supervisor and report.state.endswith("unavailable"), "it waits again"
     )
     ballast.unlink()
-    assert begun.wait(60) == 0
+    assert begun.wait(DEADLINE_SECONDS) == 0
     wait_until(lambda: len(service.notifications()) == 2 * UNITS, "all have left")
     assert [each["key"] for each in service.notifications()] == [f"uow-{number}" for number in range(UNITS)] * 2
     assert not any("possible-duplicate" in each["headers"] for each in service.notifications())

@@ -1,6 +1,6 @@
 """A worker fed with garbage: every record is an envelope or a dead letter with its exact bytes, and nothing stops or grows.
 
-Twenty thousand records in `make test`; `make soak` takes a million (RECORDS, GARBAGE_SEED).
+Twenty thousand records in `make test`; `make soak` takes a million (RECORDS, SEARCH_SEED).
 """
 
 import os
@@ -12,6 +12,7 @@ from time import monotonic
 import pytest
 from harness.garbled.accounting import Accounting
 from harness.garbled.lines import garbled_lines
+from harness.nightly import SEED
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import RESEQUENCER
 from harness.processes.steady_state import SteadyState
@@ -22,7 +23,6 @@ from status.report import StatusReport
 pytestmark = pytest.mark.slow
 
 RECORDS = int(os.environ.get("RECORDS", "20000"))
-SEED = int(os.environ.get("GARBAGE_SEED", "1"))
 QUICK = [f"{RESEQUENCER}.{each}" for each in ("stash-timeout=2s", "processing-timeout=1s", "idle-timeout=2s")]
 AT_ONCE = 2_000
 AHEAD = 20_000

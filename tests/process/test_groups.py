@@ -34,14 +34,14 @@ def test_groups_in_files_are_counted_beside_the_service_and_verified(new_daemon:
     assert service.verb("check", "--connect").returncode == 0
     daemon.start()
     simulate(service, "--losses", "2%")
-    followed = service.verb("verify", "--follow", "--give-up-after", "60s", seconds=120)
+    followed = service.verb("verify", "--follow", "--give-up-after", "60s")
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert "30 messages: " in followed.stdout
     open_ones, complete = (said(service, "list", "--state", each) for each in ("open", "complete"))
     assert len(open_ones) + len(complete) == 30
     assert open_ones
     key = open_ones[0]["key"]
-    closed = service.verb("groups", "close", key, "--because", "a test", seconds=60)
+    closed = service.verb("groups", "close", key, "--because", "a test")
     assert closed.returncode == 0, closed.stdout + closed.stderr
     assert said(service, "show", key)[0]["state"] == "closed"
     assert "store payments: " in service.verb("status").stdout
@@ -83,12 +83,12 @@ def test_groups_on_topics_are_counted_by_two_workers_and_verified(
     assert checked.returncode == 0, checked.stderr
     daemon.start()
     simulate(service, "--losses", "1%", units=140)
-    followed = service.verb("verify", "--follow", "--give-up-after", "60s", seconds=180)
+    followed = service.verb("verify", "--follow", "--give-up-after", "60s")
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert "60 messages: " in followed.stdout
     open_ones = said(service, "list", "--state", "open")
     assert open_ones
-    assert service.verb("groups", "close", open_ones[0]["key"], "--because", "a test", seconds=60).returncode == 0
+    assert service.verb("groups", "close", open_ones[0]["key"], "--because", "a test").returncode == 0
     wait_until(lambda: "every promise was held" in service.verb("verify").stdout, "the closed group is no deviation")
     assert service.verb("check", "--connect").returncode == 0
     assert service.verb("stop").returncode == 0

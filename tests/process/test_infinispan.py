@@ -28,6 +28,6 @@ def test_what_waiting_cannot_mend_ends_the_service_with_the_remedy(
     service = service_on(infinispan, *overrides)
     service.tell("uow-1", 1)
     service.start()
-    assert service.wait(60) == code
+    assert service.wait() == code
     assert said in service.log
     assert "pass@" not in service.log

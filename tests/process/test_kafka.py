@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, kafka_overrides
+from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer
 
 from servers.kafka.server import KafkaServer
@@ -132,7 +133,7 @@ def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
     dead = KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=fresh_name("dead"))
     dead.init_transactions()
     dead.begin_transaction()
-    dead.send(source, b"never decided", partition=1).get(timeout=30)
+    dead.send(source, b"never decided", partition=1).get(timeout=DEADLINE_SECONDS)
     with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as alive:
         for _ in range(50):
             alive.send(source, b"{}", partition=1)

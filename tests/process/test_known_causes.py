@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, kafka_overrides
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from servers.kafka.server import KafkaServer
 from servers.redis.server import RedisServer, RedisSettings
@@ -27,14 +27,14 @@ def test_all_that_is_missing_is_told_at_once_and_nothing_is_started(
     topics = [fresh_name(each) for each in ("in", "out", "dead")]
     wrong = (f"{RESEQUENCER}.storage-type=redis", f'{REDIS} {{ url = "{redis_server.url}", password = wrong }}')
     service = new_daemon(*kafka_overrides(kafka.bootstrap, *topics, fresh_name("group")), *wrong).service
-    started = service.verb("start", seconds=50)  # Less than the minute for which it waits for servers.
+    started = service.verb("start")
     assert started.returncode == 1
     for topic in topics:
         assert f"resequencer: topic {topic}: this " in started.stderr
     assert started.stderr.count("Create it (kafka-topics --create)") == len(topics)
     assert "check storage.redis.username and password" in started.stderr
     assert not service.run_directory.exists()
-    checked = service.verb("check", "--connect", seconds=90)
+    checked = service.verb("check", "--connect")
     assert checked.returncode == 4
     assert checked.stderr.splitlines() == started.stderr.splitlines()[:-1]
 
@@ -49,7 +49,7 @@ def test_a_server_that_is_away_is_waited_for_and_that_is_said(
     wait_until(lambda: "unavailable, the service will wait for it: " in _said(daemon, "start.log"), "it is said")
     daemon.wait_for(lambda report: report.state is State.STORAGE_UNAVAILABLE, "it is missed")
     server.start()
-    assert beside.wait(60) == 0
+    assert beside.wait(DEADLINE_SECONDS) == 0
     assert "ready: process" in _said(daemon, "start.log")
 
 
@@ -61,7 +61,7 @@ def test_a_service_that_could_not_be_started_again_is_not_stopped(new_daemon: Ne
     assert restarted.returncode == 1
     assert "check storage.redis.username and password" in restarted.stderr
     assert daemon.worker == worker
-    assert daemon.service.verb("restart", seconds=90).returncode == 0
+    assert daemon.service.verb("restart").returncode == 0
     assert daemon.worker != worker
 
 
@@ -84,7 +84,7 @@ def test_a_topic_that_is_deleted_while_the_service_runs_is_waited_for(
     wait_until(daemon.is_ready, "it goes on")
     simulated = daemon.service.verb("simulate", "--units", "20", "--garbage", "0", "--late", "0", "--losses", "0")
     assert simulated.returncode == 0, simulated.stderr
-    followed = daemon.service.verb("verify", "--follow", "--give-up-after", "60s", seconds=120)
+    followed = daemon.service.verb("verify", "--follow", "--give-up-after", "60s")
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert daemon.worker == worker
 

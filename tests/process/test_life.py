@@ -4,14 +4,14 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from random import Random
 
 import pytest
+from harness.nightly import SEED, at_night
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, pause_until, wait_until
 
 from status.report import UnitWait
 
@@ -79,25 +79,28 @@ def test_after_a_stop_nothing_is_told_twice_and_what_waits_still_waits(service: 
 
 
 def test_a_deadline_stands_where_it_stood_before_a_restart(service: OperatedService) -> None:
-    timeout = f"{RESEQUENCER}.stash-timeout=8s"  # Longer than a start takes on a busy machine.
+    timeout = f"{RESEQUENCER}.stash-timeout=8s"
     service.start_and_wait(timeout)
     service.tell("uow-1", 2)
-    until = datetime.fromisoformat(_wait_of(service).until)
+    until = _wait_of(service).until
     assert service.stop() == 0
-    service.start_and_wait(timeout)
+    service.start(timeout)
+    report = service.wait_for_report(lambda report: report.oldest_waits or report.counts.get("incomplete") == 1, "it goes on")
+    # On a busy machine it may have passed before the service is there again.
+    assert [each.until for each in report.oldest_waits] in ([until], [])
     service.wait_for("uow-1", 2)
     (told,) = service.notifications()
     assert told["headers"]["incomplete"] == "sequence:1"
     released = datetime.fromisoformat(told["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"])
-    report = service.wait_for_report(lambda report: report.counts.get("incomplete") == 1, "it is counted")
-    assert until <= released < datetime.fromisoformat(report.started_at) + timedelta(seconds=8)
+    service.wait_for_report(lambda report: report.counts.get("incomplete") == 1, "it is counted")
+    assert datetime.fromisoformat(until) <= released
     assert service.stop() == 0
 
 
 def test_an_interrupt_from_the_keyboard_drains_too(service: OperatedService) -> None:
     service.start_and_wait()
     service.signal(signal.SIGINT)
-    assert service.wait(30) == 0
+    assert service.wait() == 0
     assert service.log.rstrip().endswith("drained")
 
 
@@ -123,7 +126,7 @@ def test_a_second_signal_ends_it_at_once(service: OperatedService) -> None:
     assert service.stop() == 0
 
 
-@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("storage", ["embedded", *at_night("processes", "none")])
 def test_a_stop_under_load_loses_and_doubles_nothing(new_service: Callable[..., OperatedService], storage: str) -> None:
     service = new_service(f"{RESEQUENCER}.storage-type={storage}", SOON, "ipf.processing-data.ingress.batch-size=100")
     simulation = ("simulate", "--units", "400", "--seed", "11", "--late-after", "0", "--losses", "0", "--late", "0")
@@ -156,24 +159,24 @@ def test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_
     )
     (service.directory / "failing_target.py").write_text(FAILING_TARGET, encoding="utf-8")
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "1%", "--garbage", "1%", "--late-after", "1")
-    kills = int(os.environ.get("KILLS", "9"))
+    kills = int(os.environ.get("KILLS", "6"))
     units = str(45 * kills)
     simulation = service.begin_verb("simulate", "--units", units, "--seed", "5", "--partitions", "2", *rates)
     wait_until(lambda: "late envelopes follow" in (service.directory / "simulate.log").read_text(), "all but the late ones")
     simulation.send_signal(signal.SIGSTOP)
-    chance = Random(int(os.environ.get("KILL_SEED", "1")))
+    chance = Random(SEED)
     _run_and_kill(service, chance, kills - kills // 3)
     service.start()
     service.wait_until_idle()
     service.kill()
     simulation.send_signal(signal.SIGCONT)
-    assert simulation.wait(60) == 0
+    assert simulation.wait(DEADLINE_SECONDS) == 0
     _run_and_kill(service, chance, kills // 3)
     service.start()
     service.wait_until_idle()
     archive = service.run_directory / "archive"
     # The archiving process has a low priority: beside a busy machine's other processes it is slow.
-    wait_until(lambda: kills < 9 or any(archive.glob("*.gz")), "processed input is archived", 400)
+    wait_until(lambda: kills < 6 or any(archive.glob("*.gz")), "processed input is archived", 400)
     assert service.stop() == 0
     verified = service.verb("verify", "--json", "--set", f"{NOTIFICATION}.target-type=report")
     assert verified.returncode == 0, verified.stdout
@@ -204,12 +207,10 @@ def _reach_a_random_moment(service: OperatedService, chance: Random, aim: str | 
     Between a commit and its output, and between the output and its position, there are only milliseconds.
     """
     target = service.output_bytes + chance.randrange(200_000)
-    with suppress(AssertionError):
-        wait_until(lambda: service.output_bytes >= target, "so much output", chance.random() * 1.5)
+    pause_until(lambda: service.output_bytes >= target, chance.random() * 1.5)
     if aim is not None:
         before = _stamp(service.run_directory / aim)
-        with suppress(AssertionError):
-            wait_until(lambda: _stamp(service.run_directory / aim) != before, f"{aim} changes", 1, look_seconds=0)
+        pause_until(lambda: _stamp(service.run_directory / aim) != before, 1, look_seconds=0)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

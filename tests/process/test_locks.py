@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
+from harness.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def test_asking_for_the_status_all_the_time_does_not_keep_a_service_from_startin
     asking = [service.begin_verb("status") for _ in range(3)]
     service.start_and_wait()
     for each in asking:
-        each.wait(60)
+        each.wait(DEADLINE_SECONDS)
     assert service.stop() == 0
 
 

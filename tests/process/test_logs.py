@@ -4,7 +4,7 @@ import json
 
 import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +61,6 @@ def test_a_supervisor_in_a_container_logs_to_stderr_and_writes_no_log_file(servi
     said = service.directory / "supervise.log"
     wait_until(lambda: said.exists() and " ready" in said.read_text(encoding="utf-8"), "ready")
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(DEADLINE_SECONDS) == 0
     assert "drained" in said.read_text(encoding="utf-8")
     assert not (service.run_directory / "service.log").exists()

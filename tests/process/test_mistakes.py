@@ -5,6 +5,7 @@ envelope only.
 from collections.abc import Callable
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
@@ -61,7 +62,7 @@ MISTAKES = {
 LEFT = {"uow-1": [2, 3], "uow-2": [1, 3], "uow-3": [2], "uow-4": [1, 3], "uow-5": [3], "uow-6": [1, 2, 3]}
 
 
-@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("storage", ["embedded", *at_night("processes", "none")])
 def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[..., Daemon], storage: str) -> None:
     settings = (f"{RESEQUENCER}.storage-type={storage}", f"{RESEQUENCER}.stash-timeout=2s")
     daemon = new_daemon(f"{NOTIFICATION}.target-type=mistaken_target:report", *settings)
@@ -77,7 +78,7 @@ def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[...
     daemon.start()
     worker = daemon.worker
     left = sum(map(len, LEFT.values()))
-    wait_until(lambda: len(service.dead_letters()) == len(MISTAKES) and len(service.notifications()) == left, "all leave", 60)
+    wait_until(lambda: len(service.dead_letters()) == len(MISTAKES) and len(service.notifications()) == left, "all leave")
     assert {unit: service.sequences(unit) for unit in LEFT} == LEFT
     errors = [each["headers"]["dead-letter-error"] for each in service.dead_letters()]
     for words in ("CancelledError: said so", "GeneratorExit: said so", "SystemExit: said so", "Panic: said so"):

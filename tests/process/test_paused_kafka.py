@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from time import sleep
 
 import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, linger, wait_until
 
 from servers.kafka.server import KafkaServer
 
 pytestmark = pytest.mark.slow
 
 TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
-PAUSE_SECONDS = 15
+PATIENCE_SECONDS = 20
+PAUSE_SECONDS = PATIENCE_SECONDS + 2
 
 
+@pytest.mark.nightly("processes")
 def test_simulate_and_verify_wait_for_kafka_and_say_so(
     new_daemon: Callable[..., Daemon], own_server: Callable[..., KafkaServer], tmp_path: Path
 ) -> None:
@@ -35,15 +36,15 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     service = daemon.service
     simulating = service.begin_verb("simulate", "--units", "1000", "--rate", "400/s", "--late", "0", "--losses", "0")
     wait_until(lambda: (service.run_directory / "expected.jsonl").exists(), "the expectations")
-    following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PAUSE_SECONDS - 5}s")
+    following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PATIENCE_SECONDS}s")
     wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")
     broker.pause()
     wait_until(lambda: "the output is unavailable, retrying until it answers" in _said(tmp_path, "verify"), "verify says so")
     wait_until(lambda: "the input is unavailable, retrying until it answers" in _said(tmp_path, "simulate"), "simulate says so")
-    sleep(PAUSE_SECONDS)  # Longer than verify waits without progress.
+    linger(PAUSE_SECONDS)  # Longer than verify waits without progress.
     broker.resume()
-    assert simulating.wait(120) == 0, _said(tmp_path, "simulate")
-    assert following.wait(120) == 0, _said(tmp_path, "verify")
+    assert simulating.wait(DEADLINE_SECONDS) == 0, _said(tmp_path, "simulate")
+    assert following.wait(DEADLINE_SECONDS) == 0, _said(tmp_path, "verify")
     assert "the output answers again" in _said(tmp_path, "verify")
     assert "every promise was held" in _said(tmp_path, "verify")
 

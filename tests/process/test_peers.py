@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 HTTP = f"{NOTIFICATION}.http"
@@ -22,7 +22,8 @@ def address_of(service: OperatedService) -> str:
     file = service.run_directory / "console.json"
 
     def find() -> str | None:
-        return json.loads(file.read_text())["urls"]["console"] if file.exists() else None
+        urls: dict[str, str] = json.loads(file.read_text()).get("urls", {}) if file.exists() else {}
+        return urls.get("console")
 
     return str(wait_until(find, "the console has an address"))
 
@@ -40,18 +41,18 @@ def test_a_console_shows_the_workers_of_another_machine_until_it_is_gone(
     here = address_of(ours)
 
     def told() -> dict[str, Any]:
-        (found,) = httpx.get(f"{here}/api/v1/service?peers=true").json()["peers"]
+        (found,) = httpx.get(f"{here}/api/v1/service?peers=true", timeout=DEADLINE_SECONDS).json()["peers"]
         return dict(found)
 
     answer = wait_until(lambda: (found := told())["is_answering"] and found, "the peer has answered")
     assert (answer["url"], answer["state"]) == (theirs, "ready")
     assert other.process is not None
     assert [each["report"]["worker_process_id"] for each in answer["workers"]] == [other.process.pid]
-    assert theirs in httpx.get(f"{here}/workers").text
+    assert theirs in httpx.get(f"{here}/workers", timeout=DEADLINE_SECONDS).text
     other.clear_away()
     gone = wait_until(lambda: not (found := told())["is_answering"] and found, "the peer is gone")
     assert gone["workers"] == answer["workers"]
     assert gone["as_of"] >= answer["as_of"]
-    page = httpx.get(f"{here}/workers").text
+    page = httpx.get(f"{here}/workers", timeout=DEADLINE_SECONDS).text
     assert f"{theirs} does not tell its state: it does not answer" in page
     assert "What is shown of it is" in page

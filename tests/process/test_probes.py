@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
+from servers.ports import hold_port
 from status.report import State
 from status.served import ServedFile
 
@@ -40,7 +41,7 @@ def probes_of(service: OperatedService) -> str:
 
 
 def ask(url: str, question: str) -> httpx.Response:
-    return httpx.get(f"{url}/health/{question}", timeout=10)
+    return httpx.get(f"{url}/health/{question}", timeout=DEADLINE_SECONDS)
 
 
 def find_worker(service: OperatedService) -> int:
@@ -67,8 +68,8 @@ def test_it_stays_live_while_a_worker_that_died_is_started_again_and_is_not_read
     try:
         url = probes_of(service)
         os.kill(find_worker(service), signal.SIGKILL)
-        wait_until(lambda: ask(url, "ready").status_code == 503, "not ready")
-        assert "was killed by SIGKILL" in ask(url, "ready").json()["workers"][0]["reason"]
+        told = wait_until(lambda: (found := ask(url, "ready")).status_code == 503 and found.json(), "not ready")
+        assert "was killed by SIGKILL" in told["workers"][0]["reason"]
         assert ask(url, "live").status_code == 200
         wait_until(lambda: ask(url, "ready").status_code == 200, "ready again")
     finally:
@@ -83,29 +84,27 @@ def test_it_stays_live_while_a_worker_takes_its_time_to_drain(service: OperatedS
     service.signal(signal.SIGTERM)
     assert ask(url, "live").status_code == 200
     os.kill(worker, signal.SIGCONT)
-    assert service.wait(30) == 0
+    assert service.wait() == 0
     with pytest.raises(httpx.ConnectError):
         ask(url, "live")
 
 
 def test_it_is_live_and_not_ready_while_the_storage_is_away(service: OperatedService) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    service.start(
-        f"{RESEQUENCER}.storage-type=redis", f'{NOTIFICATION}.storage.redis.url="redis://127.0.0.1:{port}"', alone=False
-    )
-    url = probes_of(service)
-    wait_until(lambda: ask(url, "ready").json()["state"] == "storage unavailable", "the storage is unavailable")
-    ready = ask(url, "ready")
-    assert (ready.status_code, ready.json()["workers"][0]["state"]) == (503, "storage unavailable")
-    assert ready.json()["workers"][0]["reason"]
-    assert ask(url, "live").status_code == 200
+    with hold_port() as held:
+        redis = f"redis://127.0.0.1:{held.getsockname()[1]}"
+        service.start(f"{RESEQUENCER}.storage-type=redis", f'{NOTIFICATION}.storage.redis.url="{redis}"', alone=False)
+        url = probes_of(service)
+        wait_until(lambda: ask(url, "ready").json()["state"] == "storage unavailable", "the storage is unavailable")
+        ready = ask(url, "ready")
+        assert (ready.status_code, ready.json()["workers"][0]["state"]) == (503, "storage unavailable")
+        assert ready.json()["workers"][0]["reason"]
+        assert ask(url, "live").status_code == 200
 
 
 def test_clients_that_send_nothing_delay_neither_the_probes_nor_the_service(service: OperatedService) -> None:
     service.start(alone=False)
     url = httpx.URL(probes_of(service))
-    silent = [socket.create_connection((url.host, url.port), timeout=10) for _ in range(100)]
+    silent = [socket.create_connection((url.host, url.port), timeout=DEADLINE_SECONDS) for _ in range(100)]
     find_worker(service)
     assert ask(str(url), "ready").status_code == 200
     assert service.stop() == 0

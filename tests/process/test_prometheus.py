@@ -35,7 +35,7 @@ def prometheus(service: OperatedService, tmp_path: Path, own_server: Callable[..
     rules = tmp_path / "alerts.yml"
     rules.write_text(without_patience(Path("deploy/alerts.yml").read_text(encoding="utf-8")), encoding="utf-8")
     metrics = urlsplit(metrics_address(service))
-    settings = PrometheusSettings("resequencer", (metrics.netloc,), (rules,))
+    settings = PrometheusSettings("resequencer", (metrics.netloc,), (rules,), seconds=2)
     started: PrometheusServer = own_server(PrometheusServer, settings).start()
     return started
 
@@ -74,15 +74,15 @@ def test_a_payment_that_waits_for_too_long_makes_an_alert_which_ends_when_it_lea
     service: OperatedService, prometheus: PrometheusServer
 ) -> None:
     wait_until(lambda: value_of(prometheus, "resequencer_ready") == 1, "Prometheus has scraped a ready service")
-    assert value_of(prometheus, 'up{job="resequencer"}') == 1
+    wait_until(lambda: value_of(prometheus, 'up{job="resequencer"}') == 1, "it is up")
     wait_until(lambda: states_of(prometheus) == {}, "no alert is left of the start")
 
     service.tell("uow-late", 2)
     wait_until(lambda: states_of(prometheus) == {ALERT: "firing"}, "the alert fires")
-    (alert,) = prometheus.find_alerts()
+    (alert,) = [each for each in prometheus.find_alerts() if each["labels"]["alertname"] == ALERT]
     assert alert["labels"]["severity"] == "critical"
     assert "The oldest wait has lasted" in alert["annotations"]["description"]
-    assert value_of(prometheus, "sum(resequencer_units_waiting)") == 1
+    wait_until(lambda: value_of(prometheus, "sum(resequencer_units_waiting)") == 1, "one waits")
 
     service.tell("uow-late", 1)
     wait_until(lambda: states_of(prometheus) == {}, "the alert ends")

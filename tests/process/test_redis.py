@@ -47,5 +47,5 @@ def test_what_waiting_cannot_mend_ends_the_service_with_the_remedy(
     service = service_on(redis_server, *overrides)
     service.tell("uow-1", 1)
     service.start()
-    assert service.wait(30) == code
+    assert service.wait() == code
     assert said in service.log

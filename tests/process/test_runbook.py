@@ -14,7 +14,7 @@ import httpx
 import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 HTTP = f"{NOTIFICATION}.http"
@@ -126,11 +126,11 @@ def test_the_lag_of_a_stopped_service_is_on_the_consoles_page(tmp_path: Path) ->
     console = service.begin_verb("console")
     try:
         address = wait_until(lambda: _address(service.run_directory / "console.json"), "the console has an address")
-        page = httpx.get(f"{address}/partitions").text
+        page = httpx.get(f"{address}/partitions", timeout=DEADLINE_SECONDS).text
         assert f"{len(unread) + 1:,}" in page
     finally:
         console.terminate()
-        console.wait(30)
+        console.wait(DEADLINE_SECONDS)
 
 
 def _address(file: Path) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, OperatedService
+from harness.waiting import DEADLINE_SECONDS
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
@@ -101,11 +103,11 @@ def secured(places: Given, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
 
     yield make
     for daemon in made:
-        daemon.service.verb("stop", seconds=120)
+        daemon.service.verb("stop")
         daemon.service.clear_away()
 
 
-@pytest.mark.parametrize("storage", ["redis", "infinispan"])
+@pytest.mark.parametrize("storage", ["redis", *at_night("processes", "infinispan")])
 def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., Daemon], storage: str) -> None:
     source, output, dead = (f"{topic}-{storage}" for topic in TOPICS)
     daemon = secured(
@@ -116,14 +118,14 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
         f"{KAFKA_CLIENTS}.group.id={GROUP}-{storage}",
     )
     verb = daemon.service.verb
-    checked = verb("check", "--connect", seconds=120)
+    checked = verb("check", "--connect")
     assert checked.returncode == 0, checked.stderr
     daemon.start()
-    simulated = verb("simulate", "--units", "30", "--garbage", "0", "--late", "0", "--losses", "0", seconds=120)
+    simulated = verb("simulate", "--units", "30", "--garbage", "0", "--late", "0", "--losses", "0")
     assert simulated.returncode == 0, simulated.stderr
-    followed = verb("verify", "--follow", "--give-up-after", "60s", seconds=180)
+    followed = verb("verify", "--follow", "--give-up-after", "60s")
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
-    assert verb("stop", seconds=120).returncode == 0
+    assert verb("stop").returncode == 0
     told = checked.stdout + daemon.log_file.read_text()
     assert not [secret for secret in SECRETS.values() if secret in told]
 
@@ -151,7 +153,7 @@ def test_who_is_not_let_in_is_told_which_key_to_look_at(
     other = KafkaServer(tmp_path / "other").certificates.authority
     daemon = secured(*overrides, **secrets)
     (tmp_path / "conf" / "other.pem").write_bytes(other.read_bytes())
-    started = daemon.service.verb("start", seconds=120)
+    started = daemon.service.verb("start")
     assert started.returncode == 1
     # A broker that is too busy to answer the login in time is told of as unavailable, with the same keys to check.
     assert told.casefold() in started.stderr.casefold()
@@ -165,13 +167,13 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
     said = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"
     daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and said in (report.reason or ""), "it is said")
     assert said in daemon.service.verb("status").stdout
-    assert daemon.service.verb("stop", seconds=120).returncode == 0
-    assert beside.wait(120) == 0
+    assert daemon.service.verb("stop").returncode == 0
+    assert beside.wait(DEADLINE_SECONDS) == 0
 
 
 def test_every_right_that_is_missing_is_named_before_anything_starts(secured: Callable[..., Daemon]) -> None:
     daemon = secured(f"{KAFKA_CLIENTS}.sasl.username=stranger", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
-    started = daemon.service.verb("start", seconds=120)
+    started = daemon.service.verb("start")
     assert started.returncode == 1
     told = [*(f"topic {topic}: " for topic in TOPICS), "Give the user Read on the group", "transactional id ", "storage.redis."]
     assert not [each for each in told if each not in started.stderr], started.stderr

@@ -1,18 +1,18 @@
 """A steady load for a while, with everything going on at once: nothing grows but what is meant to, and every promise is held.
 
-Twenty seconds of it in `make test`; `make soak` takes half an hour (SOAK_MINUTES, SOAK_RATE).
+Twenty seconds of it in `make nightly`; `make soak` takes half an hour (SOAK_MINUTES, SOAK_RATE).
 """
 
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.processes.steady_state import SteadyState
-from harness.waiting import wait_until
+from harness.waiting import linger, wait_until
 
 from status.file import StatusFile
 from status.report import State
@@ -43,21 +43,22 @@ def daemon(new_service: Callable[..., OperatedService]) -> Iterator[OperatedServ
     service.verb("stop")
 
 
+@pytest.mark.nightly("memory")
 def test_a_steady_load_makes_nothing_grow_and_every_promise_is_held(daemon: OperatedService) -> None:
     units = round(RATE * (WARM_UP_SECONDS + MINUTES * 60) / LINES_PER_UNIT)
     # Late envelopes would come after all others, when their units have long been forgotten.
     disorder = "--window 300 --duplicates 2% --conflicts 0.2% --losses 1% --late 0 --garbage 0.5% --partitions 2 --seed 4"
-    assert daemon.verb("start", seconds=120).returncode == 0
+    assert daemon.verb("start").returncode == 0
     simulation = daemon.begin_verb("simulate", "--units", str(units), "--rate", f"{RATE}/s", *disorder.split())
     steady = SteadyState(daemon)
-    sleep(WARM_UP_SECONDS)  # Nothing marks its end: what is compared are the sizes from then on.
+    linger(WARM_UP_SECONDS)  # Nothing marks its end: what is compared are the sizes from then on.
     began = monotonic()
     while simulation.poll() is None:
         steady.sample()
-        sleep(SAMPLE_SECONDS)
+        linger(SAMPLE_SECONDS)
     print(f"\n{RATE} lines/s for {(monotonic() - began) / 60:.1f} minutes after a warm-up\n{steady.table()}", flush=True)
     assert simulation.returncode == 0
-    wait_until(lambda: _is_idle(daemon), "everything is read and nothing waits", 120)
+    wait_until(lambda: _is_idle(daemon), "everything is read and nothing waits")
     assert daemon.verb("stop").returncode == 0
     verified = daemon.verb("verify", "--json", seconds=600)
     verdict = json.loads(verified.stdout)

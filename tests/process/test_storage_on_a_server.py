@@ -17,6 +17,7 @@ from servers.server import Server
 from status.report import State
 
 pytestmark = pytest.mark.slow
+AT_NIGHT = pytest.mark.nightly("processes")
 
 SIMULATION = ("simulate", "--partitions", "2", "--late-after", "0", "--late", "0", "--duplicates", "5%", "--losses", "1%")
 
@@ -82,6 +83,7 @@ def test_kills_of_the_worker_and_of_its_server_lose_double_and_misplace_nothing(
     assert "possible-duplicate" not in _notifications(service)
 
 
+@AT_NIGHT
 @on_both
 def test_a_server_that_was_paused_for_longer_than_the_time_out_is_waited_for_and_nothing_comes_twice(
     storage: Storage, service_on: ServiceOn, own_server: OwnServer
@@ -108,8 +110,8 @@ def test_a_server_that_was_paused_for_longer_than_the_time_out_is_waited_for_and
     ("storage", "is_worker_killed"),
     [
         pytest.param(REDIS, False, id="redis, while the worker runs"),
-        pytest.param(REDIS, True, id="redis, while no worker runs"),
-        pytest.param(INFINISPAN, True, id="infinispan, while no worker runs"),
+        pytest.param(REDIS, True, id="redis, while no worker runs", marks=AT_NIGHT),
+        pytest.param(INFINISPAN, True, id="infinispan, while no worker runs", marks=AT_NIGHT),
     ],
 )
 def test_a_server_that_forgot_everything_costs_nothing_but_marked_repetitions(

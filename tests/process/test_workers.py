@@ -46,7 +46,7 @@ def workers_on(
             f'{NOTIFICATION}.storage.redis.url="{redis_server.url}"',
             f"{RESEQUENCER}.storage-type=redis",
             # Shorter, and a busy machine would not write all of a payment before its deadline: it would leave incomplete.
-            f"{RESEQUENCER}.stash-timeout=10s",
+            f"{RESEQUENCER}.stash-timeout=20s",
             *overrides,
         )
         made.append(Daemon(service))
@@ -54,7 +54,7 @@ def workers_on(
 
     yield make
     for daemon in made:
-        daemon.service.verb("stop", seconds=120)
+        daemon.service.verb("stop")
         daemon.service.clear_away()
 
 
@@ -64,15 +64,15 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
     daemon = workers_on(count=2, partitions=4)
     daemon.start()
     _wait_until_shared(daemon)
-    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5", seconds=120)
+    simulated = daemon.service.verb("simulate", "--units", "300", "--late", "0", "--losses", "1%", "--seed", "5")
     assert simulated.returncode == 0, simulated.stderr
     for slot in (0, 1):
         worker = _worker_in(daemon, slot)
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda killed=worker, of=slot: daemon.find_worker(of) not in (None, killed), "another one begins")
         _wait_until_shared(daemon)
-    verified = lambda: daemon.service.verb("verify", seconds=120)  # noqa: E731 - Asked again until it is so.
-    wait_until(lambda: verified().returncode == 0, "every promise is held", 120, 1)
+    verified = lambda: daemon.service.verb("verify")  # noqa: E731 - Asked again until it is so.
+    wait_until(lambda: verified().returncode == 0, "every promise is held", look_seconds=1)
     assert [each.restarts for _, each in _report(daemon).workers] == [1, 1]
     assert daemon.service.verb("stop").returncode == 0
     log = daemon.log_file.read_text()
@@ -90,13 +90,13 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
     wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
     (holder,) = _holders(daemon)
     told = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it; it is on standby"
-    assert re.search(told, daemon.service.verb("status").stdout)
+    wait_until(lambda: re.search(told, daemon.service.verb("status").stdout), "the other one stands by")
     hanging = _worker_in(daemon, holder)
     os.kill(hanging, signal.SIGSTOP)
-    wait_until(lambda: _holders(daemon) == {1 - holder}, "the other one has taken over", 90)
+    wait_until(lambda: _holders(daemon) == {1 - holder}, "the other one has taken over")
     wait_until(lambda: _report(daemon).state == "stale", "it is told that one says nothing")
     os.kill(hanging, signal.SIGCONT)
-    wait_until(lambda: _report(daemon).state == State.READY, "both are ready", 90)
+    wait_until(lambda: _report(daemon).state == State.READY, "both are ready")
 
 
 def test_in_the_foreground_both_drain_on_one_signal(workers_on: Callable[..., Daemon]) -> None:
@@ -126,7 +126,7 @@ def _report(daemon: Daemon) -> ServiceReport:
 
 
 def _wait_until_shared(daemon: Daemon) -> None:
-    wait_until(lambda: _report(daemon).state == State.READY and _holders(daemon) == {0, 1}, "both are ready and hold some", 90)
+    wait_until(lambda: _report(daemon).state == State.READY and _holders(daemon) == {0, 1}, "both are ready and hold some")
 
 
 def _holders(daemon: Daemon) -> set[int]:
@@ -168,9 +168,9 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
     (directory / "deadly_target.py").write_text(DEADLY_TARGET, encoding="utf-8")
     daemon.start()
     _wait_until_shared(daemon)
-    simulated = verb("simulate", "--units", "200", "--seed", "7", *none_of("late", "losses", "duplicates"), seconds=120)
+    simulated = verb("simulate", "--units", "200", "--seed", "7", *none_of("late", "losses", "duplicates"))
     assert simulated.returncode == 0, simulated.stderr
-    wait_until(lambda: "ended-its-worker" in verb("dead-letters", "list").stdout, "it is set aside", 120, 1)
+    wait_until(lambda: "ended-its-worker" in verb("dead-letters", "list").stdout, "it is set aside", look_seconds=1)
     assert (directory / "calls").stat().st_size == 3
     (directory / "cured").touch()
     _wait_until_shared(daemon)
@@ -178,8 +178,8 @@ def test_a_record_that_ends_whichever_worker_gets_it_is_set_aside_and_every_othe
     requeued = verb("dead-letters", "requeue", "--reason", "ended-its-worker")
     assert (requeued.returncode, requeued.stdout.count(": requeued, now at ")) == (0, 1), requeued
     as_a_report = ("--set", f"{NOTIFICATION}.target-type=report")
-    judged = lambda: json.loads(verb("verify", "--json", *as_a_report, seconds=120).stdout)  # noqa: E731 - Asked again.
-    wait_until(lambda: judged()["counts"]["lost"] == 0, "all have left", 120, 1)
+    judged = lambda: json.loads(verb("verify", "--json", *as_a_report).stdout)  # noqa: E731 - Asked again.
+    wait_until(lambda: judged()["counts"]["lost"] == 0, "all have left", look_seconds=1)
     assert {what: count for what, count in judged()["counts"].items() if count} == {
         "dead letter unexpected": 1,
         "marked incomplete or late without a cause": 1,

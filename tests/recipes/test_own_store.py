@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService, kafka_overrides
 from harness.recipes import ROOT, Recipe
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from connectors.line_format import Line, decode_line
 from daemon.aggregation.atomic_store import open_atomic_store
@@ -33,11 +33,11 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def import_job(request: str, job: int, jobs: int) -> None:
     command = [sys.executable, "-m", "payments.importer", request, str(job), str(jobs)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=DEADLINE_SECONDS)
 
 
 def lines(file: Path) -> list[Line]:
-    read = [decode_line(each) for each in file.read_bytes().splitlines()] if file.exists() else []
+    read = [decode_line(each) for each in file.read_bytes().split(b"\n")[:-1]] if file.exists() else []
     assert all(isinstance(each, Line) for each in read)
     return [each for each in read if isinstance(each, Line)]
 
@@ -61,7 +61,7 @@ def test_the_jobs_of_an_import_are_counted_and_its_completion_is_told_once(direc
     letters = wait_until(lambda: lines(jobs / "dead-letters.jsonl"), "a command that apply cannot use is a dead letter")
     assert b"apply raised KeyError" in dict(letters[0].headers)["dead-letter-error"]
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait(DEADLINE_SECONDS) == 0
 
 
 def test_a_command_that_can_never_be_applied_is_refused_where_it_is_given(directory: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_same_store_runs_on_topics(
     with open_atomic_store(Path(CONF), store, overrides) as given:
         assert given.get("request-7") == {"jobs": 3, "done": 3, "contacts": 300}
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait(DEADLINE_SECONDS) == 0
 
 
 def _exists(kafka: KafkaServer, topic: str) -> bool:

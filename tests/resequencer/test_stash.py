@@ -46,7 +46,6 @@ def test_whatever_comes_and_goes_each_lane_has_its_lowest_on_top(count: int, lan
 
 @pytest.mark.slow
 def test_one_more_copies_little_of_a_stash_of_sixteen_thousand() -> None:
-    """An earlier version copied the whole stash, some 400 KB."""
     *many, one = entries(16_001)
     stash = Stash()
     for each in many:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection
 
@@ -46,7 +47,7 @@ def test_both_protocols_are_served_by_one_process(artemis: ArtemisServer) -> Non
 
 
 def send(url: str, queue: str, *bodies: bytes, **login: str) -> None:
-    connection = BlockingConnection(url, timeout=10, **login)
+    connection = BlockingConnection(url, timeout=DEADLINE_SECONDS, **login)
     sender = connection.create_sender(queue)
     for body in bodies:
         sender.send(Message(body=body, durable=True))
@@ -54,7 +55,7 @@ def send(url: str, queue: str, *bodies: bytes, **login: str) -> None:
 
 
 def received(url: str, queue: str, count: int) -> list[bytes]:
-    connection = BlockingConnection(url, timeout=10)
+    connection = BlockingConnection(url, timeout=DEADLINE_SECONDS)
     receiver = connection.create_receiver(queue, credit=count)
     messages = [receiver.receive() for _ in range(count)]
     bodies = [bytes(each.body) for each in messages]  # A body lies in the memory of its message.

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 
@@ -49,10 +50,10 @@ def test_only_users_are_let_in_by_basic_and_by_digest(own_server: OwnServer) -> 
     server.create_cache("cache", {"local-cache": BYTES})
     put(server, "cache")
     caches = f"{server.url}/rest/v2/caches"
-    assert httpx.get(caches, auth=httpx.BasicAuth("app", "secret")).status_code == 200
-    assert httpx.get(caches, auth=httpx.DigestAuth("app", "secret")).status_code == 200
-    assert httpx.get(caches, auth=httpx.BasicAuth("app", "wrong")).status_code == 401
-    assert httpx.get(caches).status_code == 401
+    assert httpx.get(caches, auth=httpx.BasicAuth("app", "secret"), timeout=DEADLINE_SECONDS).status_code == 200
+    assert httpx.get(caches, auth=httpx.DigestAuth("app", "secret"), timeout=DEADLINE_SECONDS).status_code == 200
+    assert httpx.get(caches, auth=httpx.BasicAuth("app", "wrong"), timeout=DEADLINE_SECONDS).status_code == 401
+    assert httpx.get(caches, timeout=DEADLINE_SECONDS).status_code == 401
 
 
 def put(server: InfinispanServer, cache: str) -> None:

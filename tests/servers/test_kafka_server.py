@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
@@ -66,7 +66,7 @@ def test_users_may_do_what_they_were_given_and_nothing_else(own_server: OwnServe
         (broker.sasl_bootstrap, {"security_protocol": "SASL_PLAINTEXT", **user}),
         (broker.sasl_tls_bootstrap, {"security_protocol": "SASL_SSL", **user, **tls}),
     ):
-        wait_until(lambda to=bootstrap, by=options: is_accepted(to, "allowed", **by), "the rights are known", 60)
+        wait_until(lambda to=bootstrap, by=options: is_accepted(to, "allowed", **by), "the rights are known")
         with pytest.raises(TopicAuthorizationFailedError):
             produce(bootstrap, "forbidden", b"value", **options)
         assert not is_accepted(bootstrap, "allowed", **options | {"sasl_plain_password": "wrong"})
@@ -101,10 +101,12 @@ def is_accepted(bootstrap: str, topic: str, **options: Any) -> bool:
 
 def produce(bootstrap: str, topic: str, value: bytes, **options: Any) -> None:
     with closing(KafkaProducer(bootstrap_servers=bootstrap, **options)) as producer:
-        producer.send(topic, value).get(timeout=30)
+        producer.send(topic, value).get(timeout=DEADLINE_SECONDS)
 
 
 def consume(bootstrap: str, topic: str, number: int) -> list[bytes]:
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=1_000 * DEADLINE_SECONDS
+    )
     with closing(consumer):
         return [next(consumer).value for _ in range(number)]

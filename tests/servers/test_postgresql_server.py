@@ -141,12 +141,12 @@ def said(client: "subprocess.Popen[str]", statement: str, answer: str) -> None:
 
 
 def ask(url: str, statements: str) -> str:
-    done = subprocess.run([psql(), "-XAtq", url, "-c", statements], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([psql(), "-XAtq", url, "-c", statements], capture_output=True, text=True, check=True, timeout=180)
     return done.stdout.strip()
 
 
 def refused(url: str) -> str:
-    done = subprocess.run([psql(), "-XAtqw", url, "-c", "SELECT 1"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([psql(), "-XAtqw", url, "-c", "SELECT 1"], capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode
     return done.stderr
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
-from servers.ports import pick_port
 from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from servers.receiver.http import ReceiverHttpServer
 from servers.receiver.receiver import Receiver
@@ -29,11 +29,12 @@ class Served:
 
     def __post_init__(self) -> None:
         self.receiver = Receiver(self.directory, Behaviour(), lambda: self.now)
-        port = pick_port()
-        self._server = ReceiverHttpServer(port, self.receiver)
+        self._server = ReceiverHttpServer(0, self.receiver)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.005})
         self._thread.start()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
+        self.client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self._server.server_address[1]}", trust_env=False, timeout=DEADLINE_SECONDS
+        )
 
     def close(self) -> None:
         self.client.close()
@@ -265,7 +266,9 @@ def test_a_behaviour_that_does_not_exist_is_refused_and_changes_nothing(served: 
 def test_other_paths_are_not_found_and_a_body_has_to_say_its_length(served: Served) -> None:
     assert served.client.get("/_other").status_code == 404
     assert served.client.get("/other").status_code == 404
-    with closing(HTTPConnection(served.client.base_url.host, served.client.base_url.port or 0, timeout=10)) as connection:
+    with closing(
+        HTTPConnection(served.client.base_url.host, served.client.base_url.port or 0, timeout=DEADLINE_SECONDS)
+    ) as connection:
         connection.putrequest("POST", "/payments/u/statuses")
         connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
 from servers.errors import StartFailed
 from servers.ports import LOOPBACK
@@ -38,7 +39,7 @@ def test_what_it_acknowledged_before_a_kill_is_known_afterwards(own_server: OwnS
     with (server.data / TAKEN).open("a") as file:
         file.write('{"at": 1.0, "unit": "cut o')
     server.start()
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=DEADLINE_SECONDS) as client:
         assert {post(client, unit, key) for unit, key in taken} == {200}
         assert post(client, "unit-0", "new") == 200
     counts = server.counts()
@@ -48,7 +49,7 @@ def test_what_it_acknowledged_before_a_kill_is_known_afterwards(own_server: OwnS
 
 def test_units_stay_announced_over_a_restart_and_its_settings_are_valid_again(own_server: OwnServer) -> None:
     server = own_server(ReceiverServer, Behaviour(announcing=True, rejects=0.5)).start()
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=DEADLINE_SECONDS) as client:
         units = [f"unit-{number}" for number in range(20)]
         answers = {unit: client.put(f"/payments/{unit}").status_code for unit in units}
         assert set(answers.values()) == {201, 422}
@@ -90,7 +91,7 @@ def test_a_setting_that_does_not_exist_is_said(own_server: OwnServer) -> None:
 def call_until_it_dies(url: str, unit: str) -> list[tuple[str, str]]:
     """Return unit and key of each acknowledged notification."""
     acknowledged: list[tuple[str, str]] = []
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=DEADLINE_SECONDS) as client:
         for number in count():
             try:
                 assert post(client, unit, f"{unit}-{number}") == 200

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from harness.crashes.outcomes import Forgets
 from harness.crashes.simulation import crash_at, reference, replay_command, simulate
+from harness.nightly import Search
 from harness.workloads.shuffled import workload
 
 SMALL = 11
@@ -30,7 +31,7 @@ def find_identity(line: bytes) -> str | None:
 
 @pytest.mark.slow
 def test_without_a_crash_every_envelope_is_told_or_dead_lettered_once_and_nothing_waits() -> None:
-    for seed in range(40):
+    for seed in range(20):
         work, outcome = workload(seed), reference(workload(seed))
         assert outcome.problem is None, seed
         lines = [line for phase in work.phases for _, line in phase.lines]
@@ -60,26 +61,14 @@ def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)], ids=str)
-def test_crashes_lost_answers_and_other_owners_lose_double_and_mark_nothing(seeds: range) -> None:
-    assert assert_all_is_well(seeds, Forgets.NOTHING) > 8 * len(seeds)
+def test_crashes_lost_answers_and_other_owners_lose_double_and_mark_nothing() -> None:
+    assert assert_all_is_well(range(6), Forgets.NOTHING) > 40
 
 
 @pytest.mark.slow
-def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing() -> None:
+def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing_and_loses_and_doubles_no_fact() -> None:
     work = workload(SMALL)
-    work = work._replace(plan=msgspec.structs.replace(work.plan, rotate_bytes=1_000))
-    expected = reference(work)
-    for step in range(1, expected.steps + 1):
-        outcome = crash_at(work, step, expected)
-        assert outcome.crashes == 1
-        assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"
-
-
-@pytest.mark.slow
-def test_a_crash_before_or_after_each_step_of_a_workload_with_facts_loses_and_doubles_no_fact() -> None:
-    work = workload(SMALL)
-    work = work._replace(plan=msgspec.structs.replace(work.plan, has_facts=True))
+    work = work._replace(plan=msgspec.structs.replace(work.plan, rotate_bytes=1_000, has_facts=True))
     expected = reference(work)
     assert len(expected.facts) == len(expected.told) > 5
     for step in range(1, expected.steps + 1):
@@ -89,25 +78,13 @@ def test_a_crash_before_or_after_each_step_of_a_workload_with_facts_loses_and_do
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1_000, 1_200, 50))
-def test_two_thousand_crashes_lose_double_and_mark_nothing(first: int) -> None:
-    """The four tests together have more than two thousand."""
-    assert assert_all_is_well(range(first, first + 50), Forgets.NOTHING) > 500
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
-def test_after_a_storage_forgot_nothing_is_lost_and_what_repeats_is_marked(seeds: range) -> None:
-    assert_all_is_well(seeds, Forgets.DATABASE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
-def test_after_positions_were_damaged_nothing_is_lost_and_what_repeats_is_marked(seeds: range) -> None:
-    assert_all_is_well(seeds, Forgets.POSITIONS)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("forgets", [Forgets.DATABASE, Forgets.POSITIONS])
-def test_forgetting_at_many_moments_loses_nothing(forgets: Forgets) -> None:
-    assert_all_is_well(range(2_000, 2_040), forgets)
+def test_after_a_storage_forgot_or_positions_were_damaged_nothing_is_lost_and_what_repeats_is_marked(forgets: Forgets) -> None:
+    assert_all_is_well(range(3), forgets)
+
+
+@pytest.mark.nightly("crashes", minutes=4)
+def test_whatever_the_seed_crashes_lose_and_double_nothing(search: Search) -> None:
+    for seed in search.seeds():
+        for forgets in Forgets:
+            assert_all_is_well(range(seed, seed + 1), forgets)

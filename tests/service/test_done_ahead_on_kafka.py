@@ -45,9 +45,9 @@ def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka
         assert told(stage) == [*"abcd"]
 
 
-def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(own_server: Callable[..., Any]) -> None:
+def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(struck_server: Callable[..., Any]) -> None:
     """Else records that came since would be taken for done ones, and no notification would be sent for them."""
-    broker: KafkaServer = own_server(KafkaServer).start()
+    broker: KafkaServer = struck_server(KafkaServer)
     with closing(KafkaStage(broker, partitions=1)) as stage:
         stage.send(envelope("held", 2))
         segment = broker.directory / "data" / f"{stage.topics.input}-0" / f"{0:020}.log"

@@ -14,6 +14,7 @@ from harness.crashes.outcomes import Forgets, judged
 from harness.crashes.simulation import reference
 from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.disk.power_cut import Disk, read_trace
+from harness.nightly import at_night
 from harness.workloads.shuffled import workload
 
 from tests.service.watched_run import live
@@ -66,7 +67,7 @@ def memory_directory() -> TemporaryDirectory[str]:
     return TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
-@pytest.fixture(params=[1, 2, 6])
+@pytest.fixture(params=[2, *at_night("files", 1, 6)])
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     with memory_directory() as directory:
         yield Machine(Path(directory), request.param)

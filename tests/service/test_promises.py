@@ -58,14 +58,13 @@ def test_promise_1_positions_are_throttled_and_the_last_one_is_given_on_the_way_
 # 2. A crash at any instruction loses no envelope.
 
 
-# The fast run takes every 21st step of one workload, the slow run every 7th of two.
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(15, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seed", [pytest.param(5, marks=pytest.mark.slow), 21])
-def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int, first: int) -> None:
+@pytest.mark.parametrize("seed", [5, 21])
+def test_promise_2_a_crash_at_any_step_loses_no_envelope(seed: int) -> None:
+    """At every 21st; tests/service/test_crash_at_every_step.py has each."""
     work = workload(seed)
     expected = reference(work)
-    for step in range(first, expected.steps, 21):
+    for step in range(1, expected.steps, 21):
         assert crash_at(work, step, expected).problem is None, step
 
 
@@ -85,9 +84,8 @@ def test_promise_2_without_a_storage_the_source_is_read_again_and_nothing_is_los
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(40, 43), pytest.param(range(43, 52), marks=pytest.mark.slow)], ids=str)
-def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out(seeds: range) -> None:
-    for seed in seeds:
+def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out() -> None:
+    for seed in range(40, 43):
         outcome = simulate(seed)
         assert outcome.problem is None, seed
         left = Counter(each.number for each in outcome.told)
@@ -129,9 +127,8 @@ def test_promise_4_a_storage_that_has_forgotten_is_healed_and_what_may_repeat_is
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(60, 62), pytest.param(range(62, 66), marks=pytest.mark.slow)], ids=str)
-def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeats_unmarked(seeds: range) -> None:
-    for seed in seeds:
+def test_promise_4_whatever_a_storage_forgets_nothing_is_lost_and_nothing_repeats_unmarked() -> None:
+    for seed in range(60, 62):
         assert simulate(seed, Forgets.DATABASE).problem is None, seed
 
 

@@ -312,19 +312,6 @@ def test_a_position_that_was_moved_without_what_is_done_beyond_it_is_refused(ser
     assert len(service.told) == 16
 
 
-def test_what_an_earlier_version_wrote_of_what_is_done_ahead_is_read(service: Service) -> None:
-    """An earlier version did not store from which position its offsets count."""
-    eight_ahead_of_one_that_waits(service)
-    path = service.directory / "out" / "positions.json"
-    metadata = json.loads(json.loads(path.read_bytes())["partitions"][0]["metadata"])
-    assert metadata[4] == 0
-    rewrite_position(service, metadata=json.dumps(metadata[:4]))
-    service.start().run()
-    service.tell("held", 1)
-    service.run()
-    assert (len(service.told), service.sequences("held")) == (10, [1, 2])
-
-
 class Shortened:
     """A transport whose log now begins at a later offset."""
 

@@ -19,10 +19,7 @@ def test_of_two_workers_the_one_counts_that_has_seen_more_of_a_schedule(tmp_path
         DeliveryFile(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, slot, AT, schedules=(each,)))
     found = find_delivery(tmp_path, os.getpid(), 2, instant_of(AT))
     assert found.schedules == (reports[1],)
-    assert delivery_lines(found)[-1] == (
-        f"schedule end-of-day: 0 18 * * * (UTC), next tick at {NEXT}; tick {TICK} has made 500 requests; "
-        f"tick {TICK} is due and not done"
-    )
+    assert delivery_lines(found)[-1].endswith(f"tick {TICK} has made 500 requests; tick {TICK} is due and not done")
 
 
 def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:

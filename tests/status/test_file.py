@@ -73,9 +73,8 @@ def test_where_that_takes_more_room_too_the_last_report_stays_and_it_is_said_onc
     for _ in range(3):
         file.write(made(State.STORAGE_UNAVAILABLE, "x" * 10_000))
     assert file.find() == made(State.STARTING)
-    assert [each.getMessage() for each in caplog.records] == [
-        f"{tmp_path}/status.json cannot be written, so `status` shows old values: [Errno 28] No space left on device"
-    ]
+    (said,) = caplog.records
+    assert "status.json cannot be written" in said.getMessage()
 
 
 def test_without_any_report_before_a_full_disk_stops_nothing(tmp_path, full_disk):

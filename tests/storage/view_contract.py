@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import Any, Protocol
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -18,7 +19,7 @@ from domain.record import Partition
 from storage.port import Commit, PartitionStore, Snapshot, StashEntry, Storage, StorageUnavailable, UnitChange, WaitKind, Waits
 from storage.view_port import StorageView, UnitView, WaitingChanges
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
-from tests.storage.model import UNITS, StorageMachine, added, change_lists
+from tests.storage.model import UNITS, StorageMachine
 
 READS = 1_000
 MANY = 5_000
@@ -30,10 +31,6 @@ class ViewHarness(Protocol):
 
     def make(self) -> Storage: ...
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None: ...
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        """Commit as an older version does, which notes nothing for views."""
-        ...
-
     def make_view(self) -> StorageView:
         """A view of the data, as another process would have it."""
         ...
@@ -104,7 +101,7 @@ def committing(harness: ViewHarness, change: Any) -> Iterator[None]:
     owner = Thread(target=own)
     owner.start()
     try:
-        assert begun.wait(60)
+        assert begun.wait(DEADLINE_SECONDS)
         yield
         assert owner.is_alive() or failures
     finally:
@@ -368,31 +365,6 @@ class StorageViewContract:
         copy.follow()
         assert copy.waits == {"b": WAITS, "c": WAITS}
 
-    def test_commits_of_a_version_that_notes_no_changes_are_not_missed_by_a_copy(self, harness, view, store):
-        units = [f"unit-{number}" for number in range(6)]
-        put(store, *map(waiting, units))
-        for _ in range(5):
-            put(store)
-        copy, behind = Copy(view), Copy(view)
-        copy.follow()
-        behind.follow()
-        harness.commit_as_before(store, following(store, idle("unit-0")))
-        copy.follow()
-        assert copy.waits.keys() == set(units[1:])
-        put(store, waiting("new"))
-        copy.follow()
-        older = harness.make().open(PARTITION)
-        harness.commit_as_before(older, following(older, idle("unit-1")))
-        put(harness.make().open(PARTITION))
-        copy.follow()
-        assert copy.waits.keys() == {*units[2:], "new"}
-        newer = harness.make().open(PARTITION)
-        put(newer)
-        harness.commit_as_before(newer, following(newer, idle("unit-2")))
-        for each in (copy, behind):
-            each.follow()
-            assert each.waits.keys() == {*units[3:], "new"}
-
     @pytest.mark.parametrize("ahead", [1, 2, 1_000])
     def test_a_marker_of_a_commit_that_the_storage_has_lost_leads_to_the_whole(self, harness, view, store, ahead):
         put(store, waiting("a"))
@@ -496,15 +468,6 @@ class ViewMachine(StorageMachine):
     def follow_from_long_ago(self, data: Any) -> None:
         """A copy with the marker of any earlier look, as a console that was away for so long has it."""
         self.check_copy(data.draw(st.sampled_from(self.past)))
-
-    @precondition(lambda self: self.owners)
-    @rule(data=st.data(), changes=change_lists, added=added)
-    def commit_as_before(self, data: Any, changes: list[Any], added: Any) -> None:
-        owner = self.draw_owner(data)
-        commit = self.next_commit(owner, changes, added, 0)
-        if owner.partition.allows(owner.token, commit):
-            self.harness.commit_as_before(owner.store, commit)
-            owner.partition.apply(commit)
 
     def check_copy(self, copy: Copy) -> None:
         before = Copy(copy.view, copy.partition)

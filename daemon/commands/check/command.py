@@ -21,7 +21,7 @@ def check(arguments: Namespace) -> ExitCode:
     """Print the effective configuration, or with --json one object. A refusal is raised; with --json it is printed before."""
     try:
         configuration = load(arguments.config, arguments.overrides)
-        remarks = refuse_unusable(configuration)
+        refuse_unusable(configuration)
     except ConfigurationError as error:
         if arguments.json:
             _print_json({"valid": False, "problems": _problems(error)})
@@ -29,9 +29,9 @@ def check(arguments: Namespace) -> ExitCode:
     found = look_around(configuration) if arguments.connect else Surroundings((), (), ())
     unreachable = (*found.refused, *found.unreachable)
     if arguments.json:
-        _print_json(_report(configuration, unreachable, (*remarks, *found.remarks)))
+        _print_json(_report(configuration, unreachable, found.remarks))
     else:
-        _print_text(configuration, (*remarks, *found.remarks))
+        _print_text(configuration, found.remarks)
     for problem in unreachable:
         sys.stderr.write(f"resequencer: {problem}\n")
     return ExitCode.OUT_OF_REACH if unreachable else ExitCode.DONE

@@ -81,11 +81,6 @@ class PageTable:
         """Whether an idle unit in the page changed at `until` or before."""
         return NEVER < self._pages[page].row.earliest <= until
 
-    @property
-    def last_change(self) -> int:
-        """The time of the latest change of an idle unit in the pages."""
-        return max((state.row.latest for state in self._pages.values()), default=NEVER)
-
     def writer(self, page: int) -> int:
         """Return the token under which the page was written."""
         return self._origins[bisect_right(self._origins, page, key=_first_page) - 1][1]

@@ -59,8 +59,7 @@ class SegmentManifest(msgspec.Struct, frozen=True, array_like=True):
     """The values on which a segment builds.
 
     The pages are those from `tail` up to `head`. A page's writer is the token of the last of `origins` that begins at the page or
-    before. `garbage` has the names of unused values that may not be deleted yet. `watermark` determines the expired units; it is
-    None if an older version wrote the segment, which used the wall clock.
+    before. `garbage` has the names of unused values that may not be deleted yet. `watermark` determines the expired units.
     """
 
     window: tuple[WindowRow, ...] = ()
@@ -69,7 +68,7 @@ class SegmentManifest(msgspec.Struct, frozen=True, array_like=True):
     tail: int = 0
     head: int = 0
     garbage: tuple[str, ...] = ()
-    watermark: ExpiryWatermark | None = None
+    watermark: ExpiryWatermark = ExpiryWatermark()
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):

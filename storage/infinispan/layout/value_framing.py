@@ -8,17 +8,14 @@ from zlib import crc32
 
 from storage.port import StorageRefused
 
-FORMAT_VERSION = 4
-"""The newest format that is read. Format 1 is read, but never written."""
-
 USUAL_FORMAT = 2
-"""Since format 2, times are of the partition's caught-up clock."""
+"""The oldest format, and that of all values but the segments below."""
 
 WITH_ORDERS = 3
 """The format of a segment whose header knows orders. A version that does not know them would drop what it cannot read."""
 
 WITH_SOURCE_STATE = 4
-"""The format of a segment whose header has a state of its source."""
+"""The format of a segment whose header has a state of its source. It is the newest one."""
 
 PART_BYTES = 4 * 2**20
 """The largest body of a part. A server accepts 10 MB by default."""
@@ -82,9 +79,11 @@ def joined(kind: Kind, name: str, first: bytes, read: Callable[[str], bytes]) ->
         raise _damaged(name, "is truncated") from None
     if magic != _MAGIC or sign != kind.value.encode():
         raise StorageRefused(name, f"is not a {kind.name.lower()} of the service; use a separate cache for the service")
-    if version not in range(1, FORMAT_VERSION + 1):
-        text = f"has format {version}, this version of the service knows {FORMAT_VERSION}"
+    if version > WITH_SOURCE_STATE:
+        text = f"has format {version}, this version of the service knows {WITH_SOURCE_STATE}"
         raise StorageRefused(name, f"{text}; start the newer version that wrote it, or set another cache")
+    if version < USUAL_FORMAT:
+        raise _damaged(name, f"has format {version}, which this version of the service does not read")
     if len(first) != min(PART_BYTES, _FRAME.size + length):
         raise _damaged(name, "is truncated")
     payload, others = first[_FRAME.size :], count_parts(length) - 1

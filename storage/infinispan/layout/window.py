@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from storage.infinispan.layout.expiry import NEVER
 from storage.infinispan.layout.records import UnitRecord
 from storage.infinispan.layout.segment import WindowRow
 
@@ -82,11 +81,6 @@ class Window:
     def find_last(self, unit: str) -> UnitRecord | None:
         recent = self._recent.get(unit)
         return recent.changes[-1][1] if recent is not None else None
-
-    @property
-    def last_change(self) -> int:
-        """The time of the latest change in the window."""
-        return max((recent.changes[-1][1].changed_at for recent in self._recent.values()), default=NEVER)
 
     def find_bases(self, unit: str) -> Sequence[int] | None:
         """Return the pages that may contain the unit, the newest first; None if only the unit index knows them."""

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 
 from aggregation.core.processor import Slot
 from aggregation.files.store import FileStore
@@ -69,7 +68,7 @@ class StoreStage(Protocol):
 
 
 def make_runner(stage: StoreStage, slot: int = 0, open_store: Callable[[], Store] | None = None) -> StoreRunner:
-    return StoreRunner("sums", Sums(), open_store or (lambda: stage.open_store(slot)), stage.clock, lambda ms: sleep(ms / 20_000))
+    return StoreRunner("sums", Sums(), open_store or (lambda: stage.open_store(slot)), stage.clock, lambda ms: wait_ms(ms / 20))
 
 
 def run_until_read(stage: StoreStage, *runners: StoreRunner) -> None:
@@ -92,7 +91,7 @@ class FileStage:
     def open_store(self, slot: int = 0) -> FileStore:
         del slot
         settings = FileSettings("commands", self._directory / "in", self._directory / "out")
-        return FileStore(FileTransport(settings, lambda ms: sleep(ms / 1_000)), self._directory / "values.db")
+        return FileStore(FileTransport(settings, wait_ms), self._directory / "values.db")
 
     def send(self, key: str, member: str | None = None, partition: int = 0, **said: object) -> None:
         headers = () if member is None else ((MEMBER, member.encode()),)
@@ -168,7 +167,7 @@ class TopicStage:
                 for key, member, said in commands
             ]
             for each in futures:
-                found = each.get(timeout=30)
+                found = each.get(timeout=DEADLINE_SECONDS)
                 self._sent[found.partition] = found.offset + 1
 
     def completions(self) -> list[Out]:

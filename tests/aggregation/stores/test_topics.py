@@ -270,7 +270,7 @@ def restore(restoring: Restoring, file: ValuesFile) -> dict[str, bytes]:
             return True
         return False
 
-    wait_until(tried, "the values are restored", 20)
+    wait_until(tried, "the values are restored")
     return copied_values(file)
 
 
@@ -371,7 +371,7 @@ def test_a_damaged_copy_is_read_anew(
             return restore(restoring, file) == values
         return False
 
-    wait_until(read, "the values are right again", 20)
+    wait_until(read, "the values are right again")
 
 
 def test_a_value_whose_bytes_have_changed_is_not_applied_to_but_read_again(stage: TopicStage, runner: Any) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from time import sleep
 
 import pytest
+from harness.waiting import wait_ms
 
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
@@ -26,7 +26,7 @@ class FileHarness:
             self._file(each).touch()
 
     def make(self) -> FileTransport:
-        return FileTransport(self._settings, lambda milliseconds: sleep(milliseconds / 1_000))
+        return FileTransport(self._settings, wait_ms)
 
     def send(self, partition: Partition, *values: bytes) -> None:
         with self._file(partition).open("ab") as file:

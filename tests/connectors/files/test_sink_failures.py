@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from harness.nightly import at_night
 
 from connectors.files.rotated_names import find_rotated
 from connectors.files.transport import FileTransport
@@ -16,12 +17,7 @@ from domain.record import Partition
 P0, P1 = Partition("T", 0), Partition("T", 1)
 CHANNELS = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.NOTIFICATIONS, Channel.FACTS)
 CYCLES = 4
-TORN_AND_ROTATING = [
-    (60, None),
-    (60, 130),
-    # The fast run strikes every operation on an output that is never full and on one that is full with a few lines.
-    *(pytest.param(torn, size, marks=pytest.mark.slow) for torn, size in [(0, None), (1, None), (100, None), (0, 1)]),
-]
+TORN_AND_ROTATING = [(60, 130), *at_night("files", (60, None), (0, None), (1, None), (100, None), (0, 1))]
 """How many bytes a struck write leaves, and the size of a full output: unlimited, or reached by each line, or by
 the second or third.
 """
@@ -150,7 +146,7 @@ def test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing(settings, ne
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rotate_bytes", [None, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rotate_bytes", [None, *at_night("files", 1)])
 def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(settings, new_files, crash, operations):
     for first, second in itertools.product(range(3, operations + 1, 3), range(1, 16, 3)):
         empty(settings)
@@ -168,10 +164,7 @@ def test_a_crash_while_mending_a_crash_loses_nothing_and_doubles_nothing(setting
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names_are_lost", [True, False])
-@pytest.mark.parametrize(
-    ("torn", "rotate_bytes"),
-    [(60, None), (0, 130), *(pytest.param(*each, marks=pytest.mark.slow) for each in [(0, None), (60, 1)])],
-)
+@pytest.mark.parametrize(("torn", "rotate_bytes"), [(60, 130), *at_night("files", (60, None), (0, 130), (0, None), (60, 1))])
 def test_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing(
     settings, new_files, crash, operations, torn, names_are_lost
 ):

@@ -1,11 +1,12 @@
 """A broker's queues for tests: writes envelopes, reads what has left, and makes sources and sinks."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from proton import Message, Timeout
+from harness.waiting import DEADLINE_SECONDS, wait_until
+from proton import Message
 from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
 
@@ -18,7 +19,7 @@ from connectors.port import Channel
 from domain.record import Origin, Partition, Record
 from servers.artemis.server import ArtemisServer
 
-HEARTBEAT_MS, CALL_MS = 2_000, 3_000
+PATIENT_MS = 60_000
 
 
 class Clock:
@@ -31,10 +32,13 @@ class Queues(NamedTuple):
 
     server: ArtemisServer
     name: str
+    heartbeat_ms: int
+    call_ms: int
 
     @classmethod
-    def fresh(cls, server: ArtemisServer) -> "Queues":
-        return cls(server, f"Q-{uuid4().hex[:12]}")
+    def fresh(cls, server: ArtemisServer, heartbeat_ms: int = PATIENT_MS, call_ms: int = PATIENT_MS) -> "Queues":
+        """With the defaults a broker counts as lost only if it closes the connection."""
+        return cls(server, f"Q-{uuid4().hex[:12]}", heartbeat_ms, call_ms)
 
     @property
     def events(self) -> str:
@@ -42,7 +46,7 @@ class Queues(NamedTuple):
 
     @property
     def broker(self) -> BrokerSettings:
-        return BrokerSettings(self.server.url, heartbeat_ms=HEARTBEAT_MS, call_timeout_ms=CALL_MS)
+        return BrokerSettings(self.server.url, heartbeat_ms=self.heartbeat_ms, call_timeout_ms=self.call_ms)
 
     def partitions(self, count: int = 2) -> list[Partition]:
         return [Partition(self.events, each) for each in range(count)]
@@ -60,7 +64,7 @@ class Queues(NamedTuple):
 
     def send(self, *messages: Message, queue: str | None = None) -> None:
         """Send messages; each is on the broker's disk afterwards."""
-        connection = BlockingConnection(self.server.url, timeout=20)
+        connection = BlockingConnection(self.server.url, timeout=DEADLINE_SECONDS)
         link = connection.create_sender(queue or self.events, name=uuid4().hex)
         deliveries = [link.link.send(each) for each in messages]
         connection.wait(lambda: all(each.remote_state for each in deliveries[-1:]) and all(each.settled for each in deliveries))
@@ -69,37 +73,44 @@ class Queues(NamedTuple):
     def send_to(self, part: int, *values: bytes | str) -> None:
         self.send(*[message(each, part=part) for each in values])
 
-    def browse(self, queue: str, count: int | None = None, selector: str = "") -> list[Record]:
-        """Return the records in a queue, which stay there; wait until there are `count` if given."""
-        found: list[Record] = []
-        connection = BlockingConnection(self.server.url, timeout=20)
-        options = [Copy(), *([Selector(selector)] if selector else [])]
-        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=options)
-        while True:
-            try:
-                got = link.receive(timeout=5 if count is not None and len(found) < count else 1)
-            except Timeout:
-                break
-            found.append(read_record(Origin(Partition(queue, 0), len(found)), got, b"", 1 << 30, needs_id=True))
-        connection.close()
-        return found
+    def browse(self, queue: str, count: int = 0, selector: str = "") -> list[Record]:
+        """Return the records in a queue, which stay there; wait until there are `count`."""
+        found: list[Message] = []
+
+        def are_there() -> bool:
+            found[:] = self._all_in(queue, selector, [Copy()])
+            return len(found) >= count
+
+        wait_until(are_there, f"{count} messages")
+        origins = [Origin(Partition(queue, 0), number) for number in range(len(found))]
+        return [read_record(at, each, b"", 1 << 30, needs_id=True) for at, each in zip(origins, found, strict=True)]
 
     def drain(self, queue: str) -> list[bytes]:
         """Take all messages away from a queue; return their bodies."""
-        found: list[bytes] = []
-        connection = BlockingConnection(self.server.url, timeout=20)
-        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex)
-        while True:
-            try:
-                got = link.receive(timeout=0.5)
-            except Timeout:
-                break
+        return [str(each.body).encode() for each in self._all_in(queue)]
+
+    def _all_in(self, queue: str, selector: str = "", options: Sequence[Any] = ()) -> list[Message]:
+        """Return what is in a queue now: what comes before a message that is sent to it now, and taken away again."""
+        mark = uuid4().hex
+        is_mark = f"mark = '{mark}'"
+        self.send(Message(id=mark, properties={"mark": mark}), queue=queue)
+        connection = BlockingConnection(self.server.url, timeout=DEADLINE_SECONDS)
+        chosen = [Selector(f"{is_mark} OR ({selector})")] if selector else []
+        link = connection.create_receiver(queue, credit=20_000, name=uuid4().hex, options=[*options, *chosen])
+        found: list[Message] = []
+        while (got := link.receive()).id != mark:
+            found.append(got)
             link.accept()
-            found.append(str(got.body).encode())
+        link.accept()
+        link.close()
+        if options:
+            marks = connection.create_receiver(queue, name=uuid4().hex, options=Selector(is_mark))
+            marks.receive()
+            marks.accept()
         connection.close()
         return found
 
-    def left(self, channel: Channel, count: int | None = None) -> list[Record]:
+    def left(self, channel: Channel, count: int = 0) -> list[Record]:
         names = {Channel.NOTIFICATIONS: f"{self.name}-N", Channel.DEAD_LETTERS: f"{self.name}-D"}
         return self.browse(names[channel], count)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from harness.driving import wire
+from harness.nightly import SEED, at_night
 from harness.waiting import wait_until
 
 from connectors.jms.sink import JmsSink
@@ -78,7 +79,7 @@ def test_a_message_without_an_id_becomes_a_dead_letter(artemis: ArtemisServer, t
     assert len(queues.left(Channel.NOTIFICATIONS)) == 1
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *at_night("brokers", SEED)])
 def test_workers_that_die_at_any_call_leave_each_notification_once(
     artemis: ArtemisServer, tmp_path: Path, monkeypatch, seed: int
 ) -> None:
@@ -102,11 +103,11 @@ def test_workers_that_die_at_any_call_leave_each_notification_once(
     is_right(queues, UNITS)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", at_night("brokers", SEED, SEED + 1))
 def test_a_broker_that_is_killed_again_and_again_costs_nothing_and_doubles_nothing(
-    own_server: OwnServer, tmp_path: Path, seed: int
+    struck_server: OwnServer, tmp_path: Path, seed: int
 ) -> None:
-    server, chance = own_server(ArtemisServer, ArtemisSettings(idle_ms=2_000)).start(), random.Random(seed)
+    server, chance = struck_server(ArtemisServer, ArtemisSettings(idle_ms=2_000)), random.Random(seed)
     queues = Queues.fresh(server)
     envelopes = shuffled(chance, range(4 * UNITS))
     worker = JmsWorker(queues, tmp_path / "storage")

@@ -2,10 +2,10 @@
 
 from itertools import count
 from pathlib import Path
-from time import sleep
 
 from harness.driving import NoChance
 from harness.service_under_test import FakeClock, Teller
+from harness.waiting import wait_ms
 
 from connectors.region.transport import RegionTransport, routes_of
 from daemon.system_clock import SystemClock
@@ -35,7 +35,7 @@ class JmsWorker:
         transport = RegionTransport(queues.source(window=WINDOW), routes_of({"jms": queues.sink()}))
         storage = EmbeddedStorage(EmbeddedSettings(file), lambda: f"token-{next(_tokens)}")
         self._servers = Servers(transport, storage, ActorGateway(context, decoder.decode, UnitRegistrySettings()))
-        retry = RetryWithBackoff(BackoffSettings(20, 200), lambda milliseconds: sleep(milliseconds / 1000), lambda: False)
+        retry = RetryWithBackoff(BackoffSettings(20, 200), wait_ms, lambda: False)
         settings = CycleSettings(strategy.name, WINDOW, 50, acknowledges_at_once=True)
         tools = Tools(decoder, SystemClock(), retry, lambda: f"token-{next(_tokens)}", LogRateLimit())
         self.cycle = Cycle(self._servers, tools, settings)

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
+from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer
 from kafka.codec import gzip_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -61,7 +62,7 @@ def send_batch(bootstrap: str, topic: str, sent: bytes, partition: int = 0) -> N
         with patch.object(DefaultRecordBatchBuilder, "build", lambda _: bytearray(sent)):
             future = producer.send(topic, b"its place is taken", partition=partition)
             producer.flush()
-        future.get(timeout=30)
+        future.get(timeout=DEADLINE_SECONDS)
 
 
 def segment(kafka: KafkaServer, topic: str, partition: int = 0) -> Path:

@@ -16,11 +16,7 @@ from connectors.kafka.source import KafkaSource
 from connectors.port import Channel, TransportUnavailable
 from tests.connectors.kafka.stage import FixedClock, KafkaStage, values_of
 
-# The contracts do not limit how long an answer takes, and the machine of the tests may be busy.
-PATIENT = {"default.api.timeout.ms": 20_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
-IMPATIENT = {"default.api.timeout.ms": 2_000}
-IMPATIENT_PRODUCER = {"transaction.timeout.ms": 3_000}
+IMPATIENT = ({"default.api.timeout.ms": 2_000}, {"transaction.timeout.ms": 3_000})
 
 
 class RegionStage(KafkaStage):
@@ -32,14 +28,14 @@ class RegionStage(KafkaStage):
 
     def source_settings(self, slot: object = None, partitions: tuple[int, ...] | None = None, **consumer: Any) -> KafkaSettings:
         options = {name.replace("_", "."): value for name, value in consumer.items()}
-        settings = self.settings(slot, PATIENT | options, PATIENT_PRODUCER)
+        settings = self.settings(slot, options)
         topics = KafkaTopics(*[self.topics.input] * 3)
-        return replace(settings, topics=topics, undecided_wait_ms=20_000, partitions=partitions)
+        return replace(settings, topics=topics, undecided_wait_ms=60_000, partitions=partitions)
 
     def sink_settings(self, *, is_patient: bool = True, **options: Any) -> KafkaSettings:
         """Return settings of a sink. One that is not patient waits 2 s for an answer and 3 s for a transaction."""
-        limits = (PATIENT, PATIENT_PRODUCER) if is_patient else (IMPATIENT, IMPATIENT_PRODUCER)
-        settings = replace(self.settings("sink", *limits), undecided_wait_ms=20_000 if is_patient else 500)
+        settings = self.settings("sink", *(() if is_patient else IMPATIENT))
+        settings = replace(settings, undecided_wait_ms=60_000 if is_patient else 500)
         return replace(settings, **{"topics": replace(self.topics, input=self.markers)} | options)
 
     def source(self, slot: object = None, partitions: tuple[int, ...] | None = None, **consumer: Any) -> KafkaSource:
@@ -80,5 +76,5 @@ def until_done(call: Callable[[], object]) -> list[Exception]:
             return False
         return True
 
-    wait_until(attempt, "the call", 90)
+    wait_until(attempt, "the call")
     return errors

@@ -10,8 +10,9 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from time import sleep
 from typing import Any
+
+from harness.waiting import wait_ms
 
 from connectors.port import PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
 from domain.record import Partition
@@ -60,7 +61,7 @@ def _patiently(call: Callable[[], Any]) -> Any:
             return call()
         except TransportUnavailable as error:
             logging.warning("away: %s", error)
-            sleep(0.1)  # Not to ask without a pause while the broker is away.
+            wait_ms(100)  # Not to ask without a pause while the broker is away.
 
 
 if __name__ == "__main__":

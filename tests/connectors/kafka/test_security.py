@@ -85,7 +85,7 @@ def options(stage: KafkaStage) -> dict[str, object]:
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": APP,
         "sasl.password": PASSWORD,
-        "default.api.timeout.ms": 3_000,
+        "default.api.timeout.ms": 20_000,
     }
 
 
@@ -149,7 +149,7 @@ def test_a_right_that_is_taken_away_and_given_again_is_waited_for(stage: KafkaSt
 def test_a_wrong_password_is_named_as_what_it_may_be_and_not_told(stage: KafkaStage) -> None:
     """The client drops the broker's answer, and the broker closes the connection."""
     with pytest.raises(TransportUnavailable, match=r"check security.protocol, sasl.mechanism, sasl.username and") as caught:
-        secured(stage, sasl_password="battery staple").poll()
+        secured(stage, sasl_password="battery staple", default_api_timeout_ms=3_000).poll()
     assert "battery" not in str(caught.value)
 
 

@@ -290,7 +290,7 @@ def test_a_refused_record_of_one_partition_holds_up_no_other(kafka: KafkaServer)
     large = OutputRecord(2, Channel.NOTIFICATIONS, b"unit", (), b"x" * 5_000)
     begun = monotonic()
     sink.publish([output(ONE, (*notifications(1, 1), large), 3), output(TWO, notifications(1, 1, "two-"), 1)])
-    assert monotonic() - begun < 14, "the brokers would have ended the transactions after 15 s"
+    assert monotonic() - begun < 60, "the brokers would have ended the transactions after a minute"
     assert len(stage.left()) == 2
     assert len(stage.outputs(Channel.DEAD_LETTERS)) == 1
     sink.close()

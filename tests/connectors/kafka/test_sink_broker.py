@@ -5,6 +5,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 
 from connectors.kafka.producer import TransactionalProducer
 from connectors.kafka.region.markers import Markers
@@ -23,8 +24,8 @@ Strike = Callable[[KafkaServer], None]
 
 
 @pytest.fixture
-def stage(own_server: Callable[..., Any]) -> Iterator[RegionStage]:
-    stage = RegionStage(own_server(KafkaServer).start())
+def stage(struck_server: Callable[..., Any]) -> Iterator[RegionStage]:
+    stage = RegionStage(struck_server(KafkaServer))
     yield stage
     stage.close()
 
@@ -54,16 +55,24 @@ def strikes(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, strike: Call
     monkeypatch.setattr(kind, name, struck)
 
 
-@pytest.mark.parametrize("strike", [kill, freeze])
 @pytest.mark.parametrize(
-    ("kind", "name", "before"),
+    ("kind", "name", "before", "strike"),
     [
-        (TransactionalProducer, "begin", False),
-        (TransactionalProducer, "wait", False),
-        (TransactionalProducer, "end", True),
-        (TransactionalProducer, "end", False),
-        (Markers, "find", True),
-        (Markers, "find", False),
+        (TransactionalProducer, "end", False, kill),
+        (TransactionalProducer, "end", True, freeze),
+        *at_night(
+            "brokers",
+            (TransactionalProducer, "begin", False, kill),
+            (TransactionalProducer, "begin", False, freeze),
+            (TransactionalProducer, "wait", False, kill),
+            (TransactionalProducer, "wait", False, freeze),
+            (TransactionalProducer, "end", True, kill),
+            (TransactionalProducer, "end", False, freeze),
+            (Markers, "find", True, kill),
+            (Markers, "find", True, freeze),
+            (Markers, "find", False, kill),
+            (Markers, "find", False, freeze),
+        ),
     ],
 )
 def test_a_broker_struck_in_a_publication_gets_each_record_once(

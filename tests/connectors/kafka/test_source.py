@@ -229,9 +229,9 @@ def test_a_fixed_partition_that_the_topic_does_not_have_is_refused(sources) -> N
 @pytest.mark.parametrize("partitions", [None, (0, 1)], ids=["group", "fixed"])
 @pytest.mark.parametrize("before", [True, False])
 def test_a_broker_killed_in_an_acknowledgement_has_the_position_once_it_is_back(
-    own_server: Callable[..., Any], monkeypatch, partitions: tuple[int, ...] | None, before: bool
+    struck_server: Callable[..., Any], monkeypatch, partitions: tuple[int, ...] | None, before: bool
 ) -> None:
-    stage = RegionStage(own_server(KafkaServer).start())
+    stage = RegionStage(struck_server(KafkaServer))
     source, (one, two) = stage.source("slot", partitions), stage.partitions
     stage.send(b"a", b"b")
     own(source, one, two)

@@ -33,12 +33,12 @@ def test_what_lies_behind_an_end_is_read_with_the_next_one(stage: KafkaStage) ->
 
 
 def test_brokers_that_send_nothing_are_not_waited_for_without_end(stage: KafkaStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_reader, "_SILENT_SECONDS", 1)
     stage.send(b"a")
     (name,) = [TopicPartition(*each) for each in stage.partitions]
     with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
         reading = reader.read({name: 2})
         assert [each.value for each in next(reading)[1]] == [b"a"]
+        monkeypatch.setattr(topic_reader, "_SILENT_SECONDS", 1)
         with pytest.raises(TransportUnavailable, match="have sent nothing for 1 s"):
             next(reading)
 

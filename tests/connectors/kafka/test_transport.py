@@ -104,9 +104,8 @@ def test_an_open_transaction_hides_what_is_behind_it(stage: KafkaStage) -> None:
     stage.settle(worker)
     with stage.open_transaction(b"a"):
         stage.send(b"b")
-        polled = worker.poll(timeout_ms=500)
-        assert (polled.records, polled.ends[first]) == ((), 0)
-        assert polled.log_ends[first] == 2
+        polled = wait_until(lambda: (polled := worker.poll()).log_ends.get(first) == 2 and polled, "the log's end")
+        assert (worker.records, polled.ends[first]) == ([], 0)
     stage.poll_until(lambda: worker.values() == [b"a", b"b"], "what was hidden", worker)
 
 

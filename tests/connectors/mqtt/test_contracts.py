@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
+from harness.nightly import at_night
 
 from connectors.mqtt.sink import MqttSink
 from connectors.port import Channel
@@ -33,21 +34,20 @@ class SinkHarness:
         return self.subscribers[channel].wait_for(0)
 
 
-@pytest.fixture(params=[1, 2])
-def harness(request: pytest.FixtureRequest, server: Broker) -> Iterator[SinkHarness]:
-    made = SinkHarness(server, request.param)
+def harness_on(server: Broker, qos: int) -> Iterator[SinkHarness]:
+    made = SinkHarness(server, qos)
     yield made
     for each in made.subscribers.values():
         each.close()
 
 
 class TestMqttSinkOnArtemis(SinkContract):
-    @pytest.fixture
-    def server(self, artemis: ArtemisServer) -> ArtemisServer:
-        return artemis
+    @pytest.fixture(params=[1, *at_night("sinks", 2)])
+    def harness(self, request: pytest.FixtureRequest, artemis: ArtemisServer) -> Iterator[SinkHarness]:
+        yield from harness_on(artemis, request.param)
 
 
 class TestMqttSinkOnMosquitto(SinkContract):
-    @pytest.fixture
-    def server(self, mosquitto: MosquittoServer) -> MosquittoServer:
-        return mosquitto
+    @pytest.fixture(params=[2, *at_night("sinks", 1)])
+    def harness(self, request: pytest.FixtureRequest, mosquitto: MosquittoServer) -> Iterator[SinkHarness]:
+        yield from harness_on(mosquitto, request.param)

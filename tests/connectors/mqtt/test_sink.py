@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from threading import Timer
-from time import sleep
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.waiting import wait_until
 from msgspec.structs import replace
 
 from connectors.mqtt.client import connect
 from connectors.mqtt.messages import outgoing
 from connectors.mqtt.sink import MqttSink
-from connectors.port import Channel, OutputRecord, TransportRefused, TransportUnavailable, TransportWithheld
+from connectors.port import Channel, OutputRecord, PartitionOutput, TransportRefused, TransportUnavailable, TransportWithheld
 from domain.headers import DEAD_LETTER_ERROR, DEAD_LETTER_REASON, DEAD_LETTER_VALUE_LENGTH, ENVELOPE_ID, NOTIFICATION_ID
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.mosquitto.server import MosquittoServer, MosquittoSettings
@@ -27,7 +28,7 @@ NOTIFICATIONS, DEAD_LETTERS = Channel.NOTIFICATIONS, Channel.DEAD_LETTERS
 OwnServer = Callable[..., Any]
 
 
-@pytest.fixture(params=["artemis", "mosquitto"])
+@pytest.fixture(params=["mosquitto", *at_night("sinks", "artemis")])
 def server(request: pytest.FixtureRequest) -> Broker:
     found: Broker = request.getfixturevalue(request.param)
     return found
@@ -48,9 +49,17 @@ def numbers(subscriber: Subscriber, count: int) -> list[int]:
     return [int(each.value[5:-1]) for each in subscriber.wait_for(count)]
 
 
-def test_it_returns_when_everything_is_confirmed_and_not_before(own_server: OwnServer) -> None:
+def is_published(sink: MqttSink, outputs: list[PartitionOutput]) -> bool:
+    try:
+        sink.publish(outputs)
+    except TransportUnavailable:
+        return False
+    return True
+
+
+def test_it_returns_when_everything_is_confirmed_and_not_before(struck_server: OwnServer) -> None:
     """With the broker paused the messages are in the client's queue and in the socket: that is no confirmation."""
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+    topics = Topics.fresh(struck_server(ArtemisServer))
     with closing(topics.subscriber()) as subscriber, closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
@@ -63,8 +72,8 @@ def test_it_returns_when_everything_is_confirmed_and_not_before(own_server: OwnS
         assert sorted(set(numbers(subscriber, 21))) == list(range(1, 22))
 
 
-def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it(own_server: OwnServer) -> None:
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it(struck_server: OwnServer) -> None:
+    topics = Topics.fresh(struck_server(ArtemisServer), heartbeat_ms=2_000, call_ms=3_000)
     with closing(topics.subscriber()) as subscriber, closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
@@ -73,18 +82,19 @@ def test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_ca
             with pytest.raises(TransportUnavailable, match=r"does not answer|is lost"):
                 sink.publish([output(ONE, notifications(1, 5), 2)])
         topics.server.resume()
-        sink.publish([output(ONE, notifications(1, 5), 2)])
+        wait_until(lambda: is_published(sink, [output(ONE, notifications(1, 5), 2)]), "the broker answers")
         assert sorted(set(numbers(subscriber, 5))) == [1, 2, 3, 4, 5]
 
 
-def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(own_server: OwnServer) -> None:
-    topics = Topics.fresh(own_server(ArtemisServer).start())
+def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(struck_server: OwnServer) -> None:
+    topics = Topics.fresh(struck_server(ArtemisServer))
     with closing(topics.sink()) as sink:
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
         topics.server.kill()
         with pytest.raises(TransportUnavailable):
             sink.publish([output(ONE, notifications(2, 3), 2)])
+        wait_until(lambda: not any(each.name.startswith("paho") for each in enumerate_threads()), "its client has ended")
         topics.server.start()
         with closing(topics.subscriber()) as subscriber:
             assert subscriber.wait_for(0) == [], "the client has connected again by itself"
@@ -92,13 +102,13 @@ def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(ow
             assert numbers(subscriber, 3) == [2, 3, 4]
 
 
-def test_a_connection_that_is_lost_stays_lost(own_server: OwnServer) -> None:
+def test_a_connection_that_is_lost_stays_lost(struck_server: OwnServer) -> None:
     """A client that connects again by itself would send what is sent anew by the region, too."""
-    topics = Topics.fresh(own_server(MosquittoServer).start())
+    topics = Topics.fresh(struck_server(MosquittoServer))
     with closing(connect(topics.broker)) as connection:
         topics.server.restart()
         wait_until(lambda: connection.is_lost, "it is noticed")
-        sleep(2)  # The client's own pause is one second.
+        wait_until(lambda: not connection._client.is_running, "the thread that could connect again has ended")
         assert not connection._client.is_connected()
 
 

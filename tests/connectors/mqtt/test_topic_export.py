@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from msgspec.structs import replace
 
 from connectors.line_format import Line, decode_line
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 ONE, _ = PARTITIONS
 
 
-@pytest.fixture(params=["artemis", "mosquitto"])
+@pytest.fixture(params=["mosquitto", *at_night("sinks", "artemis")])
 def topics(request: pytest.FixtureRequest) -> Topics:
     server: Broker = request.getfixturevalue(request.param)
     return Topics.fresh(server)

@@ -195,9 +195,9 @@ class OrdersContract:
         reading = Reading(source, *harness.partitions)
         reading.poll()
         begun = monotonic()
-        for _ in range(20):
+        for _ in range(100):
             reading.poll()
-        assert monotonic() - begun < 5
+        assert monotonic() - begun < 60
 
     def test_a_record_that_is_no_order_is_read_as_one_that_cannot_be_read(
         self, harness: Harness, source: OrderSource, book: OrderBook

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
@@ -20,9 +20,6 @@ from tests.connectors.orders.contract import OrdersContract, Reading, order, out
 
 pytestmark = pytest.mark.slow
 
-PATIENT = {"default.api.timeout.ms": 20_000}
-PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
-
 
 class KafkaHarness:
     def __init__(self, stage: KafkaStage) -> None:
@@ -30,7 +27,7 @@ class KafkaHarness:
         self.partitions: Sequence[Partition] = stage.partitions
 
     def settings(self) -> KafkaSettings:
-        return self.stage.settings(None, PATIENT, PATIENT_PRODUCER)
+        return self.stage.settings()
 
     def source(self) -> KafkaOrderSource:
         return KafkaOrderSource(self.settings())
@@ -40,10 +37,10 @@ class KafkaHarness:
 
     def put(self, partition: Partition, value: bytes | None) -> None:
         with closing(KafkaProducer(bootstrap_servers=self.stage.bootstrap)) as producer:
-            producer.send(self.stage.topics.orders, value, b"key", partition=partition.number).get(timeout=30)
+            producer.send(self.stage.topics.orders, value, b"key", partition=partition.number).get(timeout=DEADLINE_SECONDS)
 
     def publish(self, partition: Partition, *outcomes: OutputRecord) -> None:
-        worker = self.stage.worker(None, PATIENT, PATIENT_PRODUCER)
+        worker = self.stage.worker()
         self.stage.settle(worker)
         worker.publish_at_last(partition, *outcomes, metadata='["m",1,1]')
 

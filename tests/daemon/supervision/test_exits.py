@@ -68,7 +68,7 @@ def test_what_another_service_said_is_not_said_of_ours(exits, status):
 def test_the_last_death_says_that_no_other_follows(exits, status):
     note(exits, -9)
     assert exits.note_the_last() == status.find().reason
-    assert status.find().reason == f"the worker was killed by SIGKILL at {AT}; the 10th exit within 60 s: no further restart"
+    assert "no further restart" in status.find().reason
 
 
 def test_restarts_are_counted_by_their_cause(exits, status):

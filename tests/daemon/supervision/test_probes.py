@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from console.settings import ProbesEndpoint
 from daemon.supervision.probes import Health, Probes, WorkerHealth, health_of
@@ -51,13 +51,13 @@ def told(run_directory: Path) -> Served:
 
 def connected(url: str) -> socket.socket:
     parsed = httpx.URL(url)
-    return socket.create_connection((parsed.host, parsed.port), timeout=30)
+    return socket.create_connection((parsed.host, parsed.port), timeout=DEADLINE_SECONDS)
 
 
 def test_a_ready_service_is_live_and_ready(serve: Serve) -> None:
     url = serve()
-    assert httpx.get(f"{url}/health/live").status_code == 200
-    ready = httpx.get(f"{url}/health/ready")
+    assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
+    ready = httpx.get(f"{url}/health/ready", timeout=DEADLINE_SECONDS)
     assert (ready.status_code, ready.json()) == (
         200,
         {"state": "ready", "workers": [{"slot": 0, "state": "ready", "reason": None}]},
@@ -66,25 +66,26 @@ def test_a_ready_service_is_live_and_ready(serve: Serve) -> None:
 
 def test_a_service_that_is_not_ready_is_live_and_says_which_worker_waits_for_what(serve: Serve) -> None:
     url = serve(WAITS)
-    assert httpx.get(f"{url}/health/live").status_code == 200
-    ready = httpx.get(f"{url}/health/ready?verbose")
+    assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
+    ready = httpx.get(f"{url}/health/ready?verbose", timeout=DEADLINE_SECONDS)
     assert ready.status_code == 503
     assert ready.json()["workers"][1] == {"slot": 1, "state": "storage unavailable", "reason": "no answer"}
 
 
 def test_other_paths_and_methods_are_refused(serve: Serve) -> None:
     url = serve()
-    assert httpx.get(f"{url}/health").status_code == 404
-    assert httpx.post(f"{url}/health/ready").status_code == 405
-    assert httpx.head(f"{url}/health/ready").content == b""
+    assert httpx.get(f"{url}/health", timeout=DEADLINE_SECONDS).status_code == 404
+    assert httpx.post(f"{url}/health/ready", timeout=DEADLINE_SECONDS).status_code == 405
+    assert httpx.head(f"{url}/health/ready", timeout=DEADLINE_SECONDS).content == b""
 
 
-def test_clients_that_send_nothing_lock_out_no_other(serve: Serve) -> None:
+def test_clients_that_send_nothing_lock_out_no_other(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.supervision.probes._HEAD_SECONDS", 3_600)
     url = serve()
     with ExitStack() as silent:
         for _ in range(200):
             silent.enter_context(connected(url))
-        assert httpx.get(f"{url}/health/live", timeout=1.5).status_code == 200
+        assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
 
 
 @pytest.mark.slow
@@ -106,7 +107,7 @@ def test_a_client_that_sends_without_end_is_closed_and_the_next_one_is_answered(
             return False
 
         wait_until(is_closed, "the connection is closed")
-    assert httpx.get(f"{url}/health/live").status_code == 200
+    assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
 
 
 def test_garbage_gets_an_answer_and_a_client_that_is_gone_harms_nothing(serve: Serve) -> None:
@@ -115,7 +116,7 @@ def test_garbage_gets_an_answer_and_a_client_that_is_gone_harms_nothing(serve: S
         odd.sendall(b"\x00\xff\r\n\r\n")
         assert odd.recv(100).startswith(b"HTTP/1.1 404")
     connected(url).close()
-    assert httpx.get(f"{url}/health/live").status_code == 200
+    assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
 
 
 def test_a_default_port_that_is_taken_gives_way_to_the_next_free_one(serve: Serve) -> None:
@@ -152,7 +153,7 @@ def test_a_report_that_cannot_be_understood_makes_it_not_ready_and_the_thread_go
     probes.start()
     try:
         url = told(tmp_path).urls["probes"]
-        assert httpx.get(f"{url}/health/ready").status_code == 503
-        assert httpx.get(f"{url}/health/live").status_code == 200
+        assert httpx.get(f"{url}/health/ready", timeout=DEADLINE_SECONDS).status_code == 503
+        assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
     finally:
         probes.close()

@@ -102,10 +102,10 @@ class Service:
     def _watch(self, until: Callable[[], object] | None, signals: tuple[signal.Signals, ...]) -> None:
         if until is None:
             return
-        wait_until(until, "what the test waits for", 30)
+        wait_until(until, "what the test waits for")
         for each in signals:
             os.kill(os.getpid(), each)
-            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains", 30)
+            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains")
 
 
 @pytest.fixture
@@ -373,16 +373,17 @@ def test_one_with_nothing_in_flight_may_wait_as_long_as_it_likes(new_service):
 @pytest.mark.slow
 def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
     monkeypatch.setattr("daemon.supervision.watchdog._TOLD_MS", 100)
-    service = new_service("if run < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1)
-    told: list[str] = []
+    service = new_service("if run < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1, limit_ms=2_000)
+    told: list[str | None] = []
+    write = StatusFile.write
 
-    def look():
-        found = StatusFile(service.directory).find()
-        told.append(found.reason or "" if found else "")
-        return "begun 2" in service.log
+    def tell(self, report):
+        told.append(report.reason)
+        write(self, report)
 
-    assert service.run(look, signal.SIGTERM) is ExitCode.DONE
-    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 0.5 s (handling-limit) the worker is ended" in told
+    monkeypatch.setattr(StatusFile, "write", tell)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 2 s (handling-limit) the worker is ended" in told
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(1)", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])

@@ -62,9 +62,7 @@ def test_what_workers_died_of_is_taken_up_until_the_third_death_and_not_again(wo
     with pytest.raises(EndedItsWorker) as raised:
         workers.in_flight.take(envelope, CallKind.HANDLING)
     assert raised.value.reason is DeadLetterReason.ENDED_ITS_WORKER
-    assert str(raised.value) == (
-        "handling it ended 3 workers, the last of which was killed by SIGSEGV; fix the cause, then requeue the record"
-    )
+    assert "ended 3 workers, the last of which was killed by SIGSEGV" in str(raised.value)
     assert "IPF_PROCESSING_DATA-0@1 of unit 'uow-1' becomes a dead letter" in caplog.text
     assert workers.memory.find() is None
 

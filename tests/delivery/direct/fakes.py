@@ -1,11 +1,14 @@
-"""Topics in memory, and workers of direct delivery on them: their transport and their receiver do what a test says."""
+"""Topics in memory, and workers of direct delivery on them: their transport and their receiver do what a test says.
+
+All of it happens in simulated time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from time import monotonic, sleep
+from random import Random
 
 from harness.receivers import receiver
 
@@ -22,6 +25,7 @@ from delivery.direct.owned import StageClients
 from delivery.settings import Receiver
 from domain.headers import texts_of
 from domain.record import Origin, Partition, Record
+from tests.delivery.direct.simulated_loop import SimulatedLoop, pass_time, running_loop
 
 OK = Answer(201)
 NOW = 1_774_740_835_941
@@ -96,8 +100,7 @@ class FakeTransport:
             if found := log[first : first + max_records - len(records)]:
                 records += found
                 self._at[name] = nexts[name] = found[-1].origin.offset + 1
-        if not records:
-            sleep(min(timeout_ms, 20) / 1_000)
+        running_loop().lasts = 0.0 if records else min(timeout_ms, 20) / 1_000
         ends = {name: self._topic.end(name) for name in self._at}
         return Polled(tuple(records), nexts, ends, ends)
 
@@ -147,7 +150,7 @@ class FakeOrders:
 
 
 class FakeCaller:
-    """Answers as `answers` says of a key and an id, after `seconds`; notes each call with its topic and its answer."""
+    """Answers as `answers` says of a key and an id, after `seconds`; notes each call with its topic and its instant."""
 
     def __init__(self) -> None:
         self.answers: Answers = lambda _key, _id: OK
@@ -158,8 +161,8 @@ class FakeCaller:
     async def call(self, call: Call) -> Reply:
         assert isinstance(call, OpenRecord)
         topic = call.record.origin.partition.topic
-        self.calls.append((topic, call.key, call.notification_id, monotonic()))
-        await asyncio.sleep(self.seconds(call.notification_id))
+        self.calls.append((topic, call.key, call.notification_id, running_loop().time()))
+        await pass_time(self.seconds(call.notification_id))
         answer = self.answers(call.key, call.notification_id)
         if answer is OK:
             self.taken.append(call.notification_id)
@@ -216,15 +219,15 @@ class Worker:
     def open_counts(self) -> list[int]:
         return [state.open_count for stage in self.stages for state, _ in stage.partitions]
 
-    async def until(self, question: Callable[[], object], what: str, seconds: float = 20) -> None:
-        """Wait while all stages are well."""
-        until = monotonic() + seconds
+    async def until(self, question: Callable[[], object], what: str, seconds: float = 600) -> None:
+        """Wait while all stages are well, so many seconds of simulated time at most."""
+        until = running_loop().time() + seconds
         while not question():
-            assert monotonic() < until, what
+            assert running_loop().time() < until, what
             for each in self._tasks:
                 if each.done():
                     each.result()
-            await asyncio.sleep(0.01)
+            await pass_time(0.01)
 
     async def stop(self) -> None:
         for each in self.stages:
@@ -239,12 +242,8 @@ class Worker:
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test in an event loop."""
-
-    async def body() -> None:
-        await test()
-
-    asyncio.run(body())
+    """Run a test in simulated time."""
+    SimulatedLoop(Random(1)).run(test)
 
 
 class _Clock:

@@ -7,11 +7,10 @@ still, so a kill finds commits that are made and not known, and others that are 
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -39,63 +38,13 @@ from delivery.settings import Receiver
 from domain.headers import texts_of
 from domain.record import Origin, Partition, Record
 from tests.delivery.direct.fakes import NOW, OK, FakeTopic, FakeTransport
+from tests.delivery.direct.simulated_loop import Broken, SimulatedLoop, pass_time
 
 SESSION_MS = 6_000
 KEYS, PARTITIONS = 12, 2
 _FAULTS_SECONDS, _MOST_SECONDS = 40.0, 1_200.0
 _TO_KNOW_SECONDS = 0.1
-_TIMED = ("commits", "consumer", "holdings")
 Reply = Answer | NoAnswer
-
-
-class Broken(Exception):
-    """A promise that did not hold."""
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock goes on at once when nothing is to be done before the next timer. It has no threads."""
-
-    def __init__(self, chance: Random) -> None:
-        super().__init__(_Selector(self))
-        self.chance = chance
-        self.instant = 1_000.0
-        self.lasts = 0.0
-        """How long the call of a transport takes that has just been made, in seconds."""
-
-    def time(self) -> float:
-        return self.instant
-
-    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        future = self.create_future()
-
-        def work() -> None:
-            if future.cancelled() and self.chance.random() < 0.5:
-                return  # The process died before.
-            self.lasts = 0.0
-            try:
-                found, error = func(*args), None
-            except Exception as raised:  # It is raised where it is awaited.
-                found, error = None, raised
-            self.call_later(self.lasts + self.chance.uniform(0, 0.01), tell, found, error)
-
-        def tell(found: Any, error: Exception | None) -> None:
-            if not future.done():
-                future.set_result(found) if error is None else future.set_exception(error)
-
-        self.call_later(self.chance.uniform(0.0005, 0.01), work)
-        return future
-
-
-class _Selector(selectors.SelectSelector):
-    def __init__(self, loop: SimulatedLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise Broken("all wait for ever")
-        self._loop.instant += max(0.0, timeout)
-        return super().select(0)
 
 
 class SimulatedTopic(FakeTopic):
@@ -242,7 +191,7 @@ class SimulatedReceiver:
     async def answer(self, sent: Sent) -> Reply:
         record = sent.record
         self._check(sent.worker, record)
-        await asyncio.sleep(0.001 if self.is_fast else self._chance.choice([0.02, 0.1, 0.5]))
+        await pass_time(0.001 if self.is_fast else self._chance.choice([0.02, 0.1, 0.5]))
         if self.is_asleep is not None:
             return self.is_asleep
         id_ = record.notification_id
@@ -334,7 +283,7 @@ class Run:
         self._start()
         ends = self._loop.time() + _FAULTS_SECONDS
         while self._loop.time() < ends:
-            await asyncio.sleep(self._chance.uniform(0.01, 3))
+            await pass_time(self._chance.uniform(0.01, 3))
             self._look()
             self._send(self._chance.randrange(40))
             await self._strike()
@@ -386,7 +335,7 @@ class Run:
                 raise Broken(f"not done: {sorted(set(self._ids) - set(self.ended))[:5]}")
             self.source.add(f"well{number % 3}", f"well{number}", number % PARTITIONS)
             number += 1
-            await asyncio.sleep(0.5)
+            await pass_time(0.5)
             self._look()
             if not self.workers:
                 self._start()
@@ -417,8 +366,6 @@ def simulate(monkeypatch: pytest.MonkeyPatch, settings: Receiver, seed: int) -> 
         Broken: A promise did not hold.
     """
     loop = SimulatedLoop(Random(seed))
-    for name in _TIMED:
-        monkeypatch.setattr(f"delivery.direct.{name}.monotonic", loop.time)
     monkeypatch.setattr("delivery.direct.stage_calls.random", Random(seed))
     run: Run | None = None
 
@@ -427,7 +374,6 @@ def simulate(monkeypatch: pytest.MonkeyPatch, settings: Receiver, seed: int) -> 
         run = Run(loop, settings, seed)
         await run.live()
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(body())
+    loop.run(body)
     assert run is not None
     return run

@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from threading import Thread
-from time import sleep
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 from harness.receivers import receiver
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -62,7 +61,7 @@ class Worker:
         async def ask() -> DirectReport:
             return self._made.report()
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(DEADLINE_SECONDS)
 
     def partitions(self) -> list[PartitionReport]:
         """Return the reports of the source's partitions."""
@@ -72,7 +71,7 @@ class Worker:
         """Stop as the service does, and wait for the end."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._made.stop)
-            self._thread.join(60)
+            self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -151,7 +150,7 @@ class DirectStage:
 
     def position(self, partition: int = 0) -> OffsetAndMetadata | None:
         with closing(self.topics.reader(self.group)) as reader:
-            return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=30_000)
+            return reader.committed(TopicPartition(self.source, partition), metadata=True, timeout_ms=1_000 * DEADLINE_SECONDS)
 
     def done_ahead(self, partition: int = 0) -> DoneOffsets:
         """Return what the group's position says to be done beyond it."""
@@ -186,7 +185,7 @@ class DirectStage:
         found = self.read(self.stages[0].dead_letters)
         return [{name: value.decode() for name, value in each.headers} for each in found]
 
-    def wait(self, question: Callable[[], object], what: str, seconds: float = 60) -> None:
+    def wait(self, question: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
         """Wait while all workers are well."""
 
         def ask() -> bool:
@@ -204,12 +203,14 @@ class DirectStage:
         sign = lambda: Signature("me", "2026-03-28T00:00:00Z")  # noqa: E731
         return KafkaDeadLetterStore(self.settings(source, "letters"), AskedFor(numbers=numbers), sign, route)
 
-    def order(self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = 30) -> DirectOutcome:
+    def order(
+        self, kind: DirectOrderKind, offset: int | None = None, partition: int = 0, seconds: float = DEADLINE_SECONDS
+    ) -> DirectOutcome:
         """Give an order, and return its outcome."""
         topic = OrderTopic(self.settings(self.stages[0], "orders"))
         order = DirectOrder(id=uuid4().hex, order=kind, by="me", because="a test", at="2026-03-28T00:00:00Z", offset=offset)
         place = Partition(self.source, partition)
-        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, sleep)
+        found = topic.wait_for_outcome(place, order, topic.give(place, order), seconds, lambda pause: wait_ms(1_000 * pause))
         assert found is not None, "no outcome"
         return found
 

@@ -8,6 +8,7 @@ import pytest
 
 from delivery.core.answers import Answer, NoAnswer, Trouble
 from tests.delivery.direct.fakes import OK, FakeTopic, Worker, Workers, run
+from tests.delivery.direct.simulated_loop import pass_time
 
 pytestmark = pytest.mark.slow
 QUICK = "suspension { probe = 50ms, most = 200ms }"
@@ -118,7 +119,7 @@ async def feed(workers: Workers) -> None:
     """Send records that are well, now and then."""
     for number in range(100_000):
         workers.source.add(f"f{number}", f"ok-f{number}")
-        await asyncio.sleep(0.02)
+        await pass_time(0.02)
 
 
 def test_a_record_that_alone_is_answered_403_keeps_the_others_waiting_three_times_and_then_counts() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,8 +63,9 @@ def test_what_was_done_ahead_is_not_called_again_after_a_stop(
     stage.worker()
     stage.wait(lambda: len(receiving.ids("k0")) == 20, "the rest")
     stage.wait(lambda: stage.position().offset == 60, "the position")
-    sleep(0.5)
-    assert len(receiving.taken) == 60
+    stage.send([("k", "behind all")])
+    stage.wait(lambda: stage.position().offset == 61, "the position behind all")
+    assert len(receiving.taken) == 61
     assert receiving.ids("k0") == [f"k0-{number}" for number in range(20)]
 
 
@@ -81,11 +81,13 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
     before = worker.partitions()[0]
     assert "blocked-bytes" in (before.pause or "")
     assert before.open_count < 1_500
-    sleep(1)
+    for number in range(2, 5):
+        stage.send([("other", f"o{number}")], partition=1)
+        stage.wait(lambda number=number: worker.partitions()[1].open_count == number, "the other partition is read on")
     assert worker.partitions()[0].open_count == before.open_count
-    assert [each.blocked_count for each in worker.partitions()] == [1, 1], "the other partition is read on"
+    assert [each.blocked_count for each in worker.partitions()] == [1, 1]
     receiving.answers = lambda _key, _id, _nth: OK
-    stage.wait(lambda: len(receiving.ids("k")) == 2_000, "all", 120)
+    stage.wait(lambda: len(receiving.ids("k")) == 2_000, "all")
     assert receiving.ids("k") == [f"n{number}" for number in range(2_000)]
 
 
@@ -98,10 +100,10 @@ def test_a_position_that_can_list_no_more_pauses_the_partition(
     # Every other record is open, over 5 000 offsets: a bit for each is more than a position has room for.
     stage.send([(f"{'ab'[number % 2]}{number % 200}", f"n{number}") for number in range(5_000)])
     worker = stage.worker()
-    stage.wait(lambda: is_full(worker), "the pause", 120)
+    stage.wait(lambda: is_full(worker), "the pause")
     worker.stop()
     again = stage.worker()
-    stage.wait(lambda: is_full(again), "the pause after a restart", 120)
+    stage.wait(lambda: is_full(again), "the pause after a restart")
     assert len(set(receiving.taken)) == len(receiving.taken) < 2_300, "what was done ahead is not called again"
     receiving.answers = lambda _key, _id, _nth: OK
     again.stop()
@@ -121,7 +123,7 @@ def test_attempts_and_their_waits_are_those_of_the_policy_and_then_it_is_a_dead_
     at = [each.at for each in receiving.calls if each.id == "bad"]
     assert len(at) == 5
     waits = [later - earlier for earlier, later in pairwise(at)]
-    assert all(least <= wait < least + 1 for wait, least in zip(waits, (0.1, 0.5, 0.2, 0.2), strict=True)), waits
+    assert all(wait >= least for wait, least in zip(waits, (0.1, 0.5, 0.2, 0.2), strict=True)), waits
     stage.wait(lambda: stage.position().offset == 2, "the position")
     (letter,) = stage.dead_letters()
     assert letter["dead-letter-reason"] == "attempts-exhausted"
@@ -195,26 +197,26 @@ def test_a_rebalance_interrupts_waits_and_the_new_owner_goes_on_with_what_is_ope
 def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worker_in_its_group(
     direct: Callable[..., DirectStage], receiving: ScriptedReceiver
 ) -> None:
-    stage = direct("retry.first = 30s", "retry.most = 30s")
-    stage.consumer = {"max.poll.interval.ms": 2_000}
+    stage = direct("retry.first = 1h", "retry.most = 1h")
+    stage.consumer = {"max.poll.interval.ms": 5_000, "session.timeout.ms": 60_000}
     receiving.answers = lambda key, _id, nth: FAILS if key == "k0" and nth == 1 else OK
     stage.send(records(3, 10))
     worker = stage.worker()
     stage.wait(lambda: len(receiving.taken) == 20, "the other keys")
     before = stage.members()
-    sleep(8)
+    stage.topics.wait_beyond_poll_interval(5_000)
     assert stage.members() == before != [], "a member that was thrown out comes back under another name"
     assert len(receiving.calls) == 21
     assert worker.report().problem is None
 
 
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
-    own_server: Callable[..., Any], receiving: ScriptedReceiver
+    struck_server: Callable[..., Any], receiving: ScriptedReceiver
 ) -> None:
     from servers.kafka.server import KafkaServer
     from tests.delivery.direct.stage import DirectStage
 
-    kafka = own_server(KafkaServer).start()
+    kafka = struck_server(KafkaServer)
     stage = DirectStage(kafka, receiving.url, "retry.attempts = null", "concurrency = 4")
     try:
         receiving.answers = lambda _key, id_, nth: FAILS if id_.endswith("7") and nth == 1 else Reply(201, after_seconds=0.01)

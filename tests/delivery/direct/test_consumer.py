@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from time import monotonic
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -14,6 +13,7 @@ from delivery.direct.core.orders import DirectOrder, DirectOrderKind, encode
 from domain.headers import Way, moved_headers
 from domain.record import Origin, Partition
 from tests.delivery.direct.fakes import NOW, OK, FakeCaller, FakeTopic, Workers, run
+from tests.delivery.direct.simulated_loop import pass_time, running_loop
 
 pytestmark = pytest.mark.slow
 P = Partition("T", 0)
@@ -54,6 +54,22 @@ def test_partitions_have_their_turns_too() -> None:
     run(test)
 
 
+def test_the_waits_between_attempts_are_those_of_the_policy() -> None:
+    async def test() -> None:
+        workers = Workers("policy = blocking", "retry.intervals = [100ms, 500ms, 200ms]", "retry.attempts = 5")
+        for id_ in ("bad", "good"):
+            workers.source.add("k", id_)
+        workers.caller.answers = lambda _key, id_: Answer(500) if id_ == "bad" else OK
+        worker = workers.start()
+        await worker.until(lambda: workers.caller.taken == ["good"], "the next of the key")
+        at = [each[3] for each in workers.caller.calls if each[2] == "bad"]
+        waits = [later - earlier for earlier, later in pairwise(at)]
+        assert waits == pytest.approx([0.1, 0.5, 0.2, 0.2], abs=0.05)
+        await worker.stop()
+
+    run(test)
+
+
 def test_a_kill_before_the_dead_letter_of_a_head_is_committed_does_not_let_the_next_overtake_it() -> None:
     async def test() -> None:
         workers = Workers("policy = blocking", "retry.attempts = 2", "retry.first = 10ms", "retry.jitter = 0")
@@ -63,7 +79,7 @@ def test_a_kill_before_the_dead_letter_of_a_head_is_committed_does_not_let_the_n
         worker = workers.start()
         worker.transports["T"].publishes = AWAY
         await worker.until(lambda: workers.caller.ids().count("n0") == 2, "all attempts")
-        await asyncio.sleep(1.2)
+        await pass_time(1.2)
         assert workers.caller.taken == [], "the letter is not committed"
         await worker.kill()
         workers.caller.answers = lambda _key, _id: OK
@@ -89,7 +105,7 @@ def test_a_kill_before_a_skip_is_committed_does_not_let_the_next_of_the_key_over
         worker.transports["T"].publishes = AWAY
         workers.orders.given.append(encode(order))
         await worker.until(lambda: not worker.stages[0].partitions[0][0].blocked_count, "it is skipped", 30)
-        await asyncio.sleep(0.2)
+        await pass_time(0.2)
         assert workers.caller.taken == []
         await worker.kill()
         workers.caller.answers = lambda _key, _id: OK
@@ -110,8 +126,8 @@ def test_a_worker_without_brokers_begins_no_more_calls_when_its_session_is_over(
         worker = workers.start(session_ms=500)
         await worker.until(lambda: len(workers.caller.calls) > 50, "some calls")
         worker.transports["T"].polls = worker.transports["T"].publishes = AWAY
-        since = monotonic()
-        await asyncio.sleep(2)
+        since = running_loop().time()
+        await pass_time(2)
         assert max(each[3] for each in workers.caller.calls) < since + 0.8
         worker.transports["T"].polls = worker.transports["T"].publishes = None
         before = len(workers.caller.calls)
@@ -130,8 +146,8 @@ def test_while_commits_fail_and_polls_do_not_no_more_calls_begin_either() -> Non
         worker = workers.start(session_ms=500)
         await worker.until(lambda: len(workers.caller.calls) > 50, "some calls")
         worker.transports["T"].publishes = AWAY
-        since = monotonic()
-        await asyncio.sleep(2.5)
+        since = running_loop().time()
+        await pass_time(2.5)
         assert max(each[3] for each in workers.caller.calls) < since + 1.2
         await worker.kill()
 
@@ -147,12 +163,12 @@ def test_a_refused_commit_keeps_waits_and_attempts_and_what_was_done_is_not_call
         worker = workers.start()
         worker.transports["T"].publishes = TransportRefused("topic dlq", "it accepts no dead letter")
         await worker.until(lambda: worker.stages[0].problem, "the problem")
-        await asyncio.sleep(2.5)
+        await pass_time(2.5)
         assert len(workers.caller.calls) <= 100
         assert len(set(workers.caller.ids())) == len(workers.caller.calls), "none is called a second time"
         for _ in range(100):  # A new transport has the troubles of the one before.
             worker.transports["T"].publishes = None
-            await asyncio.sleep(0.02)
+            await pass_time(0.02)
         await worker.until(lambda: len(set(workers.caller.ids())) == 100, "the rest")
         await worker.until(lambda: P in workers.source.positions, "a commit")
         assert len(workers.caller.calls) == 100
@@ -213,7 +229,7 @@ def test_while_the_receiver_sleeps_little_is_held_in_memory() -> None:
         workers.caller.answers = lambda _key, _id: Answer(503, retry_after_ms=3_600_000)
         worker = workers.start()
         await worker.until(lambda: worker.gate.is_shut, "the gate is shut")
-        await asyncio.sleep(1)
+        await pass_time(1)
         assert worker.open_counts < [1_500]
         await worker.kill()
 
@@ -231,10 +247,27 @@ def test_a_retry_topic_is_read_as_far_as_the_next_record_that_is_due_and_no_fart
         log[:] = [msgspec.structs.replace(each, headers=(*each.headers, *moved)) for each in log]
         worker = workers.start()
         await worker.until(lambda: sum(worker.open_counts), "it is read")
-        await asyncio.sleep(0.5)
+        await pass_time(0.5)
         assert sum(worker.open_counts) <= 500
         assert not workers.caller.calls
         await worker.kill()
+
+    run(test)
+
+
+def test_what_lies_in_a_retry_topic_is_called_when_its_time_has_come_and_not_later() -> None:
+    async def test() -> None:
+        retries = FakeTopic("T-g-retry-1")
+        workers = Workers("policy = retry-topics", "retry-topics.intervals = [2s]", topics=(FakeTopic("T"), retries))
+        retries.add("k", "n")
+        moved = moved_headers((), Way(Origin(P, 1), 1), "n", 0, "HTTP 500", NOW)
+        log = retries.records[Partition(retries.name, 0)]
+        log[:] = [msgspec.structs.replace(each, headers=(*each.headers, *moved)) for each in log]
+        since = running_loop().time()
+        worker = workers.start()
+        await worker.until(lambda: workers.caller.taken == ["n"], "the call")
+        assert 2 <= workers.caller.calls[0][3] - since < 2.2
+        await worker.stop()
 
     run(test)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
+from harness.waiting import DEADLINE_SECONDS
 
 from delivery.direct.core.orders import DirectOrderKind, DirectResult
 
@@ -58,14 +60,16 @@ def test_an_order_waits_for_the_call_that_is_under_way(direct: Callable[..., Dir
 
 
 def test_skip_all_tells_of_the_call_that_is_under_way(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
-    stage = direct(FOR_EVER, "retry.first = 1ms")
-    receiving.answers = lambda _key, id_, nth: Reply(500, after_seconds=0 if nth == 1 else 3) if id_ == "a" else OK
+    stage = direct(FOR_EVER, "retry.first = 1ms", "timeout = 3m")
+    is_told = Event()
+    receiving.answers = lambda _key, _id, nth: FAILS if nth == 1 or is_told.wait(DEADLINE_SECONDS) else OK
     stage.send([("k", "a")])
     worker = stage.worker()
     stage.wait(lambda: worker.partitions()[0].blocked_count == 1 if worker.partitions() else False, "it is blocked")
     outcome = stage.order(DirectOrderKind.SKIP_ALL)
     waits = "0 records became dead letters, and 1 more if the call that is under way fails"
     assert outcome.text == f"{waits}; so does what fails from now on, until `block`"
+    is_told.set()
     stage.wait(lambda: len(stage.dead_letters()) == 1, "the call has failed")
 
 

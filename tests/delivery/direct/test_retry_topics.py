@@ -104,8 +104,8 @@ def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_a
     for id_ in ("a", "d"):
         at = [each.at for each in receiving.calls if each.id == id_]
         assert len(at) == 3
-        assert 0.5 <= at[1] - at[0] < 2
-        assert 2 <= at[2] - at[1] < 3.5
+        assert at[1] - at[0] >= 0.5
+        assert at[2] - at[1] >= 2
     letters = {each["notification-id"]: each for each in stage.dead_letters()}
     assert {each["dead-letter-reason"] for each in letters.values()} == {"attempts-exhausted"}
     assert letters["d"]["dead-letter-source-position"] == f"{stage.source}-0@3"
@@ -118,7 +118,7 @@ def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_a
         "HTTP 500 (after 1 attempt)",
     )
     assert said["delivery-source-position"] == f"{stage.source}-0@0"
-    assert abs(instant_of(said["delivery-submitted-at"]) - moved.timestamp) < 5_000
+    assert 0 <= moved.timestamp - instant_of(said["delivery-submitted-at"]) < 60_000
     assert (moved.key, moved.value) == (b"ill", b"{}")
 
 
@@ -174,7 +174,7 @@ def test_a_source_that_grows_is_delivered_and_its_other_topics_grow_at_the_next_
     with closing(stage.kafka.admin()) as admin:
         admin.create_partitions({stage.source: 3})
     stage.send([("k", "b")], partition=2)
-    stage.wait(lambda: len(receiving.taken) == 2, "a record of the new partition", 120)
+    stage.wait(lambda: len(receiving.taken) == 2, "a record of the new partition")
     worker.stop()
     receiving.answers = lambda _key, id_, nth: FAILS if id_ == "c" and nth == 1 else OK
     stage.send([("k", "c")], partition=2)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from harness.nightly import Search
 from harness.receivers import receiver
 
 from connectors.port import OutputRecord
@@ -15,7 +16,8 @@ from delivery.direct.core.open_record import OpenRecord
 from delivery.direct.core.partition import DirectPartition
 from delivery.direct.core.position_metadata import PositionMetadata
 from guardian.done_offsets import DoneOffsets
-from tests.delivery.direct.simulated import Broken, Run, simulate
+from tests.delivery.direct.simulated import Run, simulate
+from tests.delivery.direct.simulated_loop import Broken
 
 pytestmark = pytest.mark.slow
 QUICK = ("concurrency = 6", "timeout = 2s", "suspension { probe = 100ms, most = 1s }")
@@ -32,9 +34,16 @@ def lived(monkeypatch: pytest.MonkeyPatch, policy: str, seed: int) -> Run:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_promised_holds_whatever_the_seed_does(monkeypatch: pytest.MonkeyPatch, policy: str, seed: int) -> None:
-    lived(monkeypatch, policy, seed)
+def test_what_is_promised_holds(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    lived(monkeypatch, policy, 0)
+
+
+@pytest.mark.nightly("delivery", minutes=2)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_the_seed_what_is_promised_holds(search: Search, policy: str) -> None:
+    for seed in search.seeds():
+        with pytest.MonkeyPatch.context() as patch:
+            lived(patch, policy, seed)
 
 
 def _call_on(monkeypatch: pytest.MonkeyPatch) -> None:

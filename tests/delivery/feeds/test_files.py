@@ -8,8 +8,8 @@ import pytest
 from harness.receivers import receiver
 
 from connectors.files.operations import SystemFiles
-from delivery.errors import JobRefused
-from delivery.feeds.files import FileFeed, given_files, output_files
+from delivery.feeds.files import FileFeed, output_files
+from delivery.settings import Select
 
 ALL = receiver().select
 
@@ -20,8 +20,8 @@ def line(unit: str | None, identifier: str | None = None, **headers: str) -> byt
     return json.dumps(told).encode() + b"\n"
 
 
-def feed(path: Path, **other: Any) -> FileFeed:
-    return FileFeed(lambda: output_files(path), SystemFiles(), other.get("select", ALL), seals=other.get("seals", False))
+def feed(path: Path, select: Select = ALL) -> FileFeed:
+    return FileFeed(path, SystemFiles(), select)
 
 
 def read_all(of: FileFeed, positions: dict[str, int], most: int = 3) -> list[str]:
@@ -88,35 +88,13 @@ def test_statuses_and_entities_select_and_what_is_left_out_is_counted(tmp_path: 
     assert ([each.dedup for each in portion.items], portion.not_selected) == (["n0"], 3)
 
 
-def test_a_job_ends_with_its_files_and_a_missing_one_is_named(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_bytes(line("u", "n0") + line("u", "n1"))
-    it = FileFeed(lambda: given_files([first, second]), SystemFiles(), ALL, seals=True)
-    with pytest.raises(JobRefused, match=r"b\.jsonl is missing"):
-        it.read({}, 10)
-    second.write_bytes(b"")
-    assert not it.read({}, 1).seals
-    whole = it.read({}, 10)
-    assert (whole.seals, len(whole.items)) == (True, 2)
-
-
-def test_a_last_line_without_its_end_belongs_to_a_job_and_not_yet_to_what_is_live(tmp_path: Path) -> None:
+def test_two_files_may_begin_alike(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
-    path.write_bytes(line("u", "n0") + line("u", "n1")[:-1])
-    assert [each.dedup for each in feed(path).read({}, 10).items] == ["n0"]
-    assert read_all(feed(path, seals=True), {}) == ["n0", "n1"]
-    path.write_bytes(line("u", "n1")[:-1])
-    assert feed(path).read({}, 10).items == []
-    assert read_all(feed(path, seals=True), {}) == ["n1"]
-
-
-def test_two_files_of_a_job_may_begin_alike(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_bytes(b"".join(line("u", f"n{number}") for number in range(5)))
-    second.write_bytes(line("u", "n0") + b"".join(line("u", f"m{number}") for number in range(8)))
+    (tmp_path / "n.000001.jsonl").write_bytes(b"".join(line("u", f"n{number}") for number in range(5)))
+    path.write_bytes(line("u", "n0") + b"".join(line("u", f"m{number}") for number in range(8)))
     for most in (2, 100):
-        it = FileFeed(lambda: given_files([first, second]), SystemFiles(), ALL, seals=True)
-        assert read_all(it, {}, most) == [*(f"n{number}" for number in range(5)), "n0", *(f"m{number}" for number in range(8))]
+        found = [*(f"n{number}" for number in range(5)), "n0", *(f"m{number}" for number in range(8))]
+        assert read_all(feed(path), {}, most) == found
 
 
 def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: Path) -> None:
@@ -136,7 +114,7 @@ def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: P
                 path.write_bytes(line("u", "n3") + line("u", "n4") + line("u", "n5"))
             return super().open(of, flags, *others)
 
-    it = FileFeed(lambda: output_files(path), Rotating(), ALL, seals=False)
+    it = FileFeed(path, Rotating(), ALL)
     assert read_all(it, positions) == ["n2", "n3", "n4", "n5"]
 
 

@@ -9,13 +9,12 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 from signal import SIGCONT, SIGSTOP
-from time import sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver, scripted_receiver
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 if TYPE_CHECKING:
     from servers.kafka.server import KafkaServer
@@ -125,8 +124,8 @@ def kill_and_join(direct: DirectProcesses, receiving: ScriptedReceiver, chance: 
     direct.start()
     for number in range(times):
         before = len(receiving.calls)
-        wait_until(lambda before=before: len(receiving.calls) > before + 20, "some calls", 60)
-        sleep(chance.random())
+        wait_until(lambda before=before: len(receiving.calls) > before + 20, "some calls")
+        pause_at_random(chance, 0, 1)
         running = [each for each in direct.workers if each.poll() is None]
         if number % 3 == 1 or len(running) == 1:
             direct.start()
@@ -136,6 +135,7 @@ def kill_and_join(direct: DirectProcesses, receiving: ScriptedReceiver, chance: 
     direct.start()
 
 
+@pytest.mark.nightly("delivery")
 def test_blocking_loses_nothing_and_keeps_each_keys_order_under_kills_and_rebalances(
     processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
 ) -> None:
@@ -147,7 +147,7 @@ def test_blocking_loses_nothing_and_keeps_each_keys_order_under_kills_and_rebala
     direct = processes("policy = blocking, concurrency = 3, retry { first = 100ms, factor = 1, attempts = null }")
     pairs = direct.send()
     kill_and_join(direct, receiving, chance, 6)
-    wait_until(lambda: len(set(receiving.taken)) == len(pairs), "all", 180)
+    wait_until(lambda: len(set(receiving.taken)) == len(pairs), "all")
     for key in range(KEYS):
         assert receiving.ids(f"k{key}") == [f"k{key}-{number}" for number in range(EACH)]
     assert direct.dead_letters() == []
@@ -155,6 +155,7 @@ def test_blocking_loses_nothing_and_keeps_each_keys_order_under_kills_and_rebala
     assert repeats < 6 * 3 * 20, "only what was called since the last commit is called again"
 
 
+@pytest.mark.nightly("delivery")
 def test_retry_topics_lose_nothing_between_topics_under_kills_and_rebalances(
     processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
 ) -> None:
@@ -169,8 +170,8 @@ def test_retry_topics_lose_nothing_between_topics_under_kills_and_rebalances(
     pairs = direct.send()
     kill_and_join(direct, receiving, chance, 4)
     wanted = {pair for pair in pairs if pair[1] not in lost}
-    wait_until(lambda: set(receiving.taken) == wanted, "all that is taken", 180)
-    wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", 120, 1)
+    wait_until(lambda: set(receiving.taken) == wanted, "all that is taken")
+    wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", look_seconds=1)
     assert sorted(direct.dead_letters()) == sorted(lost), "each once"
 
 
@@ -189,8 +190,8 @@ def test_blocking_then_retry_topics_loses_nothing_and_has_each_record_once_in_on
     pairs = direct.send()
     kill_and_join(direct, receiving, chance, 4)
     wanted = {pair for pair in pairs if pair[1] not in lost}
-    wait_until(lambda: set(receiving.taken) == wanted, "all that is taken", 180)
-    wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", 120, 1)
+    wait_until(lambda: set(receiving.taken) == wanted, "all that is taken")
+    wait_until(lambda: sorted(set(direct.dead_letters())) == sorted(lost), "the dead letters", look_seconds=1)
     assert sorted(direct.dead_letters()) == sorted(lost), "each once"
 
 
@@ -201,13 +202,13 @@ def test_a_worker_that_was_stopped_beyond_its_session_begins_no_calls_of_what_an
     direct = processes("policy = blocking, concurrency = 3")
     first = direct.start()
     pairs = direct.send()
-    wait_until(lambda: len(receiving.taken) > 50, "some calls", 60)
+    wait_until(lambda: len(receiving.taken) > 50, "some calls")
     first.send_signal(SIGSTOP)
     direct.start()
     # It owns nothing before the session of the first one is over, and then all.
-    wait_until(lambda: len(set(receiving.taken)) > 400, "the calls of the new owner", 60)
+    wait_until(lambda: len(set(receiving.taken)) > 400, "the calls of the new owner")
     first.send_signal(SIGCONT)
-    wait_until(lambda: len(set(receiving.taken)) == len(pairs), "all", 120)
+    wait_until(lambda: len(set(receiving.taken)) == len(pairs), "all")
     for key in range(KEYS):
         assert receiving.ids(f"k{key}") == [f"k{key}-{number}" for number in range(EACH)]
     # Those of three calls at once, since the last commit of the first one, and those that the second gives back to it.
@@ -229,12 +230,12 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     assert (code, "expected TOPIC-PARTITION@OFFSET" in text) == (2, True)
     direct.send(partition=0)
     direct.start()
-    wait_until(lambda: len(set(receiving.taken)) == (KEYS - 1) * EACH, "what is not blocked", 120)
+    wait_until(lambda: len(set(receiving.taken)) == (KEYS - 1) * EACH, "what is not blocked")
     assert said("skip", "r", f"{place}@999999") == (1, f"{place}@999999 was not read yet, so it cannot be blocked")
     now, waits = "1 record became dead letters", "0 records became dead letters, and 1 more if the call that is under way fails"
     texts = [f"{each}; so does what fails from now on, until `block`" for each in (now, waits)]
     assert said("skip-all", "r", place) in [(0, text) for text in texts]
-    wait_until(lambda: direct.dead_letters() == ["k0-0"], "the dead letter", 60, 1)
+    wait_until(lambda: direct.dead_letters() == ["k0-0"], "the dead letter", look_seconds=1)
     assert said("skip-all", "r", place) == (1, f"what fails in {place} is skipped already")
     assert said("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
     assert said("block", "r", "OTHER-0") == (1, f"OTHER-0 is no partition of {direct.topic}")
@@ -246,6 +247,6 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     assert direct.run("dead-letters", "list").returncode == 4, "the service's own dead letters are others, and have no topic here"
     requeued = direct.run("dead-letters", "requeue", listed.split()[0])
     assert requeued.stdout.strip().endswith(f"requeued, now at {direct.topic}-{direct.group}-requeued-0@0")
-    wait_until(lambda: ("k0", "k0-0") in receiving.taken, "the requeued record", 60)
+    wait_until(lambda: ("k0", "k0-0") in receiving.taken, "the requeued record")
     unknown = direct.run("dead-letters", "list", "--receiver", "x")
     assert (unknown.returncode, "no receiver x is delivered to" in unknown.stderr) == (1, True)

@@ -1,6 +1,7 @@
 """Delivery to a receiver that others could have written: another HTTP library, and idempotency keys that it insists on."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,10 +12,9 @@ import harness.foreign_receiver
 import httpx
 import pytest
 from harness.delivering import Delivering
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from delivery.core.jobs import JobState
-from servers.ports import pick_port
 
 pytestmark = pytest.mark.slow
 UNITS, PER_UNIT = 50, 8
@@ -26,15 +26,16 @@ class Foreign:
     """The receiver as a process."""
 
     def __init__(self, directory: Path, breaks: float) -> None:
-        port = pick_port(None)
-        self.url, self._journal = f"http://127.0.0.1:{port}", directory / "journal.jsonl"
-        command = [sys.executable, harness.foreign_receiver.__file__, str(port), str(self._journal), str(breaks), str(SEED)]
-        with (directory / "receiver.log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._journal = directory / "journal.jsonl"
+        with socket.create_server(("127.0.0.1", 0)) as listening, (directory / "receiver.log").open("wb") as log:
+            self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            told = [str(listening.fileno()), str(self._journal), str(breaks), str(SEED)]
+            command = [sys.executable, harness.foreign_receiver.__file__, *told]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=[listening.fileno()])
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(self.url, trust_env=False).status_code == 404
+            return httpx.get(self.url, trust_env=False, timeout=DEADLINE_SECONDS).status_code == 404
         except httpx.HTTPError:
             return False
 
@@ -45,7 +46,9 @@ class Foreign:
 
     def post(self, unit: str, key: str | None, body: bytes = b"{}") -> httpx.Response:
         headers = {} if key is None else {"idempotency-key": key}
-        return httpx.post(f"{self.url}/payments/{unit}/statuses", content=body, headers=headers, trust_env=False)
+        return httpx.post(
+            f"{self.url}/payments/{unit}/statuses", content=body, headers=headers, trust_env=False, timeout=DEADLINE_SECONDS
+        )
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def test_each_notification_is_taken_once_and_in_order_although_connections_break
         killed, other = it.start_worker(), it.start_worker()
         wait_until(lambda: len(foreign.calls()) >= len(it.pairs) / 4, "a quarter is delivered")
         killed.kill()
-        wait_until(lambda: it.job("j").state is JobState.COMPLETE, "the other worker delivers the rest", 120, 0.3)
+        wait_until(lambda: it.job("j").state is JobState.COMPLETE, "the other worker delivers the rest", look_seconds=0.3)
         assert other.poll() is None, (tmp_path / "log").read_text()[-3_000:]
         job, calls = it.job("j"), foreign.calls()
     finally:

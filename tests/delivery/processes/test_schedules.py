@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from time import sleep
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from harness.published_lookups import publish, shaped
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from enrichment.directory import LookupsDirectory
 
@@ -109,7 +108,7 @@ def by_tick(processes: Processes) -> dict[str, Counter[str]]:
 
 
 def wait_for_more(offsets: Callable[[], int], before: int) -> None:
-    wait_until(lambda: offsets() > before, "more requests", 120)
+    wait_until(lambda: offsets() > before, "more requests")
 
 
 def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes) -> None:
@@ -119,7 +118,7 @@ def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes:
         for _ in range(2):
             processes.start()
         wait_for_more(processes.offsets, before)
-        sleep(chance.random() * 0.5)
+        pause_at_random(chance, 0, 0.5)
         processes.kill()
         interrupted += any(len(found) < CUSTOMERS for found in by_tick(processes).values())
     assert interrupted, "no kill was in the midst of a tick: take another seed"
@@ -132,7 +131,7 @@ def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes:
         found = by_tick(processes)
         return all(len(found[tick]) == CUSTOMERS for tick in begun)
 
-    wait_until(are_whole, "whole ticks", 180)
+    wait_until(are_whole, "whole ticks")
     processes.kill()
     for tick, keys in by_tick(processes).items():
         assert set(keys.values()) == {1}, tick

@@ -26,7 +26,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "topic":
         yield TopicStore(request.getfixturevalue("topics"))
         return
-    url = f"sqlite:///{tmp_path}/ledger.db" if request.param == "sqlite" else request.getfixturevalue("ledger_database")
+    url = f"sqlite:///{tmp_path}/ledger.db" if request.param == "sqlite" else request.getfixturevalue("migrated_database")
     stage = LedgerStage(url, receiver())
     yield LedgerStore(stage)
     stage.close()

@@ -65,11 +65,11 @@ FAULTS = (
     Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=197),
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
     Fault(
-        "a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)", seed=1
+        "a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)", seed=9
     ),
     Fault("a lease never ends", claims.claim, "ROWS.c.due_at <= now", "ROWS.c.due_at <= now, ROWS.c.owner.is_(None)"),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
-    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=3),
+    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=5),
     Fault("a probe beside the probe", gate.Gate.permits, " and (self.probe is None or now >= self.probe_until)", ""),
     Fault(
         "a probe beside the probe",
@@ -77,8 +77,8 @@ FAULTS = (
         "gate.probe_at if gate.probe is None else max(gate.probe_at, gate.probe_until)",
         "gate.probe_at",
     ),
-    Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms"),
-    Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=166),
+    Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms", seed=25),
+    Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=3),
     Fault(
         "a suspension counts an attempt",
         Finishing._take,
@@ -93,10 +93,10 @@ FAULTS = (
     Fault(
         "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=144
     ),
-    Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=36),
+    Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=16),
     Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=58),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=5),
-    Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
+    Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=19),
     Fault(
         "a cancellation is not ended",
         Ledger.go_on,
@@ -105,7 +105,11 @@ FAULTS = (
         seed=43,
     ),
     Fault(
-        "open jobs lose their ended rows", retention.delete_expired, "| JOBS.c.completed_at.is_not(None)", "| (JOBS.c.read >= 0)"
+        "open jobs lose their ended rows",
+        retention.delete_expired,
+        "| JOBS.c.completed_at.is_not(None)",
+        "| (JOBS.c.read >= 0)",
+        seed=4,
     ),
 )
 

@@ -227,7 +227,7 @@ SEEDS: dict[Fault, int] = {
     callback_after_the_commit: 0,
     store_read_short_of_its_end: 91,
     values_kept_after_an_abort: 0,
-    copy_notes_the_end_without_the_proof_of_a_commit: 10,
+    copy_notes_the_end_without_the_proof_of_a_commit: 33,
     no_new_metadata_per_transaction: 149,
     what_is_due_leaves_without_an_offset: 0,
     due_before_all_is_applied: 0,
@@ -238,7 +238,7 @@ SEEDS: dict[Fault, int] = {
     noted_end_is_read_past: 0,
     goes_on_after_an_unknown_outcome: 1,
     a_refused_commit_is_taken_for_done: 0,
-    the_topics_deletions_are_not_read: 3,
+    the_topics_deletions_are_not_read: 10,
     members_are_left_when_a_group_is_swept: 3,
     dead_letters_outside_of_the_transaction: 0,
 }

@@ -23,7 +23,7 @@ class Daemon:
 
     def start(self) -> None:
         end_with_this_process(self.service.run_directory)
-        started = self.service.verb("start", seconds=90)
+        started = self.service.verb("start")
         assert started.returncode == 0, started.stderr
 
     @property

@@ -74,7 +74,7 @@ class KafkaWorker:
                 is_read and not has_committed and not any(each.unpublished or each.positions.has_moved() for each in self.owned)
             )
 
-        wait_until(is_through, "everything is read and has left", seconds=120)
+        wait_until(is_through, "everything is read and has left")
 
     def close(self) -> None:
         for each in self._servers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from threading import Thread
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from harness.waiting import wait_ms
 
 from connectors.kafka.settings import KafkaSettings
 from daemon.system_clock import SystemClock
@@ -43,7 +43,7 @@ class ArchivedTopics:
 
     def archiver(self, **settings: Any) -> Archiver:
         changed = msgspec.structs.replace(self.settings, **settings)
-        return Archiver(self.spark, changed, self.kafka, SystemClock(), lambda milliseconds: sleep(milliseconds / 1_000))
+        return Archiver(self.spark, changed, self.kafka, SystemClock(), wait_ms)
 
     def compact(self, least: int = 2, grace_ms: int = 0, **settings: int) -> Compacted:
         wanted = CompactionSettings(least=least, grace_ms=grace_ms, **settings)
@@ -85,7 +85,7 @@ class Continuing(Thread):
 
     def end(self) -> None:
         self._is_stopping = True
-        self.join(120)
+        self.join(600)
         assert not self.is_alive()
 
 

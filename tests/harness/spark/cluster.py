@@ -12,7 +12,7 @@ import httpx
 from harness.waiting import wait_until
 
 from servers.java.program import find_java
-from servers.ports import LOOPBACK, pick_port
+from servers.ports import LOOPBACK, hold_port
 from servers.process import Process
 
 _SECONDS = 600
@@ -26,7 +26,8 @@ class SparkCluster:
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="resequencer-spark-"))
-        self._port, self._page = pick_port(), pick_port()
+        self._held = hold_port(), hold_port()
+        self._port, self._page = (each.getsockname()[1] for each in self._held)
         self._processes: list[Process] = []
 
     def start(self, workers: int = 2) -> None:
@@ -55,6 +56,8 @@ class SparkCluster:
         """Kill the cluster with its executors, even one that did not start."""
         for process in reversed(self._processes):
             process.kill()
+        for held in self._held:
+            held.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _launch_worker(self) -> None:

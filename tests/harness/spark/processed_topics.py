@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
 from harness.spark.options import fast_sources
+from harness.waiting import wait_ms
 from kafka import TopicPartition
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ from tests.connectors.kafka.stage import KafkaStage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LONGEST_WAIT_SECONDS = 300
+LONGEST_WAIT_SECONDS = 600
 
 
 class ProcessedTopics(NamedTuple):
@@ -49,7 +49,7 @@ class ProcessedTopics(NamedTuple):
         return summarize(audit_records(self.spark, scope, settings, self.service.directory / name))
 
     def scope(self, **topics: str) -> Scope:
-        return topics_scope(self.spark, self.settings(**topics), pause)
+        return topics_scope(self.spark, self.settings(**topics), wait_ms)
 
     def settings(self, **topics: str) -> KafkaSettings:
         """Return the settings with other topics in place of the named ones."""
@@ -142,7 +142,3 @@ def has_read_all(stage: KafkaStage) -> Callable[[StatusReport], bool]:
         return read == {name.partition: end for name, end in ends.items()}
 
     return is_read
-
-
-def pause(milliseconds: int) -> None:
-    sleep(milliseconds / 1_000)

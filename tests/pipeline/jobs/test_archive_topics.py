@@ -22,7 +22,7 @@ from pipeline.spark.topics import read_topic
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
-LONGEST_WAIT_SECONDS = 120
+LONGEST_WAIT_SECONDS = 600
 
 
 class Crash(Exception):

@@ -27,7 +27,7 @@ from tests.connectors.kafka.stage import KafkaStage
 
 SMALL, LARGE = "size=2m", "size=64m"
 RECORD_BYTES = 100_000
-LONGEST_WAIT_SECONDS = 120
+LONGEST_WAIT_SECONDS = 600
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.audited_service import lines_of
-from harness.spark.processed_topics import pause
 from harness.spark.random_groups import RandomGroups, told_of
+from harness.waiting import wait_ms
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from msgspec.structs import replace
 
@@ -49,7 +49,7 @@ def test_a_report_that_is_gone_is_named_on_topics_and_in_their_archive_once_its_
     archived = ArchivedTopics(spark, stage, str(tmp_path / "archive"))
     archived.kafka = replace(archived.kafka, topics=stage.topics)
     kafka = replace(stage.settings(), topics=stage.topics)
-    assert found(spark, topics_scope(spark, kafka, pause, GROUP)) == ([], 1), "it may still be counted"
+    assert found(spark, topics_scope(spark, kafka, wait_ms, GROUP)) == ([], 1), "it may still be counted"
     archived.archive(topics=stage.topics.all, facts_group=GROUP)
     ends = count_facts(stage)
     assert archived.archive(topics=stage.topics.all, facts_group=GROUP) == 0, "only the positions have moved"

@@ -191,7 +191,7 @@ def test_a_customer_is_found_by_the_party_and_gives_entity_and_headers(header: A
     made = handled(payment(header=header), ("PaymentAccepted", FLOW, None), customers=BY_PARTY)
     assert status_of(made)["TxSts"] == "ACSP", "the row of the customer's entity"
     headers = headers_of(made)
-    assert (headers["channel"], headers["language"]) == ("email", "de")
+    assert (headers["processing-entity"], headers["channel"], headers["language"]) == ("BANK_002", "email", "de")
 
 
 def test_the_envelopes_own_entity_counts_before_the_customers() -> None:

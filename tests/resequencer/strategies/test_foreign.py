@@ -264,24 +264,3 @@ def test_so_does_one_that_waited_and_is_asked_about_when_its_unit_is_restored() 
     unit.arrive(envelopes(1))
     assert [each.reason for each in unit.dead] == [DeadLetterReason.ENDED_ITS_WORKER]
     assert unit.sequences == [1, 2]
-
-
-class FormerNames(StrictSequence):
-    """A user's own strategy from the time when `dead_lettered` was called `buried`."""
-
-    def buried(self, state: Any, envelope: DataEnvelope) -> Any:
-        return super().dead_lettered(self.handled(state, envelope), envelope)
-
-
-class NewNames(FormerNames):
-    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
-        return state
-
-
-@pytest.mark.parametrize(("made", "asked", "remarks"), [(FormerNames(), "buried", 1), (NewNames(), "dead_lettered", 0)])
-def test_a_strategy_with_a_former_name_is_asked_under_it_and_that_is_remarked(made: Any, asked: str, remarks: int) -> None:
-    strategy, envelope = ForeignStrategy(made, "users_own:Strategy"), Envelopes()(1)
-    state = strategy.initial()
-    assert strategy.dead_lettered(state, envelope) == getattr(made, asked)(state, envelope)
-    assert len(strategy.remarks) == remarks
-    assert all("its method buried is called dead_lettered now" in each for each in strategy.remarks)

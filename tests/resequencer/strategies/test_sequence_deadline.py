@@ -44,6 +44,14 @@ def test_a_late_number_is_not_counted_twice(envelopes):
     assert unit.sequences == [2, 1, 3, 4]
 
 
+def test_a_late_number_of_another_flow_is_not_counted_twice(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(2))
+    unit.expire()
+    unit.arrive(envelopes(1, flow="B"), envelopes(4), envelopes(3, flow="B"))
+    assert unit.handled == [("A", 2), ("B", 1), ("B", 3), ("A", 4)]
+
+
 def test_two_gaps_name_the_number_that_was_waited_for_at_each(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1), envelopes(3), envelopes(4), envelopes(7))

@@ -48,6 +48,12 @@ def test_a_flow_that_waits_does_not_hold_another_back(envelopes):
     assert unit.handled == [("B", 1), ("B", 2)]
 
 
+def test_a_flow_that_waits_does_not_hold_back_what_waited_in_another(envelopes):
+    unit = drive("STRICT_SEQUENCE")
+    unit.arrive(envelopes(2, flow="A"), envelopes(3, flow="B"), envelopes(1, flow="B"), envelopes(2, flow="B"))
+    assert unit.handled == [("B", 1), ("B", 2), ("B", 3)]
+
+
 def test_the_deadline_gives_up_what_is_missing_and_marks_what_comes_late(envelopes):
     unit = drive("STRICT_SEQUENCE")
     unit.arrive(envelopes(3), envelopes(1, flow="B"))

@@ -2,13 +2,12 @@
 
 import msgspec
 import pytest
-from harness.driving import PAIN_001, PARTITION, decoder, drive
+from harness.driving import PAIN_001, drive
 
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.stash import Stashed
 from resequencer.strategies.port import Rank
 from resequencer.unit import Wake
-from resequencer.unit_codec import UnitCodec
 from storage.port import WaitKind
 
 GONE = DependencyUnavailable("sanctions-api")
@@ -169,14 +168,3 @@ def test_one_that_fails_for_good_after_the_outage_is_set_aside(unit, envelopes):
     unit.wake(Wake.RETRY, after_ms=1_000)
     assert [each.error for each in unit.dead] == ["never"]
     assert unit.sequences == [2]
-
-
-def test_a_retry_that_was_stored_before_there_were_dependencies_still_opens(envelopes):
-    unit, first = drive("SEQUENCE"), envelopes(1)
-    unit.handler.fail(first, AWAY, AWAY)
-    unit.arrive(first)
-    fields = msgspec.msgpack.decode(unit.stored.state)
-    *others, retry = fields
-    before = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([*others, retry[:5]]))
-    restored = UnitCodec(unit.strategy, decoder().decode).restore(PARTITION, before)
-    assert (restored.retry.attempts, restored.retry.dependency, restored.retry.released_to) == (1, None, -1)

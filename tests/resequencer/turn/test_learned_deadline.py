@@ -1,13 +1,12 @@
 """The deadline of stashed envelopes if it is learned."""
 
 import msgspec
-from harness.driving import PARTITION, Driven, Envelopes, decoder, drive
+from harness.driving import Driven, Envelopes, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resequencer.settings import LearnedTimeout
 from resequencer.unit import Wake
-from resequencer.unit_codec import UnitCodec
 
 AS_IF_NOT_LEARNED = 21_000
 BOUNDS = LearnedTimeout(at_least_ms=1_000, at_most_ms=60_000)
@@ -106,16 +105,6 @@ def test_a_timeout_that_is_no_longer_learned_counts_for_what_waits_already(envel
     unit.reincarnate()
     unit.arrive(envelopes(4))
     assert waited_ms(unit) == 7_000
-
-
-def test_what_was_stashed_by_a_version_that_learned_nothing_waits_as_if_nothing_was_learned(envelopes):
-    unit = learned(A=50_000)
-    unit.arrive(envelopes(3))
-    (entry,) = unit.stored.stash
-    old = msgspec.structs.replace(entry, body=msgspec.msgpack.encode(msgspec.msgpack.decode(entry.body)[:6]))
-    unit.unit = UnitCodec(unit.strategy, decoder().decode).restore(PARTITION, msgspec.structs.replace(unit.stored, stash=(old,)))
-    unit.arrive(envelopes(4))
-    assert waited_ms(unit) == AS_IF_NOT_LEARNED
 
 
 @given(

@@ -70,6 +70,18 @@ def test_an_order_for_a_unit_that_has_changed_is_refused(kind: OrderKind, envelo
 
 
 @pytest.mark.parametrize("kind", [OrderKind.RELEASE, OrderKind.SKIP])
+def test_an_order_for_an_earlier_wait_for_the_same_is_refused(kind: OrderKind, envelopes: Envelopes) -> None:
+    unit = drive("FULL_PAIN001")
+    decision = unit.arrive(envelopes(1))
+    seen = decision.waits
+    assert seen is not None
+    unit.expire()
+    unit.arrive(envelopes(2))
+    assert result(unit.order(kind, waits_for=seen.waits_for, since=seen.since)) is OrderResult.REFUSED_CHANGED
+    assert unit.sequences == [1]
+
+
+@pytest.mark.parametrize("kind", [OrderKind.RELEASE, OrderKind.SKIP])
 def test_an_order_that_was_given_twice_is_executed_once(kind: OrderKind, envelopes: Envelopes) -> None:
     unit = waiting(envelopes, 2, 4)
     waits = unit.last.waits if unit.last else None

@@ -1,15 +1,8 @@
 """Regions whose workers are killed, paused, replaced and get no answers: each sink gets what it is promised."""
 
-import os
-from itertools import count
-from time import monotonic
-
 import pytest
+from harness.nightly import Search
 from simulation.regions.runs import RegionRun, Totals, reference, replay_command, simulate
-
-MINUTES = float(os.environ.get("SIMULATION_MINUTES", "0"))
-FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "10000"))
-_CHUNK = 50
 
 
 def live_through(seeds: range, run: RegionRun) -> Totals:
@@ -37,21 +30,9 @@ def test_some_runs_keep_the_word_of_each_sink(run: RegionRun) -> None:
     assert totals.takeovers > 300
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", RegionRun)
-@pytest.mark.parametrize("chunk", range(2))
-def test_many_runs_keep_the_word_of_each_sink(chunk: int, run: RegionRun) -> None:
-    """These ten tests have twenty thousand kills, and six times as many other faults."""
-    assert live_through(range(100 + _CHUNK * chunk, 100 + _CHUNK * (chunk + 1)), run).crashes > 1_000
-
-
-@pytest.mark.slow
-def test_regions_keep_it_for_as_long_as_one_likes() -> None:
-    """Do one run of each kind; `make soak` continues for half an hour (SIMULATION_MINUTES, from SIMULATION_SEED on)."""
-    ends_at, totals = monotonic() + 60 * MINUTES, Totals()
-    for seed in count(FIRST_SEED):
+@pytest.mark.nightly("simulation", minutes=4)
+def test_whatever_the_seed_runs_keep_the_word_of_each_sink(search: Search) -> None:
+    """A hundred seeds have twenty thousand kills, and six times as many other faults."""
+    for seed in search.seeds():
         for run in RegionRun:
-            totals = totals.plus(live_through(range(seed, seed + 1), run))
-        if monotonic() >= ends_at:
-            print(f"{totals.runs} runs of regions from seed {FIRST_SEED} on: {totals}")
-            return
+            live_through(range(seed, seed + 1), run)

@@ -67,12 +67,6 @@ def test_the_duplicate_of_a_late_item_is_late():
     assert sum(each == [Fate.LATE, Fate.LATE] for each in fates.values()) > 9_000
 
 
-def test_the_same_seed_gives_the_same_order():
-    rates = Rates(0.1, 0.1, 0.1)
-    assert order(1_000, 50, rates) == order(1_000, 50, rates)
-    assert order(1_000, 50, rates) != order(1_000, 50, rates, seed=2)
-
-
 def test_a_share_of_the_items_is_contradicted_once_and_nothing_else_moves_for_it():
     rates = Rates(0.1, 0.1, 0.1)
     plain, with_conflicts = order(20_000, 50, rates), order(20_000, 50, rates._replace(conflicts=0.1))

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -134,27 +135,17 @@ def test_whatever_is_rotated_between_two_looks_every_line_is_handed_out_once(pat
     file.close()
 
 
-def test_rotated_files_that_are_not_kept_are_not_missed_while_they_are_open(path: Path):
+@pytest.mark.parametrize(
+    "first_goes", [lambda path: rotate(path, 1).unlink(), lambda path: path.rename(path.with_suffix(".away"))]
+)
+def test_files_that_are_deleted_or_moved_by_hand_are_not_missed_while_they_are_open(path: Path, first_goes: Callable):
     append(path, b"1\n")
     file = TailedFile(path)
     assert read(file) == [b"1"]
     append(path, b"2\n")
-    rotate(path, 1).unlink()
+    first_goes(path)
     append(path, b"3\n")
     rotate(path, 2)
-    append(path, b"4\n")
-    assert read(file) == [b"2", b"3", b"4"]
-    file.close()
-
-
-def test_a_file_moved_away_by_hand_and_one_that_was_rotated_are_both_read_to_their_end(path: Path):
-    append(path, b"1\n")
-    file = TailedFile(path)
-    assert read(file) == [b"1"]
-    append(path, b"2\n")
-    path.rename(path.with_suffix(".away"))
-    append(path, b"3\n")
-    rotate(path, 1)
     append(path, b"4\n")
     assert read(file) == [b"2", b"3", b"4"]
     file.close()

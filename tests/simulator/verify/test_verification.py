@@ -167,38 +167,35 @@ def set_in_report(*path: Any) -> Callable[[dict], None]:
 TRANSACTION = ("OrgnlPmtInfAndSts", 0, "TxInfAndSts", 0)
 
 
+COMPLETED, REJECTED = "PaymentCompleted", "PaymentRejected"
+
+
 @pytest.mark.parametrize(
-    "edit",
+    ("event", "edit"),
     [
-        set_in_report(*TRANSACTION, "TxSts", "PART"),
-        set_in_report(*TRANSACTION, "OrgnlEndToEndId", "of another payment"),
-        set_in_report(*TRANSACTION, "OrgnlEndToEndId", None),
-        set_in_report(*TRANSACTION, "StsRsnInf", {"Rsn": {"Prtry": "XX99"}}),
-        set_in_report("OrgnlGrpInfAndSts", "OrgnlMsgId", "NOTPROVIDED"),
-        set_in_report("OrgnlGrpInfAndSts", "OrgnlMsgId", "of another message"),
-        set_in_report("OrgnlPmtInfAndSts", 0, "OrgnlPmtInfId", "of another instruction"),
-        set_in_report("GrpHdr", "MsgId", "ANOTHER"),
-        lambda read: read["headers"].update({"envelope-id": "another"}),
-        lambda read: read["headers"].update({"event-name": "PaymentWithdrawn"}),
-        lambda read: read["headers"].update({"process-flow-name": "AnotherFlow"}),
-        lambda read: read["headers"].update({"source-position": "nowhere"}),
-        lambda read: read["headers"].update({"source-position": "IPF_PROCESSING_DATA-3@1"}),
-        lambda read: read.update(value="no report"),
-        lambda read: read.update(value={"report": 17}),
-        lambda read: read.update(value="<broken"),
+        (COMPLETED, set_in_report(*TRANSACTION, "TxSts", "PART")),
+        (COMPLETED, set_in_report(*TRANSACTION, "OrgnlEndToEndId", "of another payment")),
+        (COMPLETED, set_in_report(*TRANSACTION, "OrgnlEndToEndId", None)),
+        (COMPLETED, set_in_report(*TRANSACTION, "StsRsnInf", {"Rsn": {"Prtry": "XX99"}})),
+        (COMPLETED, set_in_report("OrgnlGrpInfAndSts", "OrgnlMsgId", "NOTPROVIDED")),
+        (COMPLETED, set_in_report("OrgnlGrpInfAndSts", "OrgnlMsgId", "of another message")),
+        (COMPLETED, set_in_report("OrgnlPmtInfAndSts", 0, "OrgnlPmtInfId", "of another instruction")),
+        (COMPLETED, set_in_report("GrpHdr", "MsgId", "ANOTHER")),
+        (COMPLETED, lambda read: read["headers"].update({"envelope-id": "another"})),
+        (COMPLETED, lambda read: read["headers"].update({"event-name": "PaymentWithdrawn"})),
+        (COMPLETED, lambda read: read["headers"].update({"process-flow-name": "AnotherFlow"})),
+        (COMPLETED, lambda read: read["headers"].update({"source-position": "nowhere"})),
+        (COMPLETED, lambda read: read["headers"].update({"source-position": "IPF_PROCESSING_DATA-3@1"})),
+        (COMPLETED, lambda read: read.update(value="no report")),
+        (COMPLETED, lambda read: read.update(value={"report": 17})),
+        (COMPLETED, lambda read: read.update(value="<broken")),
+        (REJECTED, set_in_report(*TRANSACTION, "StsRsnInf", [])),
     ],
 )
-def test_what_a_notification_says_wrongly_is_found(judged: Callable, edit: Callable):
-    output = judged(**CALM)
-    at = next(at for at, each in enumerate(output.notifications) if header(each, "event-name") == "PaymentCompleted")
-    output.notifications[at] = edited(output.notifications[at], edit)
-    assert output.found() == {Deviation.WRONG_CONTENT: 1}
-
-
-def test_a_wrong_reason_of_a_rejection_is_found(judged: Callable):
+def test_what_a_notification_says_wrongly_is_found(judged: Callable, event: str, edit: Callable):
     output = judged(units=120, **CALM)
-    at = next(at for at, each in enumerate(output.notifications) if header(each, "event-name") == "PaymentRejected")
-    output.notifications[at] = edited(output.notifications[at], set_in_report(*TRANSACTION, "StsRsnInf", []))
+    at = next(at for at, each in enumerate(output.notifications) if header(each, "event-name") == event)
+    output.notifications[at] = edited(output.notifications[at], edit)
     assert output.found() == {Deviation.WRONG_CONTENT: 1}
 
 

@@ -3,9 +3,7 @@
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
-from storage.embedded import partition
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.port import Commit, PartitionStore
@@ -41,10 +39,6 @@ class EmbeddedHarness:
         before = store.header
         store.commit(commit)
         store._header = before
-
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        with patch.object(partition, "note_changes"):
-            store.commit(commit)
 
     def close(self) -> None:
         for storage in self.made:

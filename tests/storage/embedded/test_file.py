@@ -64,61 +64,17 @@ def test_a_commit_is_synced_to_the_disk_before_it_is_answered(embedded):
     assert (synchronous, mode) == (2, "wal")
 
 
-def test_a_newer_format_is_refused_and_left_as_it_is(embedded):
-    execute(filled(embedded), f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(FORMAT_VERSION + 1, "start the newer version"), (FORMAT_VERSION - 1, "restore it"), (0, "restore it")],
+)
+def test_a_file_of_another_format_is_refused_and_left_as_it_is(embedded, version, remedy):
+    execute(filled(embedded), f"PRAGMA user_version = {version}")
     before = digest(embedded.file)
-    assert "start the newer version" in refusal(embedded)
+    problem = refusal(embedded)
+    assert f"its format is {version}, " in problem
+    assert remedy in problem
     assert digest(embedded.file) == before
-
-
-def test_a_file_of_the_first_format_is_brought_up_to_date(embedded):
-    as_of_format_2(filled(embedded))
-    execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source")
-    execute(embedded.file, "PRAGMA user_version = 1")
-    store = embedded.make().open(PARTITION)
-    assert store.header.next_offset is not None
-    assert store.header.source == ""
-    put(store, source="named")
-    assert embedded.make().open(PARTITION).header.source == "named"
-
-
-def as_of_format_2(file):
-    """Format 2: `changed_at` was an instant of the wall clock, and partitions had no clock of their own."""
-    execute(file, "ALTER TABLE partitions DROP COLUMN caught_up_ms")
-    execute(file, "ALTER TABLE partitions DROP COLUMN orders")
-    execute(file, "ALTER TABLE partitions DROP COLUMN source_state")
-    execute(file, "DROP INDEX idle")
-    execute(file, "CREATE INDEX idle ON units (changed_at) WHERE wakes_at IS NULL")
-    execute(file, "UPDATE units SET changed_at = 1774740835941 + changed_at")
-    execute(file, "PRAGMA user_version = 2")
-
-
-def test_a_file_of_the_third_format_gets_room_for_orders(embedded):
-    execute(filled(embedded), "ALTER TABLE partitions DROP COLUMN orders")
-    execute(embedded.file, "ALTER TABLE partitions DROP COLUMN source_state")
-    execute(embedded.file, "PRAGMA user_version = 3")
-    store = embedded.make().open(PARTITION)
-    assert store.header.orders == ""
-    put(store, orders="some", source_state="taken")
-    header = embedded.make().open(PARTITION).header
-    assert (header.orders, header.source_state) == ("some", "taken")
-
-
-def test_what_an_older_format_remembers_stays_for_the_retention_of_the_caught_up_clock(embedded):
-    put(embedded.make().open(PARTITION), idle("a"), waiting("b"))
-    as_of_format_2(embedded.file)
-    store = embedded.make().open(PARTITION)
-    begins_at = store.header.caught_up_ms
-    assert begins_at == 1774740835941
-    assert store.expire(begins_at - 1, ()) == 0
-    put(store, idle("b"), caught_up_ms=begins_at + 5)
-    assert expire_all(store, begins_at) == 1
-    assert store.load("ab").keys() == {"b"}
-
-
-def test_a_format_that_never_was_is_refused(embedded):
-    execute(filled(embedded), "PRAGMA user_version = 0")
-    assert "restore it" in refusal(embedded)
 
 
 def test_another_programs_database_is_refused_and_left_as_it_is(embedded):

@@ -135,24 +135,6 @@ def test_more_changes_than_a_portion_come_in_portions_and_more_than_a_quarter_as
     assert view.find_waiting(PARTITION, marker).is_whole
 
 
-def test_a_file_that_no_worker_of_this_version_has_opened_yet_is_listed_whole(embedded):
-    with closing(embedded.make()) as storage:
-        put(storage.open(PARTITION), waiting("a"))
-    copy = Copy(embedded.make_view())
-    copy.follow()
-    with closing(sqlite3.connect(embedded.file, isolation_level=None)) as connection:
-        connection.execute("DROP TABLE changes")
-        connection.execute("UPDATE partitions SET commit_number = 2")
-    assert copy.follow().is_whole
-    assert copy.waits == {"a": WAITS}
-    store = embedded.make().open(PARTITION)
-    put(store, waiting("b"))
-    copy.follow()
-    put(store, idle("a"))
-    assert not copy.follow().is_whole
-    assert copy.waits == {"b": WAITS}
-
-
 def test_a_file_that_a_power_cut_set_back_is_listed_whole_also_at_the_same_number_of_commits(embedded):
     store = embedded.make().open(PARTITION)
     put(store, waiting("a"))
@@ -173,7 +155,7 @@ def test_a_file_that_a_power_cut_set_back_is_listed_whole_also_at_the_same_numbe
     assert copy.waits == {"a": WAITS, "b": WAITS}
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("version", [4, 6])
 def test_a_file_of_another_format_is_refused_and_stays_as_it_is(embedded, version):
     with closing(embedded.make()) as storage:
         put(storage.open(PARTITION), waiting("a"))

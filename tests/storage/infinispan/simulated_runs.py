@@ -97,7 +97,7 @@ class SimulatedRun:
         self.failing, self.dying = failing, dying
         self.server = server
         self.partition = partition
-        self.settings = LayoutSettings("runs", RETENTION_MS, **SMALL)
+        self.settings = LayoutSettings("runs", **SMALL)
         self.model = ModelPartition()
         self.clock = 0
         self.leaving: set[str] = set()

@@ -35,7 +35,7 @@ class InfinispanHarness:
         self.connect = connect
         self.read_all = read_all or (lambda: None)
         self.tokens = count()
-        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", RETENTION_MS, **layout)
+        self.settings = LayoutSettings(f"test-{uuid4().hex[:12]}", **layout)
         self.made: list[InfinispanStorage] = []
         self.views: list[InfinispanStorageView] = []
 
@@ -69,10 +69,6 @@ class InfinispanHarness:
                 store.commit(commit)
         finally:
             cache.compare_and_set = moving
-
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        """As today: its window was there from the beginning."""
-        store.commit(commit)
 
     def close(self) -> None:
         for each in (*self.made, *self.views):

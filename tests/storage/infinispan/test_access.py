@@ -187,9 +187,9 @@ def test_a_zombie_that_writes_late_changes_nothing_and_clears_away_what_it_wrote
 # Failures of servers.
 
 
-def test_what_was_answered_outlives_a_kill_of_the_server(own_server):
-    server = own_server(InfinispanServer).start()
-    harness = harness_on(server)
+def test_what_was_answered_outlives_a_kill_of_the_server(struck_server, fresh_name):
+    server = struck_server(InfinispanServer)
+    harness = harness_on(server, cache=fresh_name("state"))
     store = harness.make().open(PARTITION)
     for number in range(50):
         put(store, idle(f"unit-{number}"), waiting("w"), added=(Pending(number, b"blocks"),), published=number - 1)
@@ -207,10 +207,11 @@ def test_what_was_answered_outlives_a_kill_of_the_server(own_server):
     harness.close()
 
 
-def test_a_memory_that_restarted_is_noticed(own_server):
-    server = own_server(InfinispanServer).start()
-    server.create_cache("state", IN_MEMORY)
-    harness = harness_on(server)
+def test_a_memory_that_restarted_is_noticed(struck_server, fresh_name):
+    server = struck_server(InfinispanServer)
+    cache = fresh_name("state")
+    server.create_cache(cache, IN_MEMORY)
+    harness = harness_on(server, cache=cache)
     store = harness.make().open(PARTITION)
     put(store, idle("a"), waiting("b"))
     server.kill()
@@ -220,9 +221,10 @@ def test_a_memory_that_restarted_is_noticed(own_server):
     harness.close()
 
 
-def test_a_server_that_is_paused_is_unavailable_after_the_time_out_and_the_same_commit_counts_later(own_server):
-    server = own_server(InfinispanServer).start()
-    harness = harness_on(server, timeout_ms=500)
+def test_a_server_that_is_paused_is_unavailable_after_the_time_out_and_the_same_commit_counts_later(struck_server, fresh_name):
+    server = struck_server(InfinispanServer)
+    cache = fresh_name("state")
+    harness = harness_on(server, cache=cache, timeout_ms=500)
     storage = harness.make()
     store = answered(lambda: storage.open(PARTITION))
     first = following(store, idle("a"))
@@ -230,7 +232,7 @@ def test_a_server_that_is_paused_is_unavailable_after_the_time_out_and_the_same_
     second = following(store, idle("b"))
     server.pause()
     for _ in range(2):
-        with pytest.raises(StorageUnavailable, match=r"PUT /rest/v2/caches/state/.*: timed out"):
+        with pytest.raises(StorageUnavailable, match=rf"PUT /rest/v2/caches/{cache}/.*: timed out"):
             store.commit(second)
     server.resume()
     answered(lambda: store.commit(second))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from harness.waiting import DEADLINE_SECONDS
 
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import ServerSettings
@@ -20,7 +21,7 @@ def rest(*answers: httpx.Response) -> tuple[InfinispanRest, list[str]]:
         return next(left)
 
     made = InfinispanRest(ServerSettings(url="http://127.0.0.1:1", cache="state"))
-    made._client = httpx.Client(transport=httpx.MockTransport(answer))
+    made._client = httpx.Client(transport=httpx.MockTransport(answer), timeout=DEADLINE_SECONDS)
     return made, asked
 
 

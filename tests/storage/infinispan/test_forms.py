@@ -23,7 +23,7 @@ from storage.infinispan.layout.segment import (
     version_of,
 )
 from storage.infinispan.layout.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
-from storage.infinispan.layout.value_framing import FORMAT_VERSION, PART_BYTES, Kind, Value, cut, joined
+from storage.infinispan.layout.value_framing import PART_BYTES, Kind, Value, cut, joined
 from storage.port import Header, StorageRefused
 
 units = st.text(min_size=1, max_size=20)
@@ -88,9 +88,10 @@ def test_a_value_that_is_cut_is_refused(length):
         joined(Kind.PAGE, "it", body[:length], _no_other_part)
 
 
-def test_a_newer_format_is_refused_with_the_remedy():
-    ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload", FORMAT_VERSION + 1))
-    with pytest.raises(StorageRefused, match="it: has format 5, this version of the service knows 4; start the newer"):
+@pytest.mark.parametrize(("version", "remedy"), [(5, "start the newer version"), (1, "clear it to start empty")])
+def test_a_format_that_is_not_read_is_refused_with_the_remedy(version, remedy):
+    ((_, body),) = cut(Value(Kind.PAGE, "it", b"payload", version))
+    with pytest.raises(StorageRefused, match=f"it: has format {version}, .*{remedy}"):
         joined(Kind.PAGE, "it", body, _no_other_part)
 
 

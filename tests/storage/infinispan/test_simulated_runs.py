@@ -34,9 +34,14 @@ def run(seed: int) -> SimulatedRun:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(12, 60, 12))])
-def test_whatever_fails_the_owner_is_told_what_was_committed(first):
-    for seed in range(first, first + 12):
+def test_whatever_fails_the_owner_is_told_what_was_committed():
+    for seed in range(12):
+        run(seed)
+
+
+@pytest.mark.nightly("storages", minutes=3)
+def test_whatever_the_seed_the_owner_is_told_what_was_committed(search):
+    for seed in search.seeds():
         run(seed)
 
 

@@ -67,7 +67,7 @@ class TestInfinispanViewContract(StorageViewContract):
             yield harness
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("storages")
 class TestBusyInfinispanViewContract(StorageViewContract):
     """With a layout that moves what changed after a few commits."""
 
@@ -306,8 +306,18 @@ class RestlessOwner:
             self.states[change.unit].append((change.state, change.waits))
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_an_owner_does_in_the_midst_of_reads_units_are_of_one_commit_and_copies_end_right(server, seed):
+    read_beside_an_owner(server, seed)
+
+
+@pytest.mark.nightly("storages", minutes=1)
+def test_whatever_the_seed_units_are_of_one_commit_and_copies_end_right(search):
+    for seed in search.seeds():
+        read_beside_an_owner(MemoryServer(), seed)
+
+
+def read_beside_an_owner(server, seed):
     chance = Random(seed)
     harness = on(server, **SMALL)
     owner = RestlessOwner(harness, chance)

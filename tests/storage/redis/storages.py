@@ -33,14 +33,14 @@ def is_answered(act: Callable[[], object]) -> bool:
 
 
 class OwnRedis(NamedTuple):
-    """A server for one test, a client that inspects it, and storages on it that wait 300 ms for its answers."""
+    """A server for one test, a client that inspects it, and storages on it."""
 
     server: RedisServer
     client: redis.Redis
     harness: "RedisHarness"
 
     def open(self, **changes: object) -> RedisPartitionStore:
-        return self.harness.make(timeout_ms=300, **changes).open(PARTITION)
+        return self.harness.make(**changes).open(PARTITION)
 
 
 class RedisHarness:
@@ -53,7 +53,7 @@ class RedisHarness:
         self.made: list[RedisStorage] = []
         self.views: list[RedisStorageView] = []
         self.url = url
-        self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace, timeout_ms=5_000, wait_replicas=0)
+        self.settings = RedisSettings(read_place(url, RedisLogin()), self.namespace, timeout_ms=60_000, wait_replicas=0)
 
     def another(self) -> "RedisHarness":
         """Return a harness in another namespace on the same servers."""
@@ -82,20 +82,6 @@ class RedisHarness:
         before = store.header
         store.commit(commit)
         store._header = before
-
-    def commit_as_before(self, store: PartitionStore, commit: Commit) -> None:
-        """Commit, and leave the log of changes as it was."""
-        assert isinstance(store, RedisPartitionStore)
-        keys = store._keys
-        client, fields = self.client_of(keys), ("log_marker", "log_begin", "log_end", "log_bytes")
-        before = dict(zip(fields, client.hmget(keys.header, fields), strict=True))
-        log = client.dump(keys.changes)
-        store.commit(commit)
-        client.hdel(keys.header, *fields)
-        client.unlink(keys.changes)
-        if log is not None:
-            client.restore(keys.changes, 0, log)
-            client.hset(keys.header, mapping=before)
 
     def close(self) -> None:
         for each in (*self.made, *self.views):

@@ -78,8 +78,8 @@ def test_a_server_that_cannot_get_full_yet_is_only_warned_of(own_redis, said):
 def test_a_commit_counts_only_when_so_many_replicas_have_it(own_redis):
     own = own_redis()
     replica = own_redis(RedisServer, replica_of=own.server.ports["redis"])
-    zombie = own.open(wait_replicas=1)
-    store = own.open(wait_replicas=1)
+    zombie = own.open(wait_replicas=1, timeout_ms=1_000)
+    store = own.open(wait_replicas=1, timeout_ms=1_000)
     first = following(store, UnitChange("a", b"first", WAITS))
     wait_until(lambda: is_answered(lambda: store.commit(first)), "the replica keeps up")
     second = following(store, UnitChange("a", b"second"), added=(Pending(1, b"one"),), highest_number=1)
@@ -93,7 +93,7 @@ def test_a_commit_counts_only_when_so_many_replicas_have_it(own_redis):
             store.commit(second)
     assert store.header.commit == 1
     with pytest.raises(OwnershipLost):
-        wait_until(lambda: is_answered(lambda: put(zombie, idle("zombie"))), "it hears that it is none", 5)
+        wait_until(lambda: is_answered(lambda: put(zombie, idle("zombie"))), "it hears that it is none")
     replica.server.resume()
     wait_until(lambda: is_answered(lambda: store.commit(second)), "the replica keeps up again")
     assert store.load(["a"])["a"].state == b"second"

@@ -9,8 +9,12 @@ from redis.exceptions import DataError
 from servers.redis.server import RedisServer
 from storage.port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
+from tests.storage.redis.storages import is_answered
 
 pytestmark = pytest.mark.slow
+
+IMPATIENT_MS = 1_000
+"""How long an answer is waited for where a server stands still."""
 
 
 class SlowlyLoading(RedisServer):
@@ -62,7 +66,7 @@ def test_a_server_that_was_killed_is_unavailable_and_has_every_commit_when_it_is
 
 def test_a_commit_that_landed_after_its_time_out_has_an_effect_once(own_redis):
     own = own_redis()
-    store = own.open()
+    store = own.open(timeout_ms=IMPATIENT_MS)
     second = filled(store)
     own.server.pause()
     with pytest.raises(StorageUnavailable, match="Timeout"):
@@ -70,17 +74,18 @@ def test_a_commit_that_landed_after_its_time_out_has_an_effect_once(own_redis):
     own.server.resume()
     wait_until(lambda: own.client.hget(f"{{{own.harness.namespace}:{PARTITION.topic}:0}}:header", "commit") == b"2", "it lands")
     assert store.header.commit == 1
-    store.commit(second)
+    wait_until(lambda: is_answered(lambda: store.commit(second)), "it is known to have landed")
     check_second(store)
     put(store, idle("c"))
 
 
 def test_a_hanging_server_is_never_waited_for_longer_than_the_time_out(own_redis):
     own = own_redis()
-    store = own.open()
+    store = own.open(timeout_ms=IMPATIENT_MS)
     large = following(store, UnitChange("a", b"x" * 20_000_000))
     own.server.pause()
-    for act in (lambda: store.commit(large), lambda: store.load(["a"]), own.open, lambda: store.expire(0, ())):
+    opens = lambda: own.open(timeout_ms=IMPATIENT_MS)  # noqa: E731 - One of several acts.
+    for act in (lambda: store.commit(large), lambda: store.load(["a"]), opens, lambda: store.expire(0, ())):
         with pytest.raises(StorageUnavailable):
             act()
     own.server.resume()
@@ -101,7 +106,7 @@ def test_a_connection_that_was_cut_costs_one_try(own_redis):
 
 def test_a_server_that_is_loading_is_waited_for(own_redis):
     own = own_redis(SlowlyLoading)
-    store = own.harness.make(timeout_ms=10_000).open(PARTITION)
+    store = own.open()
     for first in range(0, 6_000, 500):
         put(store, *(idle(f"unit-{number}") for number in range(first, first + 500)))
     second = following(store, waiting("b"))

@@ -1,4 +1,4 @@
-"""Idle units in Redis: the caught-up clock expires them, not the server. Data of older versions is converted."""
+"""Idle units in Redis: the caught-up clock expires them, not the server. Their index is rebuilt if it is incomplete."""
 
 import logging
 from functools import partial
@@ -9,8 +9,7 @@ from domain.errors import OwnershipLost
 from storage.port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
 from storage.redis import partition
 from storage.redis.keys import RedisKeys
-from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, idle, put, waiting
-from tests.storage.redis.format_1 import leave_as_format_1
+from tests.storage.contract import OTHER, PARTITION, expire_all, idle, put, waiting
 from tests.storage.redis.storages import unit_key
 
 pytestmark = pytest.mark.slow
@@ -193,63 +192,44 @@ def test_a_unit_that_waits_is_never_forgotten_whatever_the_index_says(client, ke
     assert indexed(client, keys) == {}
 
 
-# Data of an older version, which let the server expire idle units.
+# The rebuild of the index.
 
 
-def old(unit: str) -> Snapshot:
-    return Snapshot(unit, b"state of " + unit.encode(), b"data of " + unit.encode(), ())
-
-
-def check_old(store) -> None:
-    """Check everything that was there but the idle units."""
-    assert store.load(["w"]) == {"w": Snapshot("w", b"state of w", b"data of w", (StashEntry(7, b"seven"),))}
-    assert (store.waiting(), store.pending()) == ([("w", WAITS)], [Pending(1, b"one")])
-    header = store.header
-    assert (header.next_offset, header.highest_number, header.heal_offset, header.source) == (9, 1, 5, "topic-id")
-    assert (header.caught_up_ms, header.history) == (0, (("t1", 1), ("t2", 1)))
+def lose_index(client, keys, store, *units: str) -> None:
+    """Leave these idle units, which no index lists, beside one that waits."""
+    put(store, waiting("w"), *map(idle, units))
+    client.delete(keys.idle)
 
 
 @pytest.mark.parametrize("server", ["redis", "clustered"])
-@pytest.mark.parametrize("ttl_ms", [14_999_999, 60_000])
-def test_a_partition_of_format_1_loses_nothing_and_its_idle_units_stay_for_the_retention(request, server, ttl_ms):
+def test_an_index_of_many_units_is_rebuilt_whole(request, server):
     harness = request.getfixturevalue(server)
-    keys = RedisKeys(harness.namespace, PARTITION)
+    keys, units = RedisKeys(harness.namespace, PARTITION), [f"unit-{number}" for number in range(5_000)]
     client = harness.client_of(keys)
-    units = [f"unit-{number}" for number in range(5_000)]
-    leave_as_format_1(client, keys, *units, ttl_ms=ttl_ms)
+    lose_index(client, keys, harness.make().open(PARTITION), *units)
     store = harness.make().open(PARTITION)
-    check_old(store)
-    assert expiring(client, keys) == set()
     assert indexed(client, keys) == {unit.encode(): 0 for unit in units}
-    assert client.hget(keys.header, "format") == b"2"
-    assert store.load(units) == {unit: old(unit) for unit in units}
     put(store, UnitChange("unit-1", b"later"), caught_up_ms=1)
     assert store.expire(-1, ()) == 0
     expire_all(store, 0)
     assert store.load([*units, "w"]).keys() == {"unit-1", "w"}
 
 
-def test_what_an_older_version_left_of_other_partitions_stays_as_it_is(client, keys, redis):
-    others = RedisKeys(redis.namespace, OTHER), RedisKeys(redis.another().namespace, PARTITION)
-    leave_as_format_1(client, keys, "a")
-    for each in others:
-        leave_as_format_1(client, each, "a")
+def test_a_rebuild_leaves_other_partitions_as_they_are(client, keys, store, redis):
+    other, another = RedisKeys(redis.namespace, OTHER), redis.another()
+    theirs = RedisKeys(another.namespace, PARTITION)
+    lose_index(client, keys, store, "a")
+    lose_index(client, other, redis.make().open(OTHER), "b")
+    lose_index(client, theirs, another.make().open(PARTITION), "c")
     redis.make().open(PARTITION)
-    assert [expiring(client, each) for each in (keys, *others)] == [set(), *({unit_key(each, "a")} for each in others)]
-    client.delete(*client.scan_iter(others[1].tag.encode() + b"*", count=10_000))
+    assert indexed(client, keys) == {b"a": 0}
+    assert client.exists(other.idle, theirs.idle) == 0
+    another.clear_away()
 
 
-def test_a_partition_of_format_1_that_was_never_committed_to_opens(client, keys, redis):
-    client.hset(keys.header, mapping={"format": 1, "token": "t1", "commit": 0, "history": "[]"})
-    store = redis.make().open(PARTITION)
-    assert store.header.is_empty
-    assert store.header.history == (("t1", 0),)
-    assert indexed(client, keys) == {}
-
-
-def test_an_upgrade_that_was_cut_off_is_taken_up_by_the_next_takeover(client, keys, redis, monkeypatch):
+def test_a_rebuild_that_was_cut_off_is_taken_up_by_the_next_takeover(client, keys, store, redis, monkeypatch):
     units = [f"unit-{number}" for number in range(50)]
-    leave_as_format_1(client, keys, *units)
+    lose_index(client, keys, store, *units)
     monkeypatch.setattr(partition, "_INDEXED_AT_ONCE", 7)
     cut, calls = redis.make(), []
     run = cut._servers.run
@@ -264,17 +244,15 @@ def test_an_upgrade_that_was_cut_off_is_taken_up_by_the_next_takeover(client, ke
     monkeypatch.setattr(cut._servers, "run", run_and_fail)
     with pytest.raises(StorageUnavailable, match="it went away"):
         cut.open(PARTITION)
-    assert 0 < len(expiring(client, keys)) < 50
-    assert client.hmget(keys.header, "format", "idle") == [b"2", b""]
+    assert 0 < client.zcard(keys.idle) < 50
+    assert client.hget(keys.header, "idle") == b""
     store = redis.make().open(PARTITION)
-    assert expiring(client, keys) == set()
     assert len(indexed(client, keys)) == 50
-    assert store.load(units) == {unit: old(unit) for unit in units}
-    assert len(store.header.history) == 3
+    assert store.load(units).keys() == set(units)
 
 
-def test_of_two_who_upgrade_at_the_same_moment_one_has_to_try_again(client, keys, redis, monkeypatch):
-    leave_as_format_1(client, keys, "a", "b")
+def test_of_two_who_rebuild_at_the_same_moment_one_has_to_try_again(client, keys, store, redis, monkeypatch):
+    lose_index(client, keys, store, "a", "b")
     first, second = redis.make(), redis.make()
     scan = first._servers.scan
 
@@ -292,8 +270,8 @@ def test_of_two_who_upgrade_at_the_same_moment_one_has_to_try_again(client, keys
     assert check() == {b"a": 0, b"b": 0}
 
 
-def test_a_partition_is_looked_through_once(client, keys, redis, monkeypatch):
-    leave_as_format_1(client, keys, "a")
+def test_a_partition_is_looked_through_once(client, keys, store, redis, monkeypatch):
+    lose_index(client, keys, store, "a")
     redis.make().open(PARTITION)
     again = redis.make()
     monkeypatch.delattr(type(again._servers), "scan")

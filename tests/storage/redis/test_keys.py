@@ -68,7 +68,7 @@ def test_a_newer_format_is_refused_and_left_as_it_is(client, keys, filled, redis
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("format", "x"), ("format", "0"), ("commit", ""), ("history", "[["), ("token", None)]
+    ("field", "value"), [("format", "x"), ("format", "1"), ("commit", ""), ("history", "[["), ("token", None)]
 )
 def test_a_damaged_header_is_refused(client, keys, filled, redis, field, value):
     client.hdel(keys.header, field) if value is None else client.hset(keys.header, field, value)

@@ -17,6 +17,7 @@ class TestRedisContract(StorageContract):
         return redis
 
 
+@pytest.mark.nightly("storages")
 class TestRedisClusterContract(StorageContract):
     @pytest.fixture
     def harness(self, clustered: RedisHarness) -> RedisHarness:

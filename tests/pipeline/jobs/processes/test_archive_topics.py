@@ -1,6 +1,6 @@
 """`resequencer archive-topics` as an operator runs it: killed repeatedly under load, started twice, stopped by SIGTERM.
 
-`KILLS=20` kills more often than by default, `KILL_SEED=N` at other moments.
+`KILLS=20` kills more often than by default, `SEARCH_SEED=N` at other moments.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
-from time import sleep
 
 import pytest
+from harness.nightly import SEED
 from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.options import fast_sources
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
-KILLS = int(os.environ.get("KILLS", "2"))
-SEED = int(os.environ.get("KILL_SEED", "7"))
+KILLS = int(os.environ.get("KILLS", "1"))
 LONGEST_WAIT_SECONDS = 600
 
 
@@ -87,7 +86,7 @@ def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: Archiv
         known = _count(batches)
         archiving = service.begin_verb("archive-topics", "--continuous")
         wait_until(lambda known=known: _count(batches) > known, "another batch", LONGEST_WAIT_SECONDS, 0.05)  # type: ignore[misc]
-        sleep(chance.uniform(0, 3))  # It is killed at a random moment, in whatever step it is then.
+        pause_at_random(chance, 0, 3)
         archiving.kill()
         archiving.wait()
 

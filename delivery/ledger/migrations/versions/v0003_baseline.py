@@ -1,10 +1,10 @@
-"""The first version of the tables."""
+"""The tables of the baseline (docs/decisions/0049-the-baseline.md), which had this number."""
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy import text
 
-revision = "0001"
+revision = "0003"
 down_revision = None
 
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -55,14 +55,20 @@ def upgrade() -> None:
         sa.Column("late", sa.BigInteger(), nullable=False),
         sa.Column("refused_results", sa.BigInteger(), nullable=False),
         sa.Column("sealed_at", sa.BigInteger(), nullable=True),
+        sa.Column("expected", sa.BigInteger(), nullable=True),
         sa.Column("completed_at", sa.BigInteger(), nullable=True),
         sa.Column("completions", sa.Integer(), nullable=False),
         sa.Column("cancelled_at", sa.BigInteger(), nullable=True),
+        sa.Column("repair", sa.String(length=20), nullable=True),
+        sa.Column("repaired_to", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("repaired", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("not_repaired", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("intake_owner", sa.Text(), nullable=False),
         sa.Column("intake_until", sa.BigInteger(), nullable=False),
         sa.Column("intake_epoch", sa.BigInteger(), nullable=False),
         sa.Column("taken_at", sa.BigInteger(), nullable=False),
         sa.Column("caught_up_at", sa.BigInteger(), nullable=False),
+        sa.Column("progress", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(

@@ -1,0 +1,607 @@
+"""Faults in the service's code, one for each promise, and the tests that notice them.
+
+The promises are those of the tables and lists of README.md and of docs/contract.md. A test suite that is changed, for instance to
+take less time, has to notice every one of these faults still. Plant them, all or some, each in a copy of the project:
+
+    PYTHONPATH=tests .venv/bin/python -m promises.planted [NAME …]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+
+class PlantedFault(NamedTuple):
+    """A mistake that a programmer could make, and what notices it.
+
+    `promise` is what the service no longer keeps, `where` the page and its section that promise it. In `file` the `text`, which
+    stands there once, becomes `instead`. At least one of `tests` (node ids of pytest) fails then; without the fault all pass.
+    """
+
+    name: str
+    promise: str
+    where: str
+    file: str
+    text: str
+    instead: str
+    tests: tuple[str, ...]
+
+    def planted_in(self, code: str) -> str:
+        """Return the code of the file with the fault."""
+        assert code.count(self.text) == 1, f"{self.name}: its text does not stand exactly once in {self.file}"
+        return code.replace(self.text, self.instead)
+
+
+_PROMISES = "README.md, Resequencer"
+_STORAGE = "README.md, What is promised, and what is not"
+_REGIONS = "README.md, Between Kafka, files and JMS queues"
+_CONTRACT = "docs/contract.md, {}"
+
+PLANTED = (
+    # A kill loses nothing, and nothing is notified twice
+    PlantedFault(
+        "stashed-counts-as-handled",
+        "With storage none, what waits is read again after a kill.",
+        _STORAGE,
+        "guardian/owned_partition.py",
+        "unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()",
+        "unsettled: Sequence[int] = ()",
+        ("tests/service/test_storage_none.py::test_what_was_done_beyond_the_position_rebuilds_its_units_in_silence",),
+    ),
+    PlantedFault(
+        "pending-dropped-with-its-commit",
+        "With storage embedded, a kill between the commit and the publication loses nothing.",
+        _STORAGE,
+        "storage/embedded/partition.py",
+        "connection.execute(_DROP_PENDING, (key, commit.published))",
+        "connection.execute(_DROP_PENDING, (key, commit.highest_number))",
+        (
+            "tests/service/test_promises.py::test_promise_2_a_crash_at_any_step_loses_no_envelope[21]",
+            "tests/process/test_life.py::test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_nothing",
+        ),
+    ),
+    PlantedFault(
+        "embedded-takes-another-attempt",
+        "With storage embedded, what was decided anew is not taken for the commit that is stored already.",
+        _STORAGE,
+        "storage/fencing.py",
+        "if ours and (stored.number, stored.attempt) == (commit.number, commit.attempt):",
+        "if ours and stored.number == commit.number:",
+        (
+            "tests/storage/embedded/test_storage.py::TestEmbeddedContract"
+            "::test_deciding_anew_under_a_number_that_may_be_taken_is_refused",
+        ),
+    ),
+    PlantedFault(
+        "redis-lets-a-former-owner-commit",
+        "With storage redis, a worker that has lost its partition changes nothing.",
+        "README.md, On real servers",
+        "storage/redis/scripts.py",
+        "if not is_done and not (is_ours and stored[2] == ARGV[2]) then",
+        "if not is_done and stored[2] ~= ARGV[2] then",
+        (
+            "tests/storage/redis/test_storage.py::TestRedisContract"
+            "::test_a_zombie_that_opened_late_does_not_stop_the_rightful_owner_for_long",
+        ),
+    ),
+    PlantedFault(
+        "infinispan-takes-another-attempt",
+        "With storage infinispan, what was decided anew is not taken for the commit that is stored already.",
+        "README.md, On real servers",
+        "storage/infinispan/partition.py",
+        "if tried is not None and tried.prepared.segment.attempt != commit.attempt:",
+        "if tried is not None and tried.prepared.version.commit != commit.number:",
+        (
+            "tests/storage/infinispan/test_storage.py::TestInfinispanContract"
+            "::test_deciding_anew_under_a_number_that_may_be_taken_is_refused",
+        ),
+    ),
+    PlantedFault(
+        "none-on-kafka-forgets-what-is-done",
+        "From Kafka to Kafka it is exactly once, with storage none, too.",
+        _REGIONS,
+        "guardian/owned_partition.py",
+        "self._waits_for_handled and (self._done_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)",
+        "self._waits_for_handled and self._done_characters is None and len(self.positions.unsettled) < _MANY_RANGES",
+        ("tests/service/test_done_ahead_on_kafka.py::test_where_retention_took_only_what_was_done_reading_goes_on_behind_it",),
+    ),
+    PlantedFault(
+        "last-number-published-again",
+        "Nothing is notified twice when a worker on Kafka is killed.",
+        _PROMISES,
+        "guardian/takeover.py",
+        "each.number > published and each.number not in beyond",
+        "each.number >= published and each.number not in beyond",
+        (
+            "tests/guardian/test_takeover.py::test_what_the_position_does_not_count_as_published_is_still_to_leave",
+            "tests/process/test_kafka.py::test_every_promise_holds_though_the_worker_is_killed",
+        ),
+    ),
+    PlantedFault(
+        "published-for-a-partition-of-another",
+        "A worker publishes nothing for a partition that another worker has by now.",
+        _PROMISES,
+        "connectors/kafka/reading.py",
+        "        self._refuse_not_owned(rest)\n",
+        "        self._look_again()\n",
+        ("tests/connectors/kafka/test_ownership.py::test_a_partition_that_is_not_ours_is_not_published_for",),
+    ),
+    PlantedFault(
+        "audit-overlooks-a-lost-one",
+        "The audit finds each notification that is not there.",
+        _CONTRACT.format("2. Command line"),
+        "pipeline/audit/unit_audit.py",
+        "if each.trigger < self.settled:",
+        "if each.offset < 0 and each.trigger < self.settled:",
+        ("tests/pipeline/jobs/processes/test_audit.py::test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named",),
+    ),
+    PlantedFault(
+        "verify-overlooks-a-lost-one",
+        "The command verify finds each notification that is not there.",
+        _CONTRACT.format("2. Command line"),
+        "simulator/verify/verification.py",
+        "if identifier not in seen and not envelope.is_lost and not is_set_aside:",
+        "if identifier not in seen and envelope.is_lost and not is_set_aside:",
+        ("tests/simulator/verify/test_verification.py::test_a_notification_that_is_not_there_is_lost",),
+    ),
+    # The order, the strategies, the marks
+    PlantedFault(
+        "stash-in-order-of-arrival",
+        "Notifications of a payment leave in order, also those of envelopes that waited.",
+        _PROMISES,
+        "resequencer/stash.py",
+        "return self.rank.place, self.envelope.offset",
+        "return self.envelope.offset, self.rank.place",
+        (
+            "tests/service/test_exactly_once_on_files.py::test_envelopes_leave_in_order",
+            "tests/process/test_life.py::test_lines_appended_by_hand_out_of_order_are_notified_in_order",
+        ),
+    ),
+    PlantedFault(
+        "given-up-number-counted-again",
+        "SEQUENCE keeps the exact order of the payment, also behind a number that came after it was given up.",
+        _STORAGE,
+        "resequencer/strategies/sequence.py",
+        "counts = number > last and given_up is state.given_up",
+        "counts = number > last",
+        ("tests/resequencer/strategies/test_sequence_deadline.py::test_a_late_number_of_another_flow_is_not_counted_twice",),
+    ),
+    PlantedFault(
+        "flows-share-a-lane",
+        "STRICT_SEQUENCE waits for the numbers before of the same flow, and of no other.",
+        _STORAGE,
+        "resequencer/strategies/strict_sequence.py",
+        "return Rank(envelope.flow, number_of(envelope))",
+        'return Rank("", number_of(envelope))',
+        (
+            "tests/resequencer/strategies/test_strict_sequence.py::test_a_flow_that_waits_does_not_hold_back_what_waited_in_another",
+        ),
+    ),
+    PlantedFault(
+        "named-data-not-waited-for",
+        "FULL_PAIN001_AND_CUSTOM_DATA waits for the data that custom-data-keys names.",
+        _STORAGE,
+        "resequencer/strategies/completeness.py",
+        "return len(state.parts) == len(self._required)",
+        "return len(state.parts) >= len(PAIN_001_PARTS)",
+        ("tests/resequencer/strategies/test_completeness.py::test_the_named_data_is_waited_for_too",),
+    ),
+    PlantedFault(
+        "mark-behind-the-attempt",
+        "What leaves at the deadline is marked incomplete and says what was missing.",
+        _STORAGE,
+        "resequencer/turn/release.py",
+        "        copy.incomplete = copy.missing(entry)\n"
+        "        copy.stash = copy.stash.without(entry)\n"
+        "        attempt(copy, entry, is_forced=True)\n",
+        "        copy.stash = copy.stash.without(entry)\n"
+        "        attempt(copy, entry, is_forced=True)\n"
+        "        copy.incomplete = copy.missing(entry)\n",
+        (
+            "tests/resequencer/strategies/test_sequence_deadline.py::test_a_lost_first_event_is_released_only_at_the_deadline",
+            "tests/process/test_life.py::test_a_deadline_stands_where_it_stood_before_a_restart",
+        ),
+    ),
+    PlantedFault(
+        "deadline-in-front-of-unread-records",
+        "The deadline is later while the partition has unread records, among which the missing envelope may be.",
+        _STORAGE,
+        "guardian/unit_registry.py",
+        "self._backlog.hold(key, ends.get(key.partition, 0))",
+        "self._backlog.hold(key, read_to.get(key.partition, 0))",
+        ("tests/service/test_exactly_once_on_files.py::test_a_backlog_read_after_an_outage_makes_nothing_incomplete",),
+    ),
+    PlantedFault(
+        "late-in-its-own-flow-only",
+        "With SEQUENCE, what was given up and follows a later envelope of another flow is marked late.",
+        _CONTRACT.format("6. Notifications: key, headers, marks"),
+        "resequencer/strategies/sequence.py",
+        "return any(number < handled_to(state.observed, state.dead_ends, flow) for flow, _ in state.observed)",
+        "return False",
+        ("tests/resequencer/turn/test_late.py::test_late_is_exactly_what_follows_a_later_one_that_was_handled",),
+    ),
+    PlantedFault(
+        "marked-below-the-position-only",
+        "After a storage was lost, what may have left before is marked possible-duplicate.",
+        _STORAGE,
+        "guardian/takeover.py",
+        "reached = position.offset if position is not None and metadata is not None and not is_ahead else log.stop",
+        "reached = position.offset if position is not None and metadata is not None else log.stop",
+        (
+            "tests/service/test_exactly_once_on_files.py"
+            "::test_after_a_crash_before_the_storage_was_lost_what_left_beyond_the_position_repeats_marked",
+        ),
+    ),
+    PlantedFault(
+        "loss-of-a-storage-not-noticed",
+        "A storage that was lost is noticed at the next start, and its records are read again.",
+        _STORAGE,
+        "guardian/takeover.py",
+        "return metadata.commit <= known.get(metadata.token, -1)",
+        "return metadata.commit <= known.get(metadata.token, metadata.commit)",
+        ("tests/guardian/test_takeover.py::test_a_commit_that_the_storage_has_not_made_means_that_it_forgot",),
+    ),
+    PlantedFault(
+        "repetitions-not-marked",
+        "If the storage is empty and the topic is not, the service reads again, and marks what it sends again.",
+        "README.md, On real servers",
+        "guardian/takeover.py",
+        "heal_offset = max(header.heal_offset, reached)",
+        "heal_offset = header.heal_offset",
+        (
+            "tests/service/test_exactly_once_on_files.py"
+            "::test_only_after_the_storage_forgot_anything_repeats_and_then_it_says_so",
+            "tests/process/test_storage_on_a_server.py"
+            "::test_a_server_that_forgot_everything_costs_nothing_but_marked_repetitions[redis, while the worker runs]",
+        ),
+    ),
+    # Duplicates, dead letters, retention, the disk
+    PlantedFault(
+        "duplicate-of-a-stashed-one-kept",
+        "A second record of the same event is dropped, also while the first one waits.",
+        _CONTRACT.format("5. Ids"),
+        "resequencer/turn/duplicates.py",
+        "return copy.handled.find(envelope.id_hash) or copy.stash.ids.find(envelope.id_hash)",
+        "return copy.handled.find(envelope.id_hash)",
+        ("tests/resequencer/turn/test_duplicates.py::test_a_duplicate_of_a_stashed_one_is_dropped",),
+    ),
+    PlantedFault(
+        "conflict-dropped-as-a-duplicate",
+        "Another envelope with a known id is a dead letter conflicting-duplicate.",
+        _CONTRACT.format("9. Dead letters"),
+        "resequencer/turn/duplicates.py",
+        "if digest == envelope.digest:",
+        "if digest is not None:",
+        (
+            "tests/resequencer/turn/test_duplicates.py"
+            "::test_the_same_id_with_another_content_is_a_dead_letter_and_the_first_one_stands",
+        ),
+    ),
+    PlantedFault(
+        "dead-letter-put-on-one-line",
+        "A dead letter has the exact bytes of its record.",
+        _CONTRACT.format("9. Dead letters"),
+        "connectors/files/sink.py",
+        "value = record.value if is_dead else _on_one_line(record.value)",
+        "value = _on_one_line(record.value)",
+        ("tests/connectors/files/test_sink.py::test_a_dead_letter_fed_back_as_input_has_its_exact_bytes",),
+    ),
+    PlantedFault(
+        "missing-sequence-told-as-an-invalid-one",
+        "A record without a sequence has the reason no-sequence.",
+        _CONTRACT.format("9. Dead letters"),
+        "domain/decoding.py",
+        'if raw == b"null":',
+        "if not raw:",
+        ("tests/domain/test_decoding.py::test_a_missing_sequence_matters_only_where_it_is_needed",),
+    ),
+    PlantedFault(
+        "requeue-appended-again",
+        "A dead letter is sent again once, also if the command is killed and given again.",
+        _STORAGE,
+        "connectors/files/partition_appender.py",
+        "for number, each in wanted.items() if number not in found and each.line is not None]",
+        "for number, each in wanted.items() if each.line is not None]",
+        ("tests/connectors/files/test_requeue.py::test_a_crash_at_any_operation_loses_nothing_and_doubles_nothing",),
+    ),
+    PlantedFault(
+        "retention-counts-while-behind",
+        "The retention counts only while the partition is caught up.",
+        _STORAGE,
+        "guardian/owned_partition.py",
+        "is_caught_up, self._log_end = self.read_to >= end and not self.orders.is_paused, end",
+        "is_caught_up, self._log_end = not self.orders.is_paused, end",
+        ("tests/service/test_absence.py::test_time_in_which_records_lie_unread_does_not_count",),
+    ),
+    PlantedFault(
+        "output-without-a-sync",
+        "Output counts only when it is on the disk: one that fails is waited for.",
+        _STORAGE,
+        "connectors/files/output.py",
+        "                write_all(self._files, self._opened, lines)\n                self._files.fsync(self._opened)\n",
+        "                write_all(self._files, self._opened, lines)\n",
+        (
+            "tests/connectors/files/test_sink_failures.py::test_what_a_failed_sync_may_have_lost_is_written_again",
+            "tests/process/test_failing_disk.py"
+            "::test_an_output_that_fails_is_away_until_it_does_not[out/notifications.jsonl-SYNC-EIO]",
+        ),
+    ),
+    PlantedFault(
+        "full-disk-ends-the-worker",
+        "If the disk is full, the service waits, says so, and goes on by itself.",
+        _STORAGE,
+        "storage/embedded/errors.py",
+        "    sqlite3.SQLITE_FULL,\n",
+        "",
+        ("tests/process/test_failing_disk.py::test_a_storage_that_fails_is_away_until_it_does_not[state.db-wal-WRITE-ENOSPC]",),
+    ),
+    # Ids, headers, values, settings, configuration
+    PlantedFault(
+        "notification-id-without-separators",
+        "The notification id is the documented digest, the same from version to version.",
+        _CONTRACT.format("5. Ids"),
+        "domain/notification.py",
+        'return short_digest(b"\\x00".join((unit.encode(), envelope_id.encode(), str(index).encode())))',
+        'return short_digest(b"".join((unit.encode(), envelope_id.encode(), str(index).encode())))',
+        ("tests/docs/test_contract.py::test_the_notification_id_of_the_page_is_right",),
+    ),
+    PlantedFault(
+        "entity-of-the-customer-left-out",
+        "The header processing-entity is that of the customer if the envelope names none.",
+        _CONTRACT.format("6. Notifications: key, headers, marks"),
+        "resequencer/handlers/process_object_handler.py",
+        "about = About(setting.event_name, setting.process_flow_name, status, entity)",
+        "about = About(setting.event_name, setting.process_flow_name, status, envelope.processing_entity)",
+        ("tests/resequencer/handlers/test_lookups.py::test_a_customer_is_found_by_the_party_and_gives_entity_and_headers",),
+    ),
+    PlantedFault(
+        "group-status-of-many",
+        "GrpSts is there only if the message has one payment.",
+        _CONTRACT.format("7. Values: the target types"),
+        "resequencer/handlers/status_report.py",
+        "is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES",
+        "is_groups = setting.transaction_status in GROUP_STATUSES",
+        (
+            "tests/resequencer/handlers/test_status_report.py"
+            "::test_the_group_has_a_status_only_where_it_had_one_transaction_and_knows_the_code",
+        ),
+    ),
+    PlantedFault(
+        "reason-of-a-rejection-dropped",
+        "The reason of the event counts for RJCT, also where the row has none.",
+        _CONTRACT.format("8. Notification settings"),
+        "resequencer/handlers/status_report.py",
+        "if reason_code is not None and (setting.reason_code is not None or setting.transaction_status == _REJECTED):",
+        "if reason_code is not None and setting.reason_code is not None:",
+        ("tests/resequencer/handlers/test_status_report.py::test_a_rejection_without_a_reason_in_the_settings_takes_the_events",),
+    ),
+    PlantedFault(
+        "nearest-key-of-any-name",
+        "A mistyped key is refused with the nearest known one, and exit code 3.",
+        _CONTRACT.format("3. Configuration"),
+        "daemon/configuration/schema.py",
+        "get_close_matches(path, known, 1, 0.6)",
+        "get_close_matches(last, known, 1, 0.6)",
+        (
+            "tests/daemon/commands/check/test_check.py::test_a_mistyped_key_ends_with_three_and_names_the_right_one",
+            "tests/process/test_refusals.py::test_a_refused_configuration_is_a_line_and_creates_nothing",
+        ),
+    ),
+    PlantedFault(
+        "status-zero-for-any-report",
+        "The command status ends with 0 only if the service is ready.",
+        _CONTRACT.format("2. Command line"),
+        "daemon/commands/status/command.py",
+        "return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO",
+        "return ExitCode.DONE if service else ExitCode.NOT_SO",
+        ("tests/process/test_status.py::test_after_a_stop_it_is_not_running",),
+    ),
+    PlantedFault(
+        "interrupt-does-not-drain",
+        "The first SIGTERM or SIGINT drains, and ends the service with 0.",
+        _CONTRACT.format("2. Command line"),
+        "daemon/supervision/stop_signal.py",
+        "for each in (signal.SIGTERM, signal.SIGINT):",
+        "for each in (signal.SIGTERM,):",
+        ("tests/process/test_life.py::test_an_interrupt_from_the_keyboard_drains_too",),
+    ),
+    PlantedFault(
+        "one-unit-page-says-nothing",
+        "Every wait is visible: the payment, what it waits for, since when and until when.",
+        _PROMISES,
+        "console/units/state.py",
+        "return Wait(waits.shown_waits_for, waits.kind.value, since, until,",
+        "return Wait(waits.strategy, waits.kind.value, since, until,",
+        ("tests/browser/test_console.py::test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for[files]",),
+    ),
+    # Files, orders, facts, groups
+    PlantedFault(
+        "rotated-before-what-left-is-noted",
+        "Full output files are rotated, and no line is written twice.",
+        _CONTRACT.format("10. Files"),
+        "connectors/files/sink.py",
+        "            self._write_durably()\n            for output in full:\n",
+        "            for output in full:\n",
+        ("tests/connectors/files/test_rotation.py::test_what_left_beyond_its_position_is_remembered_over_a_rotation",),
+    ),
+    PlantedFault(
+        "order-for-an-earlier-wait",
+        "A release is refused if the unit waits since another instant now.",
+        _CONTRACT.format("12. Orders"),
+        "resequencer/turn/orders.py",
+        "if order.waits_for not in (waits.waits_for, waits.shown_waits_for) or waits.since != order.since:",
+        "if order.waits_for not in (waits.waits_for, waits.shown_waits_for):",
+        ("tests/resequencer/turn/test_orders.py::test_an_order_for_an_earlier_wait_for_the_same_is_refused",),
+    ),
+    PlantedFault(
+        "no-fact-of-a-suppressed-status",
+        "Each status of a payment leaves as a fact, also if its notification is suppressed.",
+        _CONTRACT.format("15. Facts"),
+        "resequencer/handlers/process_object_handler.py",
+        "if not (is_told or self._makes_facts):",
+        "if not is_told:",
+        ("tests/resequencer/handlers/test_facts.py::test_a_suppressed_status_is_a_fact_too",),
+    ),
+    PlantedFault(
+        "facts-of-a-crash-written-again",
+        "A fact leaves exactly once.",
+        _CONTRACT.format("15. Facts"),
+        "connectors/files/sink.py",
+        "if record.channel is channel and not self._has_left(each.partition, record.number)",
+        "if record.channel is channel and (channel is Channel.FACTS or not self._has_left(each.partition, record.number))",
+        ("tests/connectors/files/test_sink.py::test_facts_that_left_after_the_position_was_written_are_not_written_again",),
+    ),
+    PlantedFault(
+        "group-completed-beyond-what-holds",
+        "GrpSts of payments with ACSC and ACCC is ACSC, which holds for all.",
+        _CONTRACT.format("16. Groups"),
+        "aggregation/payments/group_status.py",
+        'return "ACSC"',
+        'return "ACCC"',
+        ("tests/aggregation/payments/test_group_status.py::test_the_status_of_a_group",),
+    ),
+    # Several kinds of sources and sinks
+    PlantedFault(
+        "region-goes-on-where-the-first-sink-is",
+        "With several sinks, each gets everything exactly once.",
+        _REGIONS,
+        "connectors/region/transport.py",
+        "min(known, key=_progress, default=None)",
+        "max(known, key=_progress, default=None)",
+        (
+            "tests/connectors/region/test_transport.py"
+            "::test_the_position_is_that_of_the_sink_that_is_behind_and_highest_that_of_the_sink_that_is_ahead",
+            "tests/process/test_regions.py::test_several_sinks_are_each_exactly_once_while_the_worker_is_killed[jms-sinks0]",
+        ),
+    ),
+    PlantedFault(
+        "jms-sends-the-last-one-again",
+        "To JMS it is exactly once: what the marker counts is not sent again.",
+        _REGIONS,
+        "connectors/jms/sink.py",
+        "if record.number > found[partition].marker.highest",
+        "if record.number >= found[partition].marker.highest",
+        ("tests/connectors/jms/test_contracts.py::TestJmsSink::test_records_that_come_again_are_passed_over_by_their_numbers",),
+    ),
+    PlantedFault(
+        "jms-properties-under-their-own-names",
+        "The property schema_version of a JMS message is the header schema-version, and so is each name of ours.",
+        _CONTRACT.format("17. JMS queues"),
+        "connectors/jms/messages.py",
+        "headers = tuple((_OURS.get(str(name), str(name)), _bytes_of(each))",
+        "headers = tuple((str(name), _bytes_of(each))",
+        ("tests/connectors/jms/test_source.py::test_properties_are_headers_and_the_correlation_id_is_the_key",),
+    ),
+    PlantedFault(
+        "mqtt-counts-what-is-not-confirmed",
+        "To MQTT with qos 1 and 2 it is at least once: what the broker has not confirmed is sent again.",
+        _REGIONS,
+        "connectors/mqtt/sink.py",
+        "self._left.note(remaining[: sending.confirmed])",
+        "self._left.note(remaining)",
+        (
+            "tests/connectors/mqtt/test_sink.py"
+            "::test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it",
+        ),
+    ),
+    PlantedFault(
+        "mqtt-mixes-a-unit-up",
+        "To MQTT, too, the messages of a unit come in order.",
+        _REGIONS,
+        "connectors/mqtt/sending.py",
+        "lane = place if record.key is None else (partition, record.key)",
+        "lane = (partition, place)",
+        ("tests/connectors/mqtt/test_sending.py::test_it_is_over_when_each_message_is_confirmed_and_units_stay_in_order",),
+    ),
+    PlantedFault(
+        "bridge-acknowledges-first",
+        "The bridge acknowledges a message only when it is durably appended.",
+        "README.md, From MQTT and IBM MQ",
+        "bridge/runner.py",
+        '        with _answering("start"):\n'
+        "            start.append([with_key(each) for each in self._taken])\n"
+        '        with _answering("source"):\n'
+        "            source.acknowledge()\n",
+        '        with _answering("source"):\n'
+        "            source.acknowledge()\n"
+        '        with _answering("start"):\n'
+        "            start.append([with_key(each) for each in self._taken])\n",
+        (
+            "tests/bridge/test_runner.py::test_a_message_is_acknowledged_after_it_was_appended",
+            "tests/process/test_bridge.py::test_the_broker_keeps_what_comes_while_the_start_is_away",
+        ),
+    ),
+    # Delivery
+    PlantedFault(
+        "ledger-lets-a-later-one-go-first",
+        "Delivery brings the notifications of a payment in order, also one that is delivered again.",
+        "README.md, Delivery by HTTP",
+        "delivery/ledger/finishing.py",
+        "if key not in heads or (heads[key][0] != row and not heads[key][1])}",
+        "if key not in heads or heads[key][0] != row}",
+        (
+            "tests/delivery/ledger/test_rows.py"
+            "::test_a_failed_row_is_delivered_again_before_a_later_one_whose_call_must_be_repeated[postgresql-announce]",
+        ),
+    ),
+    PlantedFault(
+        "ledger-takes-a-late-result",
+        "The result of a call whose row another delivery worker has by now changes nothing.",
+        "README.md, Delivery by HTTP",
+        "delivery/ledger/finishing.py",
+        'if row is None or row["epoch"] != claim.epoch or row["owner"] is None:',
+        'if row is None or row["owner"] is None:',
+        ("tests/delivery/ledger/test_rows.py::test_a_late_result_of_a_former_owner_changes_nothing_and_is_counted[postgresql]",),
+    ),
+    PlantedFault(
+        "repeated-call-under-another-key",
+        "A call that is made again has the same idempotency key.",
+        "README.md, Delivery by HTTP",
+        "delivery/caller.py",
+        '(b"idempotency-key", call.notification_id.encode())]',
+        '(b"idempotency-key", f"{call.notification_id}-{time()}".encode())]',
+        ("tests/delivery/test_caller.py::test_a_delivery_is_the_value_with_its_id_as_idempotency_key",),
+    ),
+    PlantedFault(
+        "key-goes-on-before-the-dead-letter-left",
+        "Straight from a topic, the next record of a key waits until the dead letter of the one before has left.",
+        _CONTRACT.format("13. Retry topics"),
+        "delivery/direct/core/partition.py",
+        "self._departures.add(Departure(leaving, record.offset, record.lane))",
+        "self._departures.add(Departure(leaving, record.offset))\n            self._lanes.advance(record.lane)",
+        (
+            "tests/delivery/direct/core/test_partition.py"
+            "::test_the_next_of_a_lane_waits_until_the_dead_letter_of_its_head_has_left",
+        ),
+    ),
+    PlantedFault(
+        "attempts-of-one-topic-only",
+        "The header delivery-attempts counts all calls that have failed so far.",
+        _CONTRACT.format("13. Retry topics"),
+        "delivery/direct/core/outputs.py",
+        "attempts=opened.way.attempts + opened.attempts",
+        "attempts=opened.attempts",
+        (
+            "tests/delivery/direct/test_retry_topics.py"
+            "::test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_are_over",
+        ),
+    ),
+    PlantedFault(
+        "request-id-without-its-tick",
+        "A request of a schedule has an id of its own for each tick and key.",
+        _CONTRACT.format("14. Requests of schedules"),
+        "delivery/schedules/core/request.py",
+        'b"\\x00".join((schedule.encode(), str(tick).encode(), key))',
+        'b"\\x00".join((schedule.encode(), key))',
+        (
+            "tests/delivery/schedules/core/test_request.py::test_the_id_is_that_of_schedule_tick_and_key_alone_and_never_changes",
+            "tests/delivery/schedules/test_sinks.py::test_each_key_has_one_request_at_each_tick[postgresql]",
+        ),
+    ),
+)
+
+if __name__ == "__main__":
+    from promises.run import main
+
+    sys.exit(main(PLANTED, sys.argv[1:]))
