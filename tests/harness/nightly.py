@@ -123,6 +123,16 @@ FAMILIES: dict[str, Family] = {
         ),
         "the other storages, more kills, each file that fails in each way",
     ),
+    "jobs": Family(
+        "Jobs of the pipeline are the same on a cluster, and lose and double nothing when they are killed.",
+        (
+            "tests/pipeline/jobs/test_spark_cluster.py",
+            "tests/pipeline/jobs/test_archive_topics.py",
+            "tests/pipeline/jobs/test_lookups_job.py",
+            "tests/pipeline/jobs/test_audit_job.py",
+        ),
+        "each job as a process that is killed, and on a cluster whose executors come and go",
+    ),
     "promises": Family(
         "A fault in what the README or the contract promises is noticed.",
         ("tests/promises/test_planted.py",),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
@@ -44,7 +45,7 @@ def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str
     return []
 
 
-@pytest.fixture(params=["embedded on files", "none on kafka", "redis on kafka", "infinispan on kafka"])
+@pytest.fixture(params=["embedded on files", "redis on kafka", *at_night("processes", "none on kafka", "infinispan on kafka")])
 def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
     storage, _, transport = request.param.split()
     name = fresh_name("absence")

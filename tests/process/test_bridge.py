@@ -37,9 +37,9 @@ def stage(kafka: KafkaServer, artemis: ArtemisServer, fresh_name: Naming) -> Bri
     ("source", "start", "sinks"),
     [
         ("mqtt", "kafka", ("kafka",)),
-        ("xms", "file", ("kafka",)),
         *at_night(
             "bridge",
+            ("xms", "file", ("kafka",)),
             ("mqtt", "kafka", ("file",)),
             ("mqtt", "kafka", ("jms", "mqtt", "xms")),
             ("mqtt", "file", ("kafka",)),

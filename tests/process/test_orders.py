@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +22,7 @@ from harness.processes.operated_service import (
     envelope_line,
     kafka_overrides,
 )
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from connectors.files.operations import SystemFiles
 from connectors.files.orders import OrderFiles
@@ -176,23 +175,16 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     assert simulated.returncode == 0, simulated.stderr
     wait_until(lambda: len(_waiting(service)) >= 3, "some wait for what is lost")
     waiting = sorted(_waiting(service))[:3]
-    is_over, chance = Event(), Random(4)
-
-    def kill() -> None:
-        while not is_over.wait(chance.uniform(1.5, 3)):
-            worker = on_kafka.find_worker(chance.randrange(2))
-            if worker is not None:
-                with suppress(ProcessLookupError):  # It has just ended.
-                    os.kill(worker, signal.SIGKILL)
-
-    killer = Thread(target=kill)
-    killer.start()
-    try:
-        for unit, verb in zip(waiting, ("release", "skip", "release"), strict=True):
-            service.verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
-    finally:
-        is_over.set()
-        killer.join()
+    chance = Random(4)
+    for unit, verb in zip(waiting, ("release", "skip", "release"), strict=True):
+        giving = service.begin_verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
+        pause_at_random(chance, 0.5, 3)
+        # One kill for each order: a supervisor gives up workers that are killed before they are ever ready.
+        worker = on_kafka.find_worker(chance.randrange(2))
+        if worker is not None:
+            with suppress(ProcessLookupError):  # It has just ended.
+                os.kill(worker, signal.SIGKILL)
+        giving.wait()
     listed = lambda: [json.loads(each) for each in service.verb("orders", "--json").stdout.splitlines()]  # noqa: E731
     wait_until(lambda: all(each["result"] is not None for each in listed()), "each has an outcome", look_seconds=1)
     orders = listed()

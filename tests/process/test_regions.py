@@ -37,10 +37,8 @@ def stage(kafka: KafkaServer, artemis: ArtemisServer, fresh_name: Naming) -> Reg
     return RegionStage(kafka, artemis, fresh_name)
 
 
-@pytest.mark.parametrize(
-    ("source", "sink"),
-    [("kafka", "jms"), *at_night("regions", *(pair for pair in product(KINDS, KINDS) if pair != ("kafka", "jms")))],
-)
+@AT_NIGHT
+@pytest.mark.parametrize(("source", "sink"), product(KINDS, KINDS))
 def test_each_pair_is_exactly_once_while_its_worker_is_killed(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sink: str
 ) -> None:
@@ -158,7 +156,7 @@ def test_exactly_once_while_the_storage_is_killed_and_comes_again(
 ) -> None:
     storage = own_server(RedisServer).start()
     of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.url = "{storage.url}" }}'
-    daemon = new_daemon(*stage.overrides("jms", "kafka", "jms"), of_redis)
+    daemon = new_daemon(*stage.overrides("kafka", "kafka", "jms"), of_redis)
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, storage, Random(f"{SEED} the storage"))
     stage.expect_every_promise_held(daemon, "kafka", "jms")

@@ -61,5 +61,6 @@ def test_a_wait_is_seen_in_redis(service_on: Callable[..., OperatedService], red
     follow_a_wait(service_on(redis_server, LONG))
 
 
+@pytest.mark.nightly("processes")
 def test_a_wait_is_seen_in_infinispan(service_on: Callable[..., OperatedService], infinispan: InfinispanServer) -> None:
     follow_a_wait(service_on(infinispan, LONG))

@@ -12,6 +12,8 @@ from harness.workloads.shuffled import workload
 SMALL = 11
 """The seed of the workload whose steps are all struck, one per run."""
 
+_PARTS = 3
+
 
 def assert_all_is_well(seeds: range, forgets: Forgets) -> int:
     """Check the run of each seed. Return how often the worker was killed."""
@@ -66,12 +68,13 @@ def test_crashes_lost_answers_and_other_owners_lose_double_and_mark_nothing() ->
 
 
 @pytest.mark.slow
-def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing_and_loses_and_doubles_no_fact() -> None:
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing_and_loses_and_doubles_no_fact(part: int) -> None:
     work = workload(SMALL)
     work = work._replace(plan=msgspec.structs.replace(work.plan, rotate_bytes=1_000, has_facts=True))
     expected = reference(work)
     assert len(expected.facts) == len(expected.told) > 5
-    for step in range(1, expected.steps + 1):
+    for step in range(1 + part, expected.steps + 1, _PARTS):
         outcome = crash_at(work, step, expected)
         assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"
         assert (outcome.crashes, len(outcome.facts)) == (1, len(expected.facts))

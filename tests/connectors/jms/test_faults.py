@@ -172,7 +172,7 @@ def test_a_broker_killed_in_an_acknowledgement_brings_nothing_twice(server: Arte
         read.acknowledge(one)
     # The acknowledgement cannot be repeated: the messages come again to the owner, who takes the partition over anew.
     with pytest.raises(PublishRefused):
-        read.acknowledge(one)
+        patiently(lambda: read.acknowledge(one))
     read.source.close()
     again = taken_again(queues, one, checkpoint)
     assert again.read(400) == [b"%d" % each for each in range(400, 800)]

@@ -58,6 +58,7 @@ def test_it_is_built_with_the_others_and_its_values_are_in_what_leaves(own: Oper
     assert own.notifications()[-1]["value"] == {"status": "RCVD", "call": "+431234567"}
 
 
+@pytest.mark.nightly("jobs")
 def test_a_row_that_its_rule_refuses_is_not_published_and_named(own: OperatedService) -> None:
     desks = own.directory / "desks.csv"
     desks.write_text(desks.read_text().replace("+431234567", "soon"))

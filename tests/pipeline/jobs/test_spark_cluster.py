@@ -150,6 +150,7 @@ def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_
     assert executors_of(logs) == {"0", "1"}
 
 
+@pytest.mark.nightly("jobs")
 @pytest.mark.parametrize("comes", [True, False], ids=["comes", "goes"])
 def test_no_row_is_lost_when_an_executor_comes_or_goes_after_the_lines_were_counted(
     cluster: SparkCluster, customers: Path, tmp_path: Path, *, comes: bool
@@ -177,6 +178,7 @@ def test_no_row_is_lost_when_an_executor_comes_or_goes_after_the_lines_were_coun
                 job.kill()
 
 
+@pytest.mark.nightly("jobs")
 def test_a_cluster_archives_and_audits_topics_as_this_machine_does(
     processed: ProcessedTopics, cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_cluster_archives_and_audits_topics_as_this_machine_does(
     assert there == as_json(here).decode()
 
 
+@pytest.mark.nightly("jobs")
 def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkCluster, tmp_path: Path) -> None:
     """Paths are relative to the user's working directory, and the user's own strategy is there."""
     (tmp_path / "own_order.py").write_text(OWN_ORDER)

@@ -78,6 +78,7 @@ class Load(Thread):
         self.join(LONGEST_WAIT_SECONDS)
 
 
+@pytest.mark.nightly("jobs")
 def test_whenever_it_is_killed_the_archive_is_what_the_topics_are(topics: ArchivedTopics, service: OperatedService) -> None:
     batches = Path(topics.location) / "batches"
     chance, load = random.Random(SEED), Load(topics)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
@@ -43,6 +44,25 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     assert page.count('<svg class="chart"') == 3
     assert "://" not in page
 
+    output = service.run_directory / "out" / "notifications.jsonl"
+    first, *others = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(others))
+    robbed = service.verb("audit", "--json", seconds=LONGEST_WAIT_SECONDS)
+    assert robbed.returncode == 1, robbed.stdout + robbed.stderr
+    said = json.loads(robbed.stdout)
+    assert said["good"] is False
+    assert said["counts"]["lost"] == 1
+    assert said["examples"][0]["unit"] == json.loads(first)["key"]
+    assert said == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
+
+
+@pytest.mark.nightly("jobs")
+def test_one_that_is_killed_or_comes_second_leaves_what_the_last_one_wrote(service: OperatedService) -> None:
+    service.start_and_wait()
+    assert service.verb("simulate", "--units", "30", "--seed", "7", "--late", "0").returncode == 0
+    service.wait_until_idle()
+    assert service.stop() == 0
+    assert service.verb("audit", seconds=LONGEST_WAIT_SECONDS).returncode == 0
     written = tree(service.run_directory / "audit")
     killed = service.begin_verb("audit")
     building = service.run_directory / "audit" / ".building" / "result"
@@ -57,15 +77,5 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     lock.release()
     assert second.returncode == ExitCode.NOT_JUDGED
     assert second.stderr.endswith("audit: another audit writes to it; wait until that has ended, or choose another --output\n")
-
-    output = service.run_directory / "out" / "notifications.jsonl"
-    first, *others = output.read_bytes().splitlines(keepends=True)
-    output.write_bytes(b"".join(others))
-    robbed = service.verb("audit", "--json", seconds=LONGEST_WAIT_SECONDS)
-    assert robbed.returncode == 1, robbed.stdout + robbed.stderr
-    said = json.loads(robbed.stdout)
-    assert said["good"] is False
-    assert said["counts"]["lost"] == 1
-    assert said["examples"][0]["unit"] == json.loads(first)["key"]
+    assert service.verb("audit", seconds=LONGEST_WAIT_SECONDS).returncode == 0
     assert not building.parent.exists()
-    assert said == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
