@@ -94,22 +94,22 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
 def test_a_position_that_can_list_no_more_pauses_the_partition(
     direct: Callable[..., DirectStage], receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delivery.direct.core.room.MOST_CHARACTERS", 300)
+    monkeypatch.setattr("delivery.direct.core.room.MOST_CHARACTERS", 700)
     stage = direct("retry.first = 1h", "retry.most = 1h", "concurrency = 100", "blocked-bytes = 1G")
     receiving.answers = lambda key, _id, _nth: FAILS if key[0] == "b" else OK
-    # Every other record is open, over 2 000 offsets: a bit for each is more than a position has room for.
-    stage.send([(f"{'ab'[number % 2]}{number % 200}", f"n{number}") for number in range(2_000)])
+    # Every other record is open, over 5 000 offsets: a bit for each is more than a position has room for.
+    stage.send([(f"{'ab'[number % 2]}{number % 200}", f"n{number}") for number in range(5_000)])
     worker = stage.worker()
     stage.wait(lambda: is_full(worker), "the pause")
     worker.stop()
     again = stage.worker()
     stage.wait(lambda: is_full(again), "the pause after a restart")
-    assert len(set(receiving.taken)) == len(receiving.taken) < 1_100, "what was done ahead is not called again"
+    assert len(set(receiving.taken)) == len(receiving.taken) < 2_300, "what was done ahead is not called again"
     receiving.answers = lambda _key, _id, _nth: OK
     again.stop()
     stage.worker()
-    stage.wait(lambda: len(set(receiving.taken)) == 2_000, "all", 240)
-    assert len(receiving.taken) == 2_000
+    stage.wait(lambda: len(set(receiving.taken)) == 5_000, "all", 240)
+    assert len(receiving.taken) == 5_000
 
 
 def test_attempts_and_their_waits_are_those_of_the_policy_and_then_it_is_a_dead_letter(
