@@ -21,6 +21,7 @@ from delivery.feeds.files import FileFeed
 from delivery.feeds.port import Feed
 from delivery.settings import Receiver
 from domain.clock import Instant
+from domain.printable import printable
 from pipeline.archive.records_in_order import find_ends
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -111,7 +112,11 @@ def source_of_archive(configuration: Configuration, since: Instant | None, until
 
 
 def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> Feed:
-    """Return the feed of a job's source."""
+    """Return the feed of a job's source.
+
+    Raises:
+        JobRefused: This version reads no such source.
+    """
     operations = SystemFiles()
     if source.startswith(_SPANS):
         return FileSpanFeed(_spans(source), operations, receiver.select)
@@ -119,6 +124,9 @@ def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> 
         return ArchiveFeed(msgspec.json.decode(source.removeprefix(_ARCHIVE), type=ArchiveSpan), receiver.select)
     if source.startswith(_TOPIC):
         return _topic_feed(configuration, receiver, source.removeprefix(_TOPIC))
+    if source.partition(":")[0] != LIVE:
+        kind = printable(source.partition(":")[0])
+        raise JobRefused(f"this version reads no source {kind!r}: start the version that began the job, or cancel it")
     if configuration.notification.transport is not TransportType.FILE:
         return _topic_feed(configuration, receiver, None)
     return FileFeed(_output(configuration), operations, receiver.select)

@@ -11,6 +11,7 @@ from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from daemon.delivery.sources import open_feed
 from delivery.core.answers import Done, Failed, Suspended
+from delivery.errors import JobRefused
 from delivery.ledger.finishing import ClaimResult
 from delivery.settings import Step
 
@@ -49,6 +50,15 @@ def deliver(configuration: Path) -> None:
     ledger.finish("tracker", [ClaimResult(first, Failed("HTTP 400: bad")), ClaimResult(second, Done())])
     (third,) = ledger.claim("tracker", Step.DELIVER, "w", 50).claims
     ledger.finish("tracker", [ClaimResult(third, Suspended("HTTP 401"))])
+    ledger.close()
+
+
+@pytest.mark.parametrize("source", ["files:/n.jsonl", "lively"])
+def test_a_source_of_another_version_is_refused_and_is_not_taken_for_the_output(configuration: Path, source: str) -> None:
+    settings = load(configuration)
+    ledger = make_ledger(settings)
+    with pytest.raises(JobRefused, match="start the version that began the job, or cancel it"):
+        open_feed(settings, source, ledger.receivers["tracker"])
     ledger.close()
 
 
