@@ -68,7 +68,8 @@ def replace_printed_rows(checkout: Path) -> None:
 
 def run_tests_of_documents(checkout: Path) -> None:
     """Run what compares the documents with the code: after a recipe it holds as before."""
-    run_tests(checkout, "-m", "not slow", "tests/docs/test_contract.py", "tests/daemon/configuration/test_documentation.py")
+    configuration = [f"tests/daemon/configuration/{name}.py" for name in ("test_documentation", "test_keys")]
+    run_tests(checkout, "-m", "not slow", "tests/docs/test_contract.py", *configuration)
 
 
 def run_program(checkout: Path, program: str, *arguments: str) -> str:
