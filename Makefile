@@ -107,10 +107,10 @@ endef
 test: lint $(PIPELINE) ## everything that check does, and each promise once on real servers: before a change lands
 	@$(call BOTH_RUNS,not nightly); exit $$((others | jobs))
 
-# A part that has no test of the jobs, or only those, ends with 5.
 ifndef SEARCH_SEED
 SEARCH_SEED := $(shell date +%s)
 endif
+# A part that has no test of the jobs, or only those, ends with 5.
 nightly: lint $(PIPELINE) ## what searches: new seeds, matrices, long simulations; SEARCH_SEED=N: these seeds; ARGS='-k regions' takes a part
 	@echo "SEARCH_SEED=$(SEARCH_SEED)"
 	@export SEARCH_SEED=$(SEARCH_SEED); $(call BOTH_RUNS,nightly or hypothesis,--hypothesis-profile nightly $(ARGS)); exit $$(( (others % 5) | (jobs % 5) ))

@@ -22,7 +22,7 @@ def is_free(port: int) -> bool:
 def hold_port(wanted: int | None = None) -> socket.socket:
     """Return a socket that is bound to `wanted` if that is free, else to a random free port.
 
-    It does not listen. While it is open, a server can listen on the port, and nobody else who holds a port gets this one, even
+    It does not listen. While it is open, a server can listen on the port, and no other holder of a port gets this one, even
     while that server is down.
     """
     if wanted is not None and (found := _bound(wanted, shares=True)) is not None:

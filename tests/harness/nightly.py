@@ -88,7 +88,7 @@ FAMILIES: dict[str, Family] = {
         "short campaigns on the other storages, ledgers and transports, and a full Redis",
     ),
     "sources": Family(
-        "A source keeps its contract, whoever assigns its partitions.",
+        "A source keeps its contract, with assigned partitions and with fixed ones.",
         ("tests/connectors/kafka/test_region_contracts.py", "tests/connectors/kafka/test_source.py"),
         "the contract with fixed partitions",
     ),
@@ -119,6 +119,9 @@ FAMILIES: dict[str, Family] = {
             "tests/process/test_failing_disk.py",
             "tests/process/test_storage_on_a_server.py",
             "tests/process/test_orders.py",
+            "tests/process/test_absence.py",
+            "tests/process/test_units.py",
+            "tests/storage/infinispan/test_view.py",
             "tests/connectors/files/test_requeue.py",
         ),
         "the other storages, more kills, each file that fails in each way",

@@ -179,7 +179,7 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     for unit, verb in zip(waiting, ("release", "skip", "release"), strict=True):
         giving = service.begin_verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
         pause_at_random(chance, 0.5, 3)
-        # One kill for each order: a supervisor gives up workers that are killed before they are ever ready.
+        # One kill for each order: ten exits within a minute would end a worker's slot (daemon/supervision/restart_policy.py).
         worker = on_kafka.find_worker(chance.randrange(2))
         if worker is not None:
             with suppress(ProcessLookupError):  # It has just ended.

@@ -71,7 +71,7 @@ def test_what_is_set_holds_from_the_next_publication_on_and_after_kill_reset_and
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
     told(daemon, "third", elsewhere)
-    wait_until(lambda: verb("region", "reset", "--force").returncode == 0, "it is obeyed")
+    wait_until(lambda: verb("region", "reset", "--force").returncode == 0, "the region is reset")
     told(daemon, "fourth", elsewhere)
     assert verb("restart").returncode == 0
     told(daemon, "fifth", elsewhere)

@@ -34,7 +34,7 @@ _LINES_SHOWN = 40
 
 
 class Verdict(StrEnum):
-    """What the tests said of a planted fault.
+    """What the tests found of a planted fault.
 
     `BROKEN`: no test failed by itself and none passed. It was not found, was skipped, had no server, or its time was over. That
     proves nothing.
@@ -46,11 +46,11 @@ class Verdict(StrEnum):
 
 
 class Trial(NamedTuple):
-    """The verdict, how long it took, and the end of what pytest said."""
+    """The verdict, how long it took, and the end of what pytest printed."""
 
     verdict: Verdict
     seconds: float
-    said: str
+    printed: str
 
 
 def run_planted(fault: PlantedFault) -> Trial:
@@ -69,8 +69,8 @@ def run_planted(fault: PlantedFault) -> Trial:
             text=True,
             check=False,
         )
-    said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-    return Trial(_verdict(done.returncode, done.stdout), monotonic() - began, "\n".join(said[-_LINES_SHOWN:]))
+    printed = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+    return Trial(_verdict(done.returncode, done.stdout), monotonic() - began, "\n".join(printed[-_LINES_SHOWN:]))
 
 
 def plant(fault: PlantedFault, root: Path) -> None:
@@ -91,7 +91,7 @@ def main(faults: Sequence[PlantedFault], names: Sequence[str]) -> int:
             print(f"{trial.verdict:<12} {trial.seconds:5.0f} s  {fault.name}", flush=True)
             if trial.verdict is not Verdict.NOTICED:
                 missed += 1
-                print(trial.said, flush=True)
+                print(trial.printed, flush=True)
     return 1 if missed else 0
 
 

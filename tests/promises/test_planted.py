@@ -72,4 +72,4 @@ def test_its_tests_are_there(fault: PlantedFault) -> None:
 @each_fault
 def test_it_is_noticed(fault: PlantedFault) -> None:
     trial = run_planted(fault)
-    assert trial.verdict is Verdict.NOTICED, trial.said
+    assert trial.verdict is Verdict.NOTICED, trial.printed

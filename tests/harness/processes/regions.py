@@ -136,7 +136,7 @@ class RegionStage:
         for _ in range(3):
             pause_at_random(chance, 0.1, 0.5)
             self._feed_on(daemon)
-            wait_until(lambda: daemon.service.verb("region", "reset", "--force").returncode == 0, "it is obeyed")
+            wait_until(lambda: daemon.service.verb("region", "reset", "--force").returncode == 0, "the region is reset")
 
     def kill_broker(self, daemon: Daemon, broker: Server, chance: Random) -> None:
         """Kill a broker at a random instant while envelopes are written, and start it again."""

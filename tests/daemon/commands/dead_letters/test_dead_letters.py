@@ -290,7 +290,8 @@ def test_a_cut_value_is_refused_with_where_the_whole_one_is(store):
 @pytest.mark.parametrize("arguments", [[], ["--all", "--reason", "undecodable"], ["x", "--all"], ["--all", "--again"]])
 def test_it_must_be_said_which_ones_in_one_way(store, arguments):
     store.set_aside()
-    assert store("requeue", *arguments)[0] == 2
+    code, _, err = store("requeue", *arguments)
+    assert (code, "--reason or --all (exactly one of these); --again needs numbers" in err) == (2, True)
     assert store.requeued() == []
 
 

@@ -49,11 +49,11 @@ def test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named(servi
     output.write_bytes(b"".join(others))
     robbed = service.verb("audit", "--json", seconds=LONGEST_WAIT_SECONDS)
     assert robbed.returncode == 1, robbed.stdout + robbed.stderr
-    said = json.loads(robbed.stdout)
-    assert said["good"] is False
-    assert said["counts"]["lost"] == 1
-    assert said["examples"][0]["unit"] == json.loads(first)["key"]
-    assert said == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
+    report = json.loads(robbed.stdout)
+    assert report["good"] is False
+    assert report["counts"]["lost"] == 1
+    assert report["examples"][0]["unit"] == json.loads(first)["key"]
+    assert report == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
 
 
 @pytest.mark.nightly("jobs")
