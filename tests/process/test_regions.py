@@ -38,7 +38,7 @@ def stage(kafka: KafkaServer, artemis: ArtemisServer, fresh_name: Naming) -> Reg
 
 
 @AT_NIGHT
-@pytest.mark.parametrize(("source", "sink"), product(KINDS, KINDS))
+@pytest.mark.parametrize(("source", "sink"), [*product(KINDS, KINDS)])
 def test_each_pair_is_exactly_once_while_its_worker_is_killed(
     new_daemon: NewDaemon, stage: RegionStage, source: str, sink: str
 ) -> None:
