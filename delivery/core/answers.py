@@ -77,10 +77,14 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """It is not tried again. `mode` says which attempts were all made; None: the answer was not expected."""
+    """It is not tried again. `mode` says which attempts were all made; None: the answer was not expected.
+
+    `is_unknown`: the last answer was that the receiver does not know the unit (any more).
+    """
 
     error: str
     mode: RetryMode | None = None
+    is_unknown: bool = False
 
 
 Outcome = Done | Suspended | Limited | Again | Rejected | Failed
@@ -145,7 +149,7 @@ def again_or_failed(
 ) -> Outcome:
     """Return what follows a failure that counts, after so many before it."""
     if receiver.retry.is_last(attempts + 1):
-        return Failed(f"{reply} (after {counted(attempts + 1, 'attempt')})", RetryMode.BACK_OFF)
+        return Failed(f"{reply} (after {counted(attempts + 1, 'attempt')})", RetryMode.BACK_OFF, is_unknown=announces)
     return Again(RetryMode.BACK_OFF, receiver.retry.back_off_ms(attempts + 1, chance), str(reply), announces)
 
 

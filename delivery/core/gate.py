@@ -158,7 +158,7 @@ def _is_awake(outcome: Outcome) -> bool:
     if isinstance(outcome, Again):
         return outcome.mode is RetryMode.VERIFICATION or outcome.announces
     if isinstance(outcome, Failed):
-        return outcome.mode is RetryMode.VERIFICATION
+        return outcome.mode is RetryMode.VERIFICATION or outcome.is_unknown
     return isinstance(outcome, Done | Rejected | Limited)
 
 

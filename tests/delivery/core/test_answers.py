@@ -112,7 +112,8 @@ def test_what_is_not_found_at_delivery_is_announced_again_where_units_are_announ
     found = outcome(Answer(404), Step.DELIVER, ANNOUNCED)
     assert isinstance(found, Again)
     assert found.announces
-    assert isinstance(outcome(Answer(404), Step.DELIVER, ANNOUNCED, Tries(9)), Failed)
+    last = outcome(Answer(404), Step.DELIVER, ANNOUNCED, Tries(9))
+    assert last == Failed("HTTP 404 (after 10 attempts)", RetryMode.BACK_OFF, is_unknown=True)
     assert outcome(Answer(404)) == Failed("HTTP 404")
     assert outcome(Answer(404), Step.ANNOUNCE, ANNOUNCED) == Failed("HTTP 404")
 

@@ -52,6 +52,7 @@ def test_any_other_answer_of_a_probe_keeps_it_shut(outcome: Outcome) -> None:
         Again(RetryMode.VERIFICATION, 5, "HTTP 404"),
         Failed("HTTP 404 (not found after 20 questions)", RetryMode.VERIFICATION),
         Again(RetryMode.BACK_OFF, 5, "HTTP 404", announces=True),
+        Failed("HTTP 404 (after 10 attempts)", RetryMode.BACK_OFF, is_unknown=True),
     ],
 )
 def test_what_only_a_receiver_that_is_awake_answers_opens_it(outcome: Outcome) -> None:

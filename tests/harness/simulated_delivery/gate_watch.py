@@ -71,7 +71,7 @@ def _is_awake(outcome: Outcome) -> bool:
     if isinstance(outcome, Again):
         return outcome.announces or outcome.mode is RetryMode.VERIFICATION
     return isinstance(outcome, Done | Rejected | Limited) or (
-        isinstance(outcome, Failed) and outcome.mode is RetryMode.VERIFICATION
+        isinstance(outcome, Failed) and (outcome.is_unknown or outcome.mode is RetryMode.VERIFICATION)
     )
 
 
