@@ -42,7 +42,7 @@ def strike(under_way: DeliveryCampaign, times: int, strikes: tuple[Strike, ...],
             break
 
 
-@pytest.mark.parametrize("ledger", each_storage(sqlite=(20, 4), postgresql=(20, 5, 5)))
+@pytest.mark.parametrize("ledger", each_storage(sqlite=(20, 4), postgresql=(20, 5)))
 def test_everything_in_turn(of_delivery: Any, times: int, chance: Random, ledger: str) -> None:
     with of_delivery("all of these in turn", ledger, UNITS_FOR_A_STRIKE * times, HARSH) as under_way:
         strike(under_way, times, MIX[ledger], chance)

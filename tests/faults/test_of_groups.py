@@ -14,12 +14,12 @@ UNITS_FOR_A_STRIKE = 50
 """Of 8 envelopes each, at 150 or 200 envelopes a second."""
 
 MIX = (kill_aggregation_worker, kill_worker, kill_broker, pause_aggregation_worker)
-"""The first three are the short form."""
+"""The first three are those of the night."""
 
 REST = (*MIX, lose_copies, pause_worker, pause_broker, kill_aggregation_worker, kill_worker)
 
 
-@pytest.mark.faults(all=16, night=3, short=3)
+@pytest.mark.faults(all=16, night=3)
 def test_whatever_happens_each_report_leaves_once_with_right_counts(of_groups: Any, times: int, chance: Random) -> None:
     strikes = [*MIX[:times], *(chance.choice(REST) for _ in range(times - len(MIX)))]
     with of_groups("mixture", "kafka", UNITS_FOR_A_STRIKE * times) as under_way:

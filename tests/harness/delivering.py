@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.processes.command import run_here
+
 from daemon.configuration.configuration import load
 from daemon.delivery.composition import make_ledger
 from delivery.core.jobs import GateReport, Job
@@ -43,8 +45,8 @@ class Delivering:
         return self.workers[-1]
 
     def start_job(self, name: str) -> None:
-        command = [sys.executable, "-m", "daemon", "delivery", "start", "--config", str(self.configuration), name, "r"]
-        subprocess.run([*command, str(self.notifications)], cwd=ROOT, check=True, capture_output=True)
+        started = run_here(ROOT, ["delivery", "start", "--config", str(self.configuration), name, "r", str(self.notifications)])
+        assert started.returncode == 0, started.stderr
 
     def job(self, name: str) -> Job:
         ledger = make_ledger(load(self.configuration))

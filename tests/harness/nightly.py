@@ -84,8 +84,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "campaigns": Family(
         "The whole service loses, doubles and misplaces nothing under load, whatever is struck.",
-        ("tests/faults/test_mixed.py", "tests/faults/test_of_delivery.py", "tests/faults/test_of_groups.py"),
-        "short campaigns on the other storages, ledgers and transports, and a full Redis",
+        ("tests/faults/test_mixed.py", "tests/process/test_delivery_workers.py", "tests/process/test_groups.py"),
+        "short campaigns of delivery and of groups, on the other storages, ledgers and transports, and a full Redis",
     ),
     "sources": Family(
         "A source keeps its contract, with assigned partitions and with fixed ones.",

@@ -89,7 +89,7 @@ class TypedReads:
         return None
 
     def _declare(self, tree: ast.Module, path: str) -> None:
-        classes = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef)]
+        classes = [each for each in _statements(tree) if isinstance(each, ast.ClassDef)]
         for owner in classes:
             named = (self.find_name(path, base.id) for base in owner.bases if isinstance(base, ast.Name))
             self.bases[f"{path}:{owner.name}"] = [each for each in named if each]
@@ -210,13 +210,22 @@ class _Reader(ast.NodeVisitor):
 def _names_of(tree: ast.Module, path: str) -> dict[str, str]:
     """Return what the names of a module's classes, functions and imports stand for, as `path:name`."""
     found: dict[str, str] = {}
-    for each in ast.walk(tree):
+    statements = [*_statements(tree)]
+    for each in statements:
         if isinstance(each, ast.ImportFrom) and each.module:
             # A name of a package's own, which __init__ gives, does not occur: __init__ has a docstring alone.
             module = f"{each.module.replace('.', '/')}.py"
             found |= {name.asname or name.name: f"{module}:{name.name}" for name in each.names}
-    own = [*tree.body, *(each for each in ast.walk(tree) if isinstance(each, ast.ClassDef))]
+    own = [*tree.body, *(each for each in statements if isinstance(each, ast.ClassDef))]
     return found | {each.name: f"{path}:{each.name}" for each in own if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, without their expressions, in which there are no classes and no imports."""
+    for name in ("body", "cases", "handlers", "orelse", "finalbody"):
+        for each in getattr(tree, name, ()):
+            yield each
+            yield from _statements(each)
 
 
 def _qualified(owner: type) -> str:

@@ -45,7 +45,7 @@ def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str
     return []
 
 
-@pytest.fixture(params=["embedded on files", "redis on kafka", *at_night("processes", "none on kafka", "infinispan on kafka")])
+@pytest.fixture(params=["embedded on files", *at_night("processes", "redis on kafka", "none on kafka", "infinispan on kafka")])
 def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
     storage, _, transport = request.param.split()
     name = fresh_name("absence")

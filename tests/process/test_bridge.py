@@ -69,7 +69,8 @@ def test_what_comes_through_the_bridge_is_notified_once_while_the_worker_is_kill
     stage.expect_every_promise_held(daemon, "kafka")
 
 
-@pytest.mark.parametrize("source", ["xms", *at_night("bridge", "mqtt")])
+@AT_NIGHT
+@pytest.mark.parametrize("source", ["xms", "mqtt"])
 def test_nothing_that_artemis_acknowledged_is_lost_while_it_is_killed(
     new_daemon: NewDaemon, struck_server: Callable[..., Any], kafka: KafkaServer, fresh_name: Naming, source: str
 ) -> None:
@@ -81,6 +82,7 @@ def test_nothing_that_artemis_acknowledged_is_lost_while_it_is_killed(
     stage.expect_every_promise_held(daemon, "kafka")
 
 
+@AT_NIGHT
 def test_the_broker_keeps_what_comes_while_the_start_is_away(
     new_daemon: NewDaemon, struck_server: Callable[..., Any], artemis: ArtemisServer, fresh_name: Naming
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from harness.nightly import at_night
+from harness.processes.command import run_here
 from harness.waiting import DEADLINE_SECONDS
 
 from daemon.command_line import main
@@ -131,8 +132,7 @@ def test_a_demo_of_nothing_is_wrong_usage(tmp_path: Path, arguments: tuple[str, 
 
 
 def _demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "daemon", "demo", *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+    return run_here(directory, ["demo", *arguments])
 
 
 def _contents(directory: Path) -> dict[Path, bytes]:

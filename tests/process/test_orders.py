@@ -171,7 +171,7 @@ def on_kafka(kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable
 def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -> None:
     service = on_kafka.service
     on_kafka.start()
-    simulated = service.verb("simulate", "--units", "8", "--losses", "30%", "--late", "0", "--seed", "3")
+    simulated = service.verb("simulate", "--units", "5", "--losses", "30%", "--late", "0", "--seed", "3")
     assert simulated.returncode == 0, simulated.stderr
     wait_until(lambda: len(_waiting(service)) >= 3, "some wait for what is lost")
     waiting = sorted(_waiting(service))[:3]

@@ -34,7 +34,7 @@ def test_simulate_and_verify_wait_for_kafka_and_say_so(
     )
     daemon.start()
     service = daemon.service
-    simulating = service.begin_verb("simulate", "--units", "1000", "--rate", "400/s", "--late", "0", "--losses", "0")
+    simulating = service.begin_verb("simulate", "--units", "600", "--rate", "100/s", "--late", "0", "--losses", "0")
     wait_until(lambda: (service.run_directory / "expected.jsonl").exists(), "the expectations")
     following = service.begin_verb("verify", "--follow", "--give-up-after", f"{PATIENCE_SECONDS}s")
     wait_until(lambda: "units complete" in _said(tmp_path, "verify"), "the first look")

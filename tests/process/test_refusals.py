@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from harness.processes.command import run_here
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 
 from status.report import State
@@ -36,7 +37,7 @@ def test_a_refused_configuration_is_a_line_and_creates_nothing(service: Operated
     (directory / "broken_module.py").write_text("1 / 0\n", encoding="utf-8")
     (directory / "bad.csv").write_text(f"{HEADER}PaymentInitiationFlow,PaymentReceived,XXXX,,\n", encoding="utf-8")
     (directory / "latin-1.csv").write_bytes(f"{HEADER}PaymentInitiationFlow,PaymentReceived,RCVD,,".encode() + b"\xe9\n")
-    ended = service.verb("run", "--set", override)
+    ended = run_here(directory, ["run", *service.arguments, override])
     assert ended.returncode == 3
     assert ended.stdout == ""
     assert said in ended.stderr

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
@@ -59,7 +60,7 @@ INFINISPAN = Storage(
 on_both = pytest.mark.parametrize("storage", [REDIS, INFINISPAN], ids=lambda storage: storage.kind.name)
 
 
-@on_both
+@pytest.mark.parametrize("storage", [REDIS, *at_night("processes", INFINISPAN)], ids=lambda storage: storage.kind.name)
 def test_kills_of_the_worker_and_of_its_server_lose_double_and_misplace_nothing(
     storage: Storage, service_on: ServiceOn, own_server: OwnServer
 ) -> None:

@@ -134,7 +134,7 @@ PLANTED = (
         "pipeline/audit/unit_audit.py",
         "if each.trigger < self.settled:",
         "if each.offset < 0 and each.trigger < self.settled:",
-        ("tests/pipeline/jobs/processes/test_audit.py::test_what_a_service_let_out_is_proved_and_a_line_that_is_gone_is_named",),
+        ("tests/pipeline/jobs/processes/test_audit.py::test_of_what_a_service_let_out_a_line_that_is_gone_is_named",),
     ),
     PlantedFault(
         "verify-overlooks-a-lost-one",

@@ -165,8 +165,7 @@ def test_a_handshake_that_fails_leaves_no_socket_behind(stage: KafkaStage, tmp_p
     gc.disable()
     try:
         before = _sockets()
-        for _ in range(3):
-            refusal(secured(stage, ssl_truststore_location=str(other)))
+        refusal(secured(stage, ssl_truststore_location=str(other)))
         wait_until(lambda: _sockets() <= before, "the sockets to be closed")
     finally:
         gc.enable()

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from harness.nightly import at_night
 from harness.processes.operated_service import INGRESS, NOTIFICATION
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
@@ -159,7 +160,7 @@ def test_an_operator_closes_a_group_and_the_page_learns_of_it(counted: Counted, 
     wait_for(groups, lambda: groups.watch.find(GroupFilter("closed"), 10).keys == ("G1",))
 
 
-@pytest.mark.parametrize("kept", [10_000, 2])
+@pytest.mark.parametrize("kept", [2, *at_night("stores", 10_000)])
 def test_completions_are_told_once_whoever_resumes(counted: Counted, groups: Groups, kept: int) -> None:
     """With little kept in memory they are read from the topic again."""
     feed = CompletionFeed(groups.source.open_completions, SystemClock(), most_kept=kept)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from harness.processes.command import run_here
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver, scripted_receiver
 from harness.waiting import pause_at_random, wait_until
 
@@ -60,8 +61,7 @@ class DirectProcesses:
         return self.workers[-1]
 
     def run(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "daemon", verb, arguments[0], "--config", str(self.configuration), *arguments[1:]]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return run_here(ROOT, [verb, arguments[0], "--config", str(self.configuration), *arguments[1:]])
 
     def send(self, partition: int | None = None) -> list[tuple[str, str]]:
         """Send the records of all keys in turn; return the pairs of key and id."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from harness.nightly import at_night
 from harness.published_lookups import publish, shaped
 from harness.waiting import pause_at_random, wait_until
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 CUSTOMERS = 30_000
-KILLS = 4
 SEED = 11
 
 
@@ -111,9 +111,10 @@ def wait_for_more(offsets: Callable[[], int], before: int) -> None:
     wait_until(lambda: offsets() > before, "more requests")
 
 
-def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes) -> None:
+@pytest.mark.parametrize("kills", [1, *at_night("delivery", 4)])
+def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes, kills: int) -> None:
     chance, interrupted = Random(SEED), 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         before = processes.offsets()
         for _ in range(2):
             processes.start()

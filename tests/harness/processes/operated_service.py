@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.driving import wire
+from harness.processes.command import may_run_here, run_here
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from connectors.line_format import Line, encode_line
@@ -145,6 +146,9 @@ class OperatedService:
 
     def verb(self, *arguments: str, seconds: float = DEADLINE_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run another command with the same configuration, and wait for its end."""
+        if self.environment is None and may_run_here(arguments):
+            verb, *others = arguments
+            return run_here(self.directory, [verb, *self.arguments, *others])
         command = self._command(*arguments)
         return subprocess.run(
             command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=seconds, check=False

@@ -13,14 +13,14 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.cluster import SparkCluster
-from harness.spark.options import FAST
+from harness.spark.options import FAST, SHIPPED
 from harness.spark.processed_topics import ProcessedTopics
 from pyspark.sql import SparkSession
 
 from daemon.exit_code import ExitCode
 from enrichment.directory import LookupsDirectory
 from enrichment.release import read_manifest
-from enrichment.shapes import CUSTOMERS, REASONS, SETTINGS
+from enrichment.shapes import CUSTOMERS
 from pipeline.audit.kafka_scope import archive_scope
 from pipeline.audit.summary import as_json
 from pipeline.lookups.job import build_lookups
@@ -60,7 +60,6 @@ print(json.dumps([read.counted, read.rows.count(), read.rows.agg({"line": "max"}
 """The program reads how many executors to wait for, counts the lines, and prints `counted`; then it does the same
 for the rows.
 """
-SHIPPED_SETTINGS = Path(__file__).parents[3] / "conf" / "notification-settings.csv"
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +125,7 @@ def executors_of(logs: Path) -> set[str]:
 def test_a_cluster_builds_what_this_machine_builds_and_each_executor_has_a_part_in_it(
     spark: SparkSession, cluster: SparkCluster, customers: Path, tmp_path: Path
 ) -> None:
-    sources = {
-        REASONS: (SourceSettings("project-codes"),),
-        SETTINGS: (SourceSettings("csv", str(SHIPPED_SETTINGS)),),
-        CUSTOMERS: (SourceSettings("csv", str(customers)),),
-    }
+    sources = {CUSTOMERS: (SourceSettings("csv", str(customers)),)}
     here = LookupsDirectory(tmp_path / "here")
     build_lookups(spark, JobSettings(here.path, 1, sources), 1_790_000_000_000, "test", lambda _: None)
 
@@ -207,7 +202,7 @@ def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkClust
     (tmp_path / "own_order.py").write_text(OWN_ORDER)
     (tmp_path / "sources.conf").write_text(json.dumps({"spark": {"options": options(tmp_path / "events")}}))
     own = 'lookups.sources = "sources.conf", resequencer.strategy = "own_order:OwnOrder"'
-    shipped = SHIPPED_SETTINGS.with_name("application.conf")
+    shipped = SHIPPED.with_name("application.conf")
     (tmp_path / "service.conf").write_text(f'include "{shipped}"\n{NOTIFICATION} {{ {own} }}\n')
     service = OperatedService(tmp_path, config="service.conf")
     try:

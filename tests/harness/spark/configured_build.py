@@ -1,0 +1,35 @@
+"""Jobs as a configuration describes them, on a Spark that runs already."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.waiting import wait_ms
+
+from daemon.configuration.configuration import load
+from daemon.configuration.kafka_settings import copied_settings
+from daemon.configuration.lookup_sources import load_job_settings
+from daemon.system_clock import SystemClock
+from pipeline.archive.settings import ArchiveSettings
+from pipeline.archive.streaming import Archiver
+from pipeline.lookups.job import Built, build_lookups
+from pipeline.spark.java_client import java_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def archive_as_configured(spark: SparkSession, file: Path) -> None:
+    """Archive what is there, as `resequencer archive-topics` does."""
+    configuration = load(file)
+    kafka = copied_settings(configuration)
+    settings = ArchiveSettings(configuration.archive.location, kafka.topics.all, java_options(kafka.consumer))
+    with closing(Archiver(spark, settings, kafka, SystemClock(), wait_ms)) as archiver:
+        archiver.run(lambda _: None, lambda: False, is_continuous=False)
+
+
+def build_as_configured(spark: SparkSession, file: Path, *overrides: str) -> Built:
+    """Build what `resequencer lookups build` builds with this file; its relative paths are those of the working directory."""
+    return build_lookups(spark, load_job_settings(load(file, overrides)), SystemClock().now(), "test", lambda _: None)
