@@ -227,6 +227,8 @@ class Partitions:
             waits_for_handled=self._settings.acknowledge_handled,
             done_characters=self._settings.done_characters,
         )
+        if position is not None:
+            owned.positions.take_over(position.offset)
         told = {"partition": str(partition)}
         if plan.must_heal:
             _log.warning(
@@ -244,7 +246,9 @@ class Partitions:
             )  # fmt: skip
             self._commit_heal(owned)
         is_whole = position is None or position.is_whole
-        return owned, plan.is_new or plan.must_heal or not is_whole
+        # All that is pending has left, and the last owner died before it wrote the position.
+        is_behind = position is not None and bool(position.beyond) and not plan.pending
+        return owned, plan.is_new or plan.must_heal or not is_whole or is_behind
 
     def _with_orders(self, partition: Partition, header: Header, plan: Takeover) -> Takeover:
         """Return the plan with what is known of the partition's orders, and the outcomes of those that the storage has lost.

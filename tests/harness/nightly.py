@@ -76,8 +76,9 @@ FAMILIES: dict[str, Family] = {
     "brokers": Family(
         "A broker that is killed or frozen at any moment costs and doubles nothing.",
         (
-            "tests/connectors/kafka/test_faults.py",
+            "tests/connectors/kafka/test_away.py",
             "tests/connectors/kafka/test_sink_broker.py",
+            "tests/connectors/kafka/test_source.py",
             "tests/connectors/jms/test_faults.py",
         ),
         "each moment of a publication and of an acknowledgement, again and again",

@@ -1,5 +1,6 @@
 """Exactly once on files and SQLite: the allowed effects of restarts, outages, forgetting and other strategies."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,24 @@ def test_nothing_is_told_twice_after_restarts(service: Service) -> None:
     assert service.sequences("u") == [1, 2, 3, 4]
     assert len(set(service.numbers)) == len(service.numbers) == 4
     assert service.dead == []
+
+
+@pytest.mark.parametrize("sequence", [2, 1], ids=["with output", "without"])
+def test_a_position_that_a_dead_worker_did_not_write_is_written_without_a_new_record(service: Service, sequence: int) -> None:
+    positions = service.directory / "out" / "positions.json"
+    service.tell("u", 1)
+    service.run()
+    before = positions.read_bytes()
+    service.tell("u", sequence)
+    service.run()
+    service.stop()
+    after = json.loads(positions.read_bytes())
+    positions.write_bytes(before)
+    service.start().run()
+    found = json.loads(positions.read_bytes())
+    told = [[(each["offset"], each["highest"]) for each in one["partitions"]] for one in (found, after)]
+    assert told[0] == told[1] != [(each["offset"], each["highest"]) for each in json.loads(before)["partitions"]]
+    assert service.sequences("u") == sorted({1, sequence})
 
 
 def test_a_deadline_stands_where_it_stood_after_a_restart(service: Service) -> None:

@@ -97,6 +97,7 @@ def stage(struck_server: Callable[..., Any]) -> Iterator[KafkaStage]:
     stage.close()
 
 
+@pytest.mark.nightly("brokers")
 def test_every_record_leaves_once_and_in_order_whatever_is_killed_or_paused(stage: KafkaStage, tmp_path: Path) -> None:
     relays, chance = Relays(stage, tmp_path / "relays.log"), random.Random(SEED)
     for slot in range(3):

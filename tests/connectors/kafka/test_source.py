@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from harness.nightly import at_night
 from harness.waiting import wait_until
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
@@ -226,7 +227,7 @@ def test_a_fixed_partition_that_the_topic_does_not_have_is_refused(sources) -> N
         sources("slot", partitions=(1, 2, 7)).poll(0, 50)
 
 
-@pytest.mark.parametrize("partitions", [None, (0, 1)], ids=["group", "fixed"])
+@pytest.mark.parametrize("partitions", [None, *at_night("brokers", ((0, 1),))], ids=["group", "fixed"])
 @pytest.mark.parametrize("before", [True, False])
 def test_a_broker_killed_in_an_acknowledgement_has_the_position_once_it_is_back(
     struck_server: Callable[..., Any], monkeypatch, partitions: tuple[int, ...] | None, before: bool

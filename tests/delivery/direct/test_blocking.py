@@ -91,6 +91,7 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
     assert receiving.ids("k") == [f"n{number}" for number in range(2_000)]
 
 
+@pytest.mark.nightly("delivery")
 def test_a_position_that_can_list_no_more_pauses_the_partition(
     direct: Callable[..., DirectStage], receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,8 @@ class Remembered:
     """A unit's epoch ends where the unit may have been forgotten before its next envelope came. Within an epoch the unit is
     forgotten at most once, and not after the first new envelope.
 
+    It *may* have been forgotten: if it was not, an envelope of an earlier epoch is a repetition, and prolongs nothing.
+
     `slack_ms` is how much earlier or later than it came a record may have been read, in all, by clocks that move while workers
     work.
     """
@@ -60,7 +62,7 @@ class Remembered:
         now = self._passed_ms - self._hung_ms[partition]
         known = self._units.setdefault(unit, _Unit(now))
         if now - known.changed_at >= self._retention_ms:
-            known.epoch, known.identities = known.epoch + 1, set()
+            known.epoch += 1
         if identity not in known.identities:
             known.identities.add(identity)
             known.changed_at = now
@@ -104,7 +106,7 @@ class Remembered:
 
 
 class _Unit:
-    """A unit at its last envelope. `identities` are those of the epoch, `changed_at` is when the last of them was new."""
+    """A unit at its last envelope. `identities` are all that came, `changed_at` is when the last of them was new."""
 
     def __init__(self, now: int) -> None:
         self.changed_at = now

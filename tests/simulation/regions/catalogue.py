@@ -59,7 +59,7 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
     },
     RegionRun.STORAGE: {
         plant.highest_number_of_the_sinks_ignored: 170,
-        plant.sink_ahead_of_the_storage_not_noticed: 59,
+        plant.sink_ahead_of_the_storage_not_noticed: 170,
         plant.acknowledged_before_the_seek: 0,
         plant.queue_healed_with_offsets_from_the_start: 725,
         plant.queue_healed_without_marks: 81,
