@@ -5,7 +5,7 @@
 A `value` that is a JSON string stands for the string's bytes; any other JSON value stands for its own text as bytes.
 `value-base64` holds bytes that are not UTF-8, and `key-base64` a key that is not UTF-8. If a header's name repeats, or a header's
 value is not UTF-8, the headers are an array: `[{"name": "a", "value": "1"}, {"name": "a", "value-base64": "/w=="}]`. Other fields
-are ignored.
+are ignored, and so is a byte order mark at the beginning of a line.
 """
 
 from zlib import crc32
@@ -53,8 +53,16 @@ _STRING = msgspec.json.Decoder(str)
 _ONE_VALUE = msgspec.json.Decoder(tuple[Raw])
 _ENCODER = msgspec.json.Encoder()
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""An editor writes it at the beginning of a file, and `cat` leaves it at the beginning of any line."""
+
 _LONG_ESCAPES = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
 """The characters that JSON encodes as six bytes each."""
+
+
+def is_blank(line: bytes) -> bool:
+    """Return whether a line without its newline is no record because nothing is in it."""
+    return line[:1] != b"{" and not line.removeprefix(_BYTE_ORDER_MARK).strip(b" \t\r")
 
 
 def decode_line(line: bytes) -> Line | Defect:
@@ -63,6 +71,7 @@ def decode_line(line: bytes) -> Line | Defect:
         if not line.isascii():
             # msgspec does not check UTF-8 inside values that it leaves raw.
             line.decode()
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         wrapper = _DECODER.decode(line)
         return Line(_value_of(wrapper), _key_of(wrapper), _headers_of(wrapper.headers))
     except UnicodeDecodeError as error:

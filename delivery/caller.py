@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, Protocol
@@ -36,8 +37,15 @@ _FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")
-"""RFC 6052, and RFC 4291, 2.5.5.1: their last four bytes are an IPv4 address."""
+_WITH_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+"""RFC 6052, RFC 7915, and RFC 4291, 2.5.5.1: their last four bytes are an IPv4 address."""
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""RFC 8215: it contains prefixes of any length, behind which an IPv4 address stands as RFC 6052, 2.2, says."""
+_ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
+"""RFC 5214, 6.1: an IPv4 address follows, whatever the network."""
+
+_SECONDS = re.compile("[0-9]+")
+_MOST_SECONDS = 10**9
 
 
 class Call(Protocol):
@@ -147,15 +155,21 @@ class Caller:
 
 
 def retry_after_ms(value: str | None, now: float) -> int | None:
-    """Return how long a header Retry-After asks to wait: seconds, or an HTTP date (RFC 9110, 10.2.3). None: absent or invalid."""
+    """Return how long a header Retry-After asks to wait: seconds, or an HTTP date (RFC 9110, 10.2.3). None: absent or invalid.
+
+    A date without a zone is of UTC (RFC 9110, 5.6.7). More than 30 years are 30 years.
+    """
     if value is None:
         return None
-    if value.strip().isdecimal() and len(value) < 10:
-        return int(value) * 1_000
+    if _SECONDS.fullmatch(value):
+        digits = value.lstrip("0")
+        return _MOST_SECONDS * 1_000 if len(digits) >= len(str(_MOST_SECONDS)) else int(digits or "0") * 1_000
     try:
-        return max(0, round((parsedate_to_datetime(value).timestamp() - now) * 1_000))
+        date = parsedate_to_datetime(value)
+        asked = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - now
     except (ValueError, OverflowError):
         return None
+    return max(0, round(min(asked, _MOST_SECONDS) * 1_000))
 
 
 class _Sent:
@@ -210,9 +224,18 @@ def _meant_by(address: str) -> list[_Address]:
     if isinstance(found, ipaddress.IPv4Address):
         return [found]
     inner = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-    if found in _NAT64 or found in _COMPATIBLE:
-        inner.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
-    return [found, *(each for each in inner if each is not None)]
+    last = found.packed[12:]
+    if any(found in network for network in _WITH_IPV4) or found.packed[8:12] in _ISATAP:
+        inner.append(ipaddress.IPv4Address(last))
+    if found in _LOCAL_NAT64:
+        inner += map(ipaddress.IPv4Address, (last, *_behind_a_prefix(found.packed)))
+    return [found, *(each for each in inner if each is not None and not each.is_unspecified)]
+
+
+def _behind_a_prefix(address: bytes) -> list[bytes]:
+    """Return the IPv4 addresses behind a prefix of 48, 56 or 64 bits: byte 8 and what follows them is zero (RFC 6052, 2.2)."""
+    forms = ((address[6:8] + address[9:11], 11), (address[7:8] + address[9:12], 12), (address[9:13], 13))
+    return [inner for inner, end in forms if not address[8] and not any(address[end:])]
 
 
 def _no_answer(error: BaseException, sent: _Sent) -> NoAnswer:

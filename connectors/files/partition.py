@@ -11,12 +11,11 @@ from connectors.files.lasting_length import FACTS_FILE, facts_name, find_lasting
 from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
 from connectors.files.operations import FileOperations
 from connectors.files.settings import FileSettings
-from connectors.line_format import Defect, decode_line
+from connectors.line_format import Defect, decode_line, is_blank
 from connectors.port import TransportRefused
 from domain.record import Cut, Origin, Partition, Record
 
 _REMEDY = "Restore the file, or move it away and give new input an unused partition number"
-_BLANK = (b"", b"\r")
 _SEARCH_BYTES = 64 * 1024
 
 
@@ -97,7 +96,7 @@ class PartitionFile:
                 with translated(self.path):
                     if not reader.fill(self._readable):
                         break
-            elif line.content not in _BLANK:
+            elif line.cut or not is_blank(line.content):
                 records.append(self._record(line))
         return reader.progress - start
 

@@ -13,7 +13,7 @@ from connectors.files.operations import SystemFiles
 from connectors.files.positions import PositionsFile
 from connectors.files.rotated_names import find_rotated
 from connectors.files.settings import FileSettings
-from connectors.line_format import Defect, Line, decode_line
+from connectors.line_format import Defect, Line, decode_line, is_blank
 from connectors.port import Channel
 from domain.record import Cut, Origin, Partition, Record
 from pipeline.audit.errors import AuditRefused
@@ -155,6 +155,8 @@ def read_portion(portion: Portion, rules: AuditRules) -> Iterator[Row]:
     for line in lines:
         place = portion.base + line.start
         if portion.kind == RECORD:
+            if line.cut is None and is_blank(line.content):
+                continue
             yield record_row(_record(line, portion.partition, settings), None, rules)
             continue
         where = f"{Path(portion.path).name}, byte {line.start}"

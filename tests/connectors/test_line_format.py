@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.line_format import Defect, Line, decode_line, encode_line, partition_of
+from connectors.line_format import Defect, Line, decode_line, encode_line, is_blank, partition_of
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 JSON_VALUES = st.recursive(
@@ -52,6 +52,12 @@ def test_a_mangled_line_is_a_line_or_a_defect(line, data):
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] = data.draw(st.integers(0, 255))
     assert isinstance(decode_line(bytes(encoded)), Line | Defect)
+
+
+def test_a_byte_order_mark_at_the_beginning_is_no_part_of_a_line():
+    assert decode_line(b'\xef\xbb\xbf{"value": {}}') == Line(b"{}")
+    blank, other = (b"", b"\r", b" \t", b"\xef\xbb\xbf "), (b"{}", b"\xef\xbb\xbf{}", b"\x00", b"\xef")
+    assert [is_blank(each) for each in (*blank, *other)] == [True] * 4 + [False] * 4
 
 
 def test_a_value_object_is_its_raw_bytes():
@@ -104,7 +110,8 @@ BAD_LINES = {
     b'{"value": "\\ud800"}': "",
     b'{"value": ' + b"[" * 10_000 + b"]" * 10_000 + b"}": "nested too deep",
     b'{"value": ' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}": "nested too deep",
-    b"\xef\xbb\xbf" + b'{"value": {}}': "malformed",
+    b"\xef\xbb\xbf" * 2 + b'{"value": {}}': "malformed",
+    b'{"value": {}}' + b"\xef\xbb\xbf": "malformed",
 }
 
 

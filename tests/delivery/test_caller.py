@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from threading import Thread
+from time import tzset
 from typing import Any
 
 import pytest
@@ -279,12 +280,38 @@ def test_a_forbidden_address_is_not_called_whatever_name_it_has(call: Callable[.
         ("soon", None),
         (formatdate(1_000_060, usegmt=True), 60_000),
         (formatdate(999_000, usegmt=True), 0),
-        ("9" * 50, None),
+        ("007", 7_000),
+        ("1" + "0" * 5_000, 10**12),
+        ("0" * 5_000 + "7", 7_000),
         ("-1", None),
+        ("7.5", None),
+        ("７", None),
+        ("", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, expected: int | None) -> None:
     assert retry_after_ms(value, 1_000_000) == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "Sun, 06 Nov 1994 08:49:37 -0000",
+        "Sun, 06 Nov 1994 08:49:37",
+        "Sun, 06 Nov 1994 09:49:37 +0100",
+    ],
+)
+def test_a_date_of_http_is_of_utc_wherever_the_service_runs(monkeypatch: pytest.MonkeyPatch, zone: str, date: str) -> None:
+    """RFC 9110, 5.6.7, whose example it is, in its three forms; and what is near to them."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        tzset()
+        assert retry_after_ms(date, 784_111_777 - 60) == 60_000
+    tzset()
 
 
 class Keeping(Called):
@@ -347,7 +374,23 @@ def test_calls_that_were_given_up_hold_up_no_later_ones(keeping: Callable[..., A
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "0.0.0.0", "[::]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]"]
+    "host",
+    [
+        "127.0.0.1",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:0:127.0.0.1]",
+        "[::127.0.0.1]",
+        "0.0.0.0",
+        "[::]",
+        "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::7f00:1]",
+        "[64:ff9b:1:7f00:0:100::]",
+        "[64:ff9b:1:7f:0:1::]",
+        "[64:ff9b:1:0:7f:0:100:0]",
+        "[2001:db8::5efe:127.0.0.1]",
+        "[2001:db8::200:5efe:127.0.0.1]",
+        "[2002:7f00:1::1]",
+    ],
 )
 def test_no_form_of_a_forbidden_address_is_called(call: Callable[..., Any], server: ThreadingHTTPServer, host: str) -> None:
     reply = call(url=f"http://{host}:{server.server_address[1]}", forbidden="127.0.0.0/8")

@@ -43,6 +43,12 @@ def test_some_runs_are_free_of_loss_double_and_disorder(run: SimulatedRun) -> No
     assert live_through(range(3), run).injected_faults > 90
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "run"), [(1_795_788_335, SimulatedRun.CLOCKS)])
+def test_what_the_night_found_is_free_of_it(seed: int, run: SimulatedRun) -> None:
+    live_through(range(seed, seed + 1), run)
+
+
 @pytest.mark.nightly("simulation", minutes=10)
 def test_whatever_the_seed_runs_are_free_of_loss_double_and_disorder(search: Search) -> None:
     """Fifty seeds have some five thousand kills, and seven times as many other faults."""

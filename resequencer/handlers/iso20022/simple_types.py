@@ -4,6 +4,7 @@
 replaces a missing mandatory value; None if the type has no room for it.
 """
 
+import decimal
 import re
 from datetime import date
 from typing import Protocol
@@ -20,6 +21,8 @@ _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})" + _ZONE)
 _DATE_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?" + _ZONE)
 _WHITE_SPACE = " \t\r\n"
 _LARGEST_INTEGER = 10**18
+_MOST_DIGITS = 40
+"""More than any type has, on either side of the point: exponents are as long as a sender likes."""
 
 
 class JsonNumber(str):
@@ -66,7 +69,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class NumericText(msgspec.Struct, frozen=True):
-    """A text of digits only. A JSON integer is accepted too."""
+    """A text of digits only. A JSON number is accepted too if it is whole: `1`, `1.0`, `1E0`."""
 
     name: str
     max_digits: int
@@ -74,6 +77,9 @@ class NumericText(msgspec.Struct, frozen=True):
 
     def conform(self, value: object) -> str | None:
         text = _number_text(value)
+        if text is not None and isinstance(value, JsonNumber):
+            whole, _, fraction = text.partition(".")
+            text = None if fraction.strip("0") else whole
         if text is None or len(text) > self.max_digits:
             return None
         return text if text.isascii() and text.isdigit() else None
@@ -91,7 +97,10 @@ class Codes(msgspec.Struct, frozen=True):
 
 
 class Decimal(msgspec.Struct, frozen=True):
-    """A decimal number as text, or a JSON number. Leading zeros, and trailing zeros of the fraction, do not count as digits."""
+    """A decimal number as text, or a JSON number, which may have an exponent and comes out without one.
+
+    Leading zeros, and trailing zeros of the fraction, do not count as digits.
+    """
 
     name: str
     total_digits: int
@@ -160,11 +169,27 @@ def xml_text(text: str) -> str:
 
 
 def _number_text(value: object) -> str | None:
+    if isinstance(value, JsonNumber):
+        return _plain(value)
     if isinstance(value, str):
         return str(value).strip(_WHITE_SPACE)
     if type(value) is int and -_LARGEST_INTEGER < value < _LARGEST_INTEGER:
         return str(value)
     return None
+
+
+def _plain(number: JsonNumber) -> str | None:
+    """Return exactly the value, without an exponent and zero without a sign; None if it is beyond all types."""
+    mantissa, _, exponent = number.lower().partition("e")
+    if not mantissa.strip("-0."):
+        return mantissa.removeprefix("-")
+    if not exponent:
+        return mantissa
+    try:
+        value = decimal.Decimal(number)
+    except decimal.InvalidOperation:  # An exponent of many digits.
+        return None
+    return format(value, "f") if abs(value.adjusted()) <= _MOST_DIGITS else None
 
 
 def _is_day(year: int, month: int, day: int) -> bool:

@@ -18,6 +18,7 @@ from connectors.port import TransportRefused, TransportUnavailable
 from domain.record import Cut, Partition
 
 P0, P1, P2 = (Partition("T", number) for number in range(3))
+MARK = b"\xef\xbb\xbf"
 
 
 def line(text: str) -> bytes:
@@ -86,6 +87,24 @@ def test_an_offset_is_where_a_line_starts_and_the_next_one_behind_its_end(transp
     assert [record.origin.offset for record in polled.records] == [0, len(line("a")) + 3]
     assert polled.next_offsets == {P0: len(line("a") + line("b")) + 4} == polled.ends
     assert [record.defect for record in polled.records] == [None, None]
+
+
+def test_a_byte_order_mark_counts_for_offsets_and_is_no_part_of_a_record(transport, write):
+    write(0, MARK + line("a") + MARK + line("b") + MARK + b"\n" + MARK[:2] + line("c"))
+    transport.seek(P0, 0)
+    first, second, third = transport.poll(10, 0).records
+    assert [(each.key, each.origin.offset, each.defect) for each in (first, second)] == [
+        (b"a", 0, None),
+        (b"b", len(MARK + line("a")), None),
+    ]
+    assert third.defect is not None
+    assert third.value == MARK[:2] + line("c")[:-1]
+
+
+def test_lines_of_blanks_are_no_records(transport, write):
+    write(0, b" \n\t \r\n" + MARK + b" \n" + line("a"))
+    transport.seek(P0, 0)
+    assert keys(transport.poll(10, 0)) == ["a"]
 
 
 def test_empty_lines_alone_move_the_position_without_a_record(transport, write, waits):
@@ -279,7 +298,7 @@ def test_any_bytes_as_lines_give_exactly_one_record_each(tmp_path_factory, conte
     transport.seek(P0, 0)
     records = [record for _ in range(8) for record in transport.poll(batch, 0).records]
     assert [record.value for record in records if record.defect] == [
-        content for content in contents if content not in (b"", b"\r")
+        content for content in contents if content.removeprefix(MARK).strip(b" \t\r")
     ]
     transport.close()
 

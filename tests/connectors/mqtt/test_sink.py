@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from threading import Timer
+from threading import Event, Timer
 from threading import enumerate as enumerate_threads
 from typing import Any
 
@@ -64,11 +64,16 @@ def test_it_returns_when_everything_is_confirmed_and_not_before(struck_server: O
         sink.position(ONE)
         sink.publish([output(ONE, notifications(1, 1), 1)])
         topics.server.pause()
-        going_on = Timer(1, topics.server.resume)
-        going_on.start()
+        goes_on = Event()
+
+        def go_on() -> None:
+            goes_on.set()  # Before the broker does.
+            topics.server.resume()
+
+        Timer(1, go_on).start()
         of_units = tuple(replace(each, key=b"%d" % each.number) for each in notifications(2, 20))
         sink.publish([output(ONE, of_units, 2)])
-        assert going_on.finished.is_set(), "it returned before the broker went on"
+        assert goes_on.is_set(), "it returned before the broker went on"
         assert sorted(set(numbers(subscriber, 21))) == list(range(1, 22))
 
 

@@ -20,7 +20,7 @@ def read_line(data: bytes) -> Line | None:
         TooDeep: The line is nested so deep that either answer is right.
     """
     try:
-        members = read_members(data)
+        members = read_members(data.removeprefix(b"\xef\xbb\xbf"))
         return None if members is None else Line(_value(members), _key(members), _headers(members))
     except NotARecord:
         return None

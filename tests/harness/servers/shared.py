@@ -6,6 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from uuid import uuid4
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from connectors.kafka.client import OurNetClient
 from servers.artemis.server import ArtemisServer
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer
@@ -16,6 +19,11 @@ from servers.redis.server import RedisServer
 
 PARENT = Path(tempfile.gettempdir()) / f"resequencer-servers-{os.getuid()}"
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
+
+
+# kafka-python's own clients, which tests use, leave sockets open when they are closed: ours close them.
+for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
+    client.DEFAULT_CONFIG.update(kafka_client=OurNetClient, proxy_url="direct://")
 
 
 class SharedServers:

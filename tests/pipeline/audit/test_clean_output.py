@@ -39,6 +39,14 @@ def test_so_it_is_with_each_target_type(tmp_path, target_type):
     assert audited.findings() == []
 
 
+def test_lines_of_blanks_are_no_records(tmp_path):
+    audited = AuditedService(tmp_path)
+    for blank in (b"", b" \t", b"\xef\xbb\xbf", b"\r"):
+        audited.service.put(blank)
+    audited.live(units=3)
+    assert audited.findings() == []
+
+
 @pytest.mark.slow
 def test_what_was_not_yet_read_is_open_and_not_lost(tmp_path):
     audited = AuditedService(tmp_path)

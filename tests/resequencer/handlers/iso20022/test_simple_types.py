@@ -47,6 +47,17 @@ def test_a_decimal_number_is_accepted_in_its_own_digits(good: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "plain"),
+    [
+        *(("1E+2", "100"), ("1e2", "100"), ("1E-2", "0.01"), ("1234E-2", "12.34"), ("-1.5e1", "-15"), ("1E17", "1" + "0" * 17)),
+        *(("-0.0", "0.0"), ("0E5", "0"), ("-0e" + "9" * 1_000, "0"), ("1" + "0" * 1_000 + "E-1000", "1." + "0" * 1_000)),
+    ],
+)
+def test_a_json_number_is_its_value_exactly_and_has_no_exponent(number: str, plain: str) -> None:
+    assert simple("DecimalNumber").conform(JsonNumber(number)) == plain
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         "",
@@ -64,7 +75,11 @@ def test_a_decimal_number_is_accepted_in_its_own_digits(good: Any) -> None:
         10**18,
         pytest.param(10**5000, id="5001 digits"),
         True,
-        JsonNumber("1E5"),
+        JsonNumber("1E18"),
+        JsonNumber("1E-18"),
+        JsonNumber("1E" + "9" * 1_000),
+        JsonNumber("1E-" + "9" * 1_000),
+        JsonNumber("1." + "1" * 5_000 + "E-5000"),
         1.5,
     ],
 )
@@ -142,7 +157,9 @@ def test_an_indicator_may_be_a_json_boolean_and_comes_out_as_text() -> None:
 def test_a_number_of_transactions_is_digits_only() -> None:
     kind = simple("Max15NumericText")
     assert [kind.conform(each) for each in ("1", "001", 7, "9" * 15)] == ["1", "001", "7", "9" * 15]
-    assert [kind.conform(each) for each in ("", "-1", -1, "1.0", JsonNumber("1.0"), "9" * 16, "²", "٣", True)] == [None] * 9
+    assert [kind.conform(JsonNumber(each)) for each in ("1.0", "1E0", "12e1", "-0.0")] == ["1", "1", "120", "0"]
+    assert [kind.conform(each) for each in ("", "-1", -1, "1.0", "1E0", "9" * 16, "²", "٣", True)] == [None] * 9
+    assert [kind.conform(JsonNumber(each)) for each in ("1.5", "-1.0", "1E15", "1E-1")] == [None] * 4
 
 
 def test_a_trailing_line_feed_escapes_no_pattern() -> None:
