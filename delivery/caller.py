@@ -228,8 +228,9 @@ def _meant_by(address: str) -> list[_Address]:
     if any(found in network for network in _WITH_IPV4) or found.packed[8:12] in _ISATAP:
         inner.append(ipaddress.IPv4Address(last))
     if found in _LOCAL_NAT64:
-        inner += map(ipaddress.IPv4Address, (last, *_behind_a_prefix(found.packed)))
-    return [found, *(each for each in inner if each is not None and not each.is_unspecified)]
+        # Which of the forms it has is not known. In one of a short prefix the last bytes are zero.
+        inner += [ipaddress.IPv4Address(each) for each in (last, *_behind_a_prefix(found.packed)) if any(each)]
+    return [found, *(meant for each in inner if each is not None for meant in _meant_by(str(each)))]
 
 
 def _behind_a_prefix(address: bytes) -> list[bytes]:

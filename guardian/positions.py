@@ -106,9 +106,9 @@ class Positions:
             return False
         return self._told_at is None or not 0 <= now - self._told_at < self._throttle_ms
 
-    def take_over(self, told: int) -> None:
+    def take_over(self, position: int) -> None:
         """Note the position that the source has: the last owner may have died before it acknowledged what it had settled."""
-        self._told = min(told, self._next_offset)
+        self._told = min(position, self._next_offset)
 
     def told(self, position: int, now: Instant) -> None:
         """Note that `position` was published. It is the value of `acknowledged` at that time, which may have moved meanwhile."""

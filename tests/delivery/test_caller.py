@@ -378,6 +378,7 @@ def test_calls_that_were_given_up_hold_up_no_later_ones(keeping: Callable[..., A
     [
         "127.0.0.1",
         "[::ffff:127.0.0.1]",
+        "[::ffff:0.0.0.0]",
         "[::ffff:0:127.0.0.1]",
         "[::127.0.0.1]",
         "0.0.0.0",

@@ -45,8 +45,8 @@ def test_a_position_that_a_dead_worker_did_not_write_is_written_without_a_new_re
     positions.write_bytes(before)
     service.start().run()
     found = json.loads(positions.read_bytes())
-    told = [[(each["offset"], each["highest"]) for each in one["partitions"]] for one in (found, after)]
-    assert told[0] == told[1] != [(each["offset"], each["highest"]) for each in json.loads(before)["partitions"]]
+    offsets = [[(each["offset"], each["highest"]) for each in one["partitions"]] for one in (found, after)]
+    assert offsets[0] == offsets[1] != [(each["offset"], each["highest"]) for each in json.loads(before)["partitions"]]
     assert service.sequences("u") == sorted({1, sequence})
 
 
