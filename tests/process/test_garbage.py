@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from harness.garbled.accounting import Accounting
+from harness.garbled.accounting import Accounting, is_blank
 from harness.garbled.lines import garbled_lines
 from harness.nightly import SEED
 from harness.processes.operated_daemon import Daemon
@@ -68,7 +68,7 @@ def append(daemon: Daemon, lines: list[tuple[int, bytes]]) -> int:
     for number in {partition for partition, _ in lines}:
         with (daemon.service.in_directory / f"partition-{number}.jsonl").open("ab") as file:
             file.writelines(line for partition, line in lines if partition == number)
-    return sum(len([each for each in line.split(b"\n") if each not in (b"", b"\r")]) for _, line in lines)
+    return sum(not is_blank(each) for _, line in lines for each in line.split(b"\n"))
 
 
 def is_idle(report: StatusReport | None, records: int) -> bool:

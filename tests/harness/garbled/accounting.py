@@ -12,6 +12,7 @@ The service counts its own records. If its counts are equal to these, each recor
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +33,16 @@ from simulator.generate.flows import STATUSES
 MAX_BYTES = 5 * 1024 * 1024
 TOPIC = "IPF_PROCESSING_DATA"
 _OURS = ("dead-letter-reason", "dead-letter-error", "dead-letter-source-position", "dead-letter-at")
-_BLANK = (b"", b"\r")
+_BLANK = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r]*")
 _decode = EnvelopeDecoder(DecodingSettings(needs_sequence=True, max_value_bytes=MAX_BYTES)).decode
 
 Place = tuple[int, int]
 """The place where a line begins: partition and byte."""
+
+
+def is_blank(line: bytes) -> bool:
+    """Return whether a line without its newline is no record (docs/contract.md, section 10)."""
+    return _BLANK.fullmatch(line) is not None
 
 
 class Letter(NamedTuple):
@@ -117,7 +123,7 @@ def _lines(directory: Path) -> Iterator[tuple[Place, bytes]]:
         with file.open("rb") as lines:
             for line in lines:
                 assert line.endswith(b"\n")
-                if line[:-1] not in _BLANK:
+                if not is_blank(line[:-1]):
                     yield (partition, offset), line[:-1]
                 offset += len(line)
 
