@@ -9,9 +9,10 @@ from aggregation.core.aggregate import Aggregate
 from aggregation.core.processor import Processor, Turn
 from aggregation.port import Step, Store
 from connectors.port import Polled, PublishRefused, TransportRefused, TransportUnavailable
-from domain.clock import Clock, Instant
+from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.record import Partition
+from domain.steady_clock import SteadyClock
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 1_000
@@ -58,7 +59,7 @@ class StoreRunner:
         name: str,
         aggregate: Aggregate,
         open_store: Callable[[], Store],
-        clock: Clock,
+        clock: SteadyClock,
         wait: Callable[[int], object],
     ) -> None:
         self.name = name
@@ -67,6 +68,8 @@ class StoreRunner:
         self._clock, self._wait = clock, wait
         self._store: Store | None = None
         self._read_to: dict[Partition, int] = {}
+        self._dated_to: dict[Partition, str | None] = {}
+        """Up to which key values were looked at for instants of a clock that was ahead; None: all were."""
         self._ends: Mapping[Partition, int] = {}
         self._untaken: dict[Partition, _Untaken] = {}
         self._is_refused = False
@@ -168,10 +171,18 @@ class StoreRunner:
         self._ends = polled.log_ends
         now = self._clock.now()
         self._commit(store, self._applied_turns(store, polled, now))
+        if not self._clock.is_settled:
+            return  # A report that a deadline has passed cannot be taken back.
+        is_trusted = self._clock.is_trusted
         # All commands that were there when the poll began have been applied: until then nothing is missed.
         for partition in self._caught_up(store):
-            turn = self._processor.wake(store.values(partition), begun, now)
+            turn = self._processor.wake(store.values(partition), begun, now, forgets=is_trusted)
             self._commit(store, {partition: Step(turn, self._read_to[partition])})
+            if is_trusted and turn.is_empty and (after := self._dated_to.setdefault(partition, "")) is not None:
+                turn, self._dated_to[partition] = self._processor.date_back(store.values(partition), after, now)
+                self._commit(store, {partition: Step(turn, self._read_to[partition])})
+        if not is_trusted:
+            self._dated_to.clear()
 
     def _applied_turns(self, store: Store, polled: Polled, now: Instant) -> dict[Partition, Step]:
         steps: dict[Partition, Step] = {}
@@ -229,4 +240,5 @@ class StoreRunner:
 
     def _let_go(self, store: Store, partition: Partition) -> None:
         self._read_to.pop(partition, None)
+        self._dated_to.pop(partition, None)
         store.let_go(partition)

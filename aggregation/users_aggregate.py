@@ -38,8 +38,12 @@ class UsersAggregate:
             raise PermanentError("apply returned a value of a member for a command without one")
         return Change(_written(answer[0]), _written(answer[1]))
 
-    def on_due(self, key: str, head: bytes, now: Instant) -> Change:
-        raise AssertionError(f"no value of a user's own store is ever due: {key}, {now}, {head[:50]!r}")
+    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
+        raise AssertionError(f"no value of a user's own store is ever due: {key}, {now}, {forgets}, {head[:50]!r}")
+
+    def dated_back(self, head: bytes, now: Instant) -> Change | None:
+        del head, now
+        return None
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: Instant) -> Sequence[Completion]:
         del now

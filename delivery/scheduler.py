@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
-from time import monotonic
 from typing import TypeVar
 
 from delivery.caller import Caller
@@ -62,6 +61,7 @@ class Scheduler:
     ) -> None:
         self._ledger, self._threads, self._caller = ledger, threads, caller
         self._name, self._settings, self._owner = name, settings, owner
+        self._passed = ledger.database.clock.passed
         receiver = self._receiver = ledger.receivers[name]
         self._wake = {step: asyncio.Event() for step in receiver.steps.all}
         self._results: asyncio.Queue[ClaimResult] = asyncio.Queue()
@@ -104,7 +104,7 @@ class Scheduler:
                 await self._wait(step, self._settings.poll_ms)
                 continue
             # Before the claim: the lease is counted from then on at the latest.
-            until = monotonic() + (lease_ms(self._receiver) - self._receiver.timeout_ms) / 1_000
+            until = self._passed() + lease_ms(self._receiver) - self._receiver.timeout_ms
             claimed = await self._threads.run(lambda wanted=wanted: self._ledger.claim(self._name, step, self._owner, wanted))  # type: ignore[misc]
             for claim in claimed.claims:
                 call = asyncio.create_task(self._deliver(claim, until))
@@ -125,8 +125,8 @@ class Scheduler:
         except TimeoutError:
             pass
 
-    async def _deliver(self, claim: Claim, until: float) -> None:
-        if monotonic() > until:
+    async def _deliver(self, claim: Claim, until: int) -> None:
+        if self._passed() > until:
             # This process stood still for so long that the call could outlast its lease, and another process may call by now.
             return
         reply = await self._caller.call(claim)

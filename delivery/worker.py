@@ -184,6 +184,7 @@ class DeliveryWorker:
                 for name in self._ledger.receivers:
                     while await threads.run(lambda name=name: self._ledger.fit_steps(name)):  # type: ignore[misc]
                         pass
+                    await threads.run(lambda name=name: self._ledger.end_long_pauses(name))  # type: ignore[misc]
                 while await threads.run(self._ledger.delete_expired):
                     pass
             await asyncio.sleep(_UPKEEP_SECONDS)

@@ -44,12 +44,18 @@ class Aggregate(Protocol):
         """
         ...
 
-    def on_due(self, key: str, head: bytes, now: Instant) -> Change:
+    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
         """Return the head at an instant that was due. All commands that were there by then have been applied.
+
+        Unless it `forgets`, the clock is not trusted: nothing may end or be deleted by it, and the head stays due.
 
         Raises:
             PermanentError: It can never be done. That is logged; the head stays as it is, and is not due any more.
         """
+        ...
+
+    def dated_back(self, head: bytes, now: Instant) -> Change | None:
+        """Return a head that has instants of a clock that was ahead as if they were now; None: it has none."""
         ...
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: Instant) -> Sequence[Completion]:

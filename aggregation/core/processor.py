@@ -18,7 +18,8 @@ MOST_VALUE_BYTES = 512 * 1024
 
 _FORGOTTEN_AT_ONCE = 2_000
 """How many members one turn deletes. A key with more is deleted in several turns, one transaction each."""
-_DUE_AT_ONCE = 500
+_DUE_AT_ONCE, _DUE_MEANWHILE = 500, 10_000
+"""How many keys one turn looks at, and while those stay due that would end: others are behind them."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ class Values(Protocol):
 
     def due(self, until: Instant, most: int) -> Sequence[str]:
         """Return the keys that are due at `until`, those that are due longest first."""
+        ...
+
+    def keys(self, after: str, most: int) -> Sequence[str]:
+        """Return keys behind `after`, in order; fewer than `most`: there are no more."""
         ...
 
     def members(self, key: str, most: int) -> Sequence[str]:
@@ -83,17 +88,34 @@ class Processor:
                 self._apply(draft, command, record, now)
         return draft.turn()
 
-    def wake(self, values: Values, until: Instant, now: Instant) -> Turn:
-        """Return what follows from instants up to `until`. Only for values to which all commands of that time were applied."""
-        due = values.due(until, _DUE_AT_ONCE)
+    def wake(self, values: Values, until: Instant, now: Instant, *, forgets: bool = True) -> Turn:
+        """Return what follows from instants up to `until`. Only for values to which all commands of that time were applied.
+
+        Unless it `forgets`, the clock is not trusted, and nothing ends.
+        """
+        due = values.due(until, _DUE_AT_ONCE if forgets else _DUE_MEANWHILE)
         draft = _Draft(values.find_all([Slot(key) for key in due]))
         for key in due:
             head = draft.find(Slot(key))
             if head is not None:
-                self._wake(draft, values, key, head.body, now)
+                self._wake(draft, values, key, head.body, now, forgets=forgets)
             if len(draft.changes) >= _FORGOTTEN_AT_ONCE:
                 break
         return draft.turn()
+
+    def date_back(self, values: Values, after: str, now: Instant) -> tuple[Turn, str | None]:
+        """Look at some keys behind `after` for instants of a clock that was ahead. Return the turn, and the last key.
+
+        The key is None if there are no more. Only by a clock that is trusted.
+        """
+        keys = values.keys(after, _DUE_AT_ONCE)
+        draft = _Draft(values.find_all([Slot(key) for key in keys]))
+        for key in keys:
+            head = draft.find(Slot(key))
+            change = None if head is None else self._aggregate.dated_back(head.body, now)
+            if change is not None:
+                draft.put(Slot(key), _stored(change.head, change.due))
+        return draft.turn(), keys[-1] if len(keys) == _DUE_AT_ONCE else None
 
     def _apply(self, draft: "_Draft", command: Command, record: Record, now: Instant) -> None:
         slot = Slot(command.key)
@@ -113,9 +135,9 @@ class Processor:
             draft.put(member_slot, _stored(change.member))
         draft.output += output
 
-    def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant) -> None:
+    def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant, *, forgets: bool) -> None:
         try:
-            change = self._aggregate.on_due(key, head, now)
+            change = self._aggregate.on_due(key, head, now, forgets=forgets)
             _check_sizes(change)
             output = self._follow(key, head, change, now)
         except PermanentError as error:

@@ -16,6 +16,7 @@ from aggregation.payments.report import TARGET_TYPES, make_report, report_hash
 from aggregation.payments.settings import PaymentsSettings
 from domain.clock import Instant
 from domain.errors import PermanentError, Undecodable
+from domain.steady_clock import SKEW_MS
 
 
 class PaymentsOfMessage:
@@ -53,7 +54,7 @@ class PaymentsOfMessage:
         progressed = self._progressed(replace(counted, last_at=at), at, is_changed=counted is not known)
         return self._change(progressed, encode_member(after))
 
-    def on_due(self, key: str, head: bytes, now: Instant) -> Change:  # noqa: ARG002 - The key is of no importance here.
+    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:  # noqa: ARG002 - Any key is alike.
         """Return the head after its deadline, after the time in which changes collect, or at the end of its retention.
 
         A group ends in two steps. From the first on no status is counted any more; the second deletes the members, maybe in
@@ -61,7 +62,7 @@ class PaymentsOfMessage:
         """
         known = decode_head(head)
         due_at, at = self._due_at(known), max(now, known.last_at)
-        if due_at > now:
+        if due_at > now or not (forgets or _reports(known)):
             return self._change(known)
         if known.state is GroupState.ENDED:
             if known.is_swept:
@@ -73,6 +74,15 @@ class PaymentsOfMessage:
             is_other = report_hash(known) != known.reported
             return self._change(_reported(known, known.state, at) if is_other else replace(known, amend_at=None))
         return self._change(_ended(known, at))
+
+    def dated_back(self, head: bytes, now: Instant) -> Change | None:
+        known, latest = decode_head(head), now + SKEW_MS
+        ahead = [name for name in ("first_at", "last_at", "ended_at") if (getattr(known, name) or 0) > latest]
+        dated = replace(known, **dict.fromkeys(ahead, now))
+        amend_after_ms = self._settings.amend_after_ms
+        if known.amend_at is not None and known.amend_at > latest + amend_after_ms:
+            dated = replace(dated, amend_at=now + amend_after_ms)
+        return None if dated == known else self._change(dated)
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: Instant) -> Sequence[Completion]:
         """Return the report if the head has another number of reports than before."""
@@ -113,6 +123,11 @@ class PaymentsOfMessage:
             return ended_at + settings.ended_retention_ms if head.is_swept else ended_at
         retained_until = head.last_at + settings.retention_ms
         return retained_until if head.amend_at is None else min(head.amend_at, retained_until)
+
+
+def _reports(head: Head) -> bool:
+    """Return whether what is due next is a report, and not the end of the group or of its members."""
+    return head.state is GroupState.OPEN or (head.state is not GroupState.ENDED and head.amend_at is not None)
 
 
 def _unchanged(head: bytes | None, member: bytes | None) -> Change:

@@ -77,6 +77,10 @@ class ValuesFile:
         sql = "SELECT key FROM value WHERE due <= ? ORDER BY due, key LIMIT ?"
         return [key for (key,) in self._rows(sql, until, most)]
 
+    def keys(self, after: str, most: int) -> Sequence[str]:
+        sql = "SELECT key FROM value WHERE key > ? AND member = '' ORDER BY key LIMIT ?"
+        return [key for (key,) in self._rows(sql, after, most)]
+
     def members(self, key: str, most: int) -> Sequence[str]:
         sql = "SELECT member FROM value WHERE key = ? AND member > '' ORDER BY member LIMIT ?"
         return [member for (member,) in self._rows(sql, key, most)]

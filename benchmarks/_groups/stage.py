@@ -20,7 +20,7 @@ from benchmarks._processes import cpu_of_family
 from connectors.kafka.core.client_options import read_options
 from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from domain.headers import GROUP_ID, INCOMPLETE
 from servers.kafka.server import KafkaServer
 from servers.kafka.server import KafkaSettings as ServerSettings
@@ -126,8 +126,8 @@ def new_job(broker: Broker, what: str, load: Load) -> Job:
 
 def make_runner(job: Job, aggregate: Any = None) -> StoreRunner:
     """Return the store as an aggregation worker runs it."""
-    clock = SystemClock()
-    opened = partial(KafkaStore, job.settings, job.directory / "values", clock)
+    opened = partial(KafkaStore, job.settings, job.directory / "values", SystemClock())
+    clock = steady_clock(job.directory, "groups", 0, keeps=False)
     return StoreRunner(job.name, aggregate or PaymentsOfMessage(PaymentsSettings()), opened, clock, _must_not_wait)
 
 

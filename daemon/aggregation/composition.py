@@ -9,7 +9,7 @@ from aggregation.worker import AggregationWorker
 from daemon.aggregation.stores import lock_store, make_aggregate, open_store, stores_of
 from daemon.configuration.configuration import Configuration
 from daemon.supervision.stop_signal import StopSignal
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from domain.clock import Clock, instant_text
 from status.aggregation import AggregationFile, AggregationReport, StoreStatus
 
@@ -21,11 +21,13 @@ def make_worker(configuration: Configuration, slot: int, stop: StopSignal) -> Ag
         ConfigurationError: A user's own callable cannot be imported.
         AlreadyRunning: Another process is the worker of this slot.
     """
+    run_directory, trusted_ms = configuration.notification.run_directory, configuration.clock_trusted_after_ms
+    clock = steady_clock(run_directory, f"aggregation-{slot}", trusted_ms, keeps=True)
     runners = []
     for names in stores_of(configuration):
         lock_store(names, slot)
         opened = partial(open_store, configuration, names, slot, stop)
-        runners.append(StoreRunner(names.name, make_aggregate(configuration, names.name), opened, SystemClock(), stop.wait))
+        runners.append(StoreRunner(names.name, make_aggregate(configuration, names.name), opened, clock, stop.wait))
     return AggregationWorker(runners, stop.wait)
 
 

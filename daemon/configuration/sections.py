@@ -183,6 +183,7 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     worker_count: Annotated[int, Key(Whole(1, 256), f"{_NOTIFICATION}.worker.count")]
     restart_pause_ms: Annotated[int, Key(Duration("1ms", "10m"), f"{_NOTIFICATION}.worker.restart-pause")]
     stale_after_ms: Annotated[int, Key(Duration("2s", "10m"), f"{_NOTIFICATION}.worker.stale-after")]
+    clock_trusted_after_ms: Annotated[int, Key(Duration("0s", "1d"), f"{_NOTIFICATION}.clock.trusted-after")]
     delivery: Annotated[DeliverySettings, Section(f"{_NOTIFICATION}.delivery")]
     http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
     logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]

@@ -16,7 +16,7 @@ from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import make_direct_receiver
 from daemon.delivery.schedules import make_runner
 from daemon.delivery.sources import live_source, open_feed
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from delivery.core.jobs import GateReport
 from delivery.direct.receiver import DirectReport
 from delivery.event_file import EventFile
@@ -28,6 +28,7 @@ from delivery.source_reader import Sources
 from delivery.worker import DeliveryWorker, Others, Reporting
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import ConfigurationError
+from domain.steady_clock import SteadyClock
 from status.delivery import (
     BlockedStatus,
     DeliveredPartition,
@@ -41,8 +42,8 @@ from status.delivery import (
 EventsAfter = Callable[[int, int], Sequence[bytes]]
 
 
-def make_ledger(configuration: Configuration) -> Ledger:
-    """Return the ledger, which connects at its first use.
+def make_ledger(configuration: Configuration, slot: int | None = None) -> Ledger:
+    """Return the ledger, which connects at its first use; `slot` is the delivery worker's, None for any other process.
 
     It has the receivers whose policy is `ledger`.
 
@@ -54,7 +55,8 @@ def make_ledger(configuration: Configuration) -> Ledger:
         raise ConfigurationError(path_of(DeliverySettings, "receivers"), "is empty: name a receiver, and give its url")
     settings = delivery.ledger
     url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
-    return Ledger(Database(url), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms)
+    clock = _clock(configuration, slot, "" if settings.url is None else "-ledger")
+    return Ledger(Database(url, clock), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms)
 
 
 def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) -> DeliveryWorker:
@@ -65,13 +67,20 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     sources = Sources(live_source(configuration), partial(open_feed, configuration))
     publish = partial(_event_publisher(configuration, ledger), ledger.events_after)
     direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
-    schedules = [make_runner(configuration, name, each, ledger, owner) for name, each in delivery.schedules]
+    clock = ledger.database.clock if ledger.database.is_sqlite else _clock(configuration, slot)
+    schedules = [make_runner(configuration, name, each, ledger, owner, clock) for name, each in delivery.schedules]
     return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, Others(direct, schedules))
 
 
 def make_report(configuration: Configuration, slot: int) -> Reporting:
     """Return what the worker in this slot reports by."""
     return partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
+
+
+def _clock(configuration: Configuration, slot: int | None, of: str = "") -> SteadyClock:
+    """Return the clock of a delivery worker. Other processes begin with what the first worker knows of it."""
+    run_directory, trusted_ms = configuration.notification.run_directory, configuration.clock_trusted_after_ms
+    return steady_clock(run_directory, f"delivery-{slot or 0}{of}", trusted_ms, keeps=slot is not None)
 
 
 def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[EventsAfter], int]:

@@ -2,20 +2,22 @@
 
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
-from daemon.system_clock import SystemClock
 from delivery.ledger.ledger import Ledger
 from delivery.schedules.keys import make_keys
 from delivery.schedules.ledger_sink import LedgerSink
 from delivery.schedules.runner import ScheduleRunner
 from delivery.schedules.settings import Schedule
 from delivery.schedules.sink import RequestSink
+from domain.steady_clock import SteadyClock
 from enrichment.directory import LookupsDirectory
 
 
-def make_runner(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> ScheduleRunner:
+def make_runner(
+    configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str, clock: SteadyClock
+) -> ScheduleRunner:
     """Return the runner of a schedule; nothing is connected yet."""
     keys = make_keys(schedule.keys, LookupsDirectory(configuration.lookups.directory))
-    return ScheduleRunner(name, schedule, keys, _sink_of(configuration, name, schedule, ledger, owner), SystemClock())
+    return ScheduleRunner(name, schedule, keys, _sink_of(configuration, name, schedule, ledger, owner), clock)
 
 
 def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:

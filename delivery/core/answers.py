@@ -9,7 +9,6 @@ from delivery.settings import Receiver, Step
 from domain.printable import counted
 
 _SHOWN = 500
-_MOST_WAIT_MS = 86_400_000
 
 
 class Trouble(StrEnum):
@@ -154,5 +153,5 @@ def again_or_failed(
 
 
 def _limited(receiver: Receiver, reply: Answer, chance: float) -> Limited:
-    after = reply.retry_after_ms if reply.retry_after_ms is not None else receiver.retry.back_off_ms(1, chance)
-    return Limited(str(reply), min(after, _MOST_WAIT_MS))
+    waits = receiver.retry.back_off_ms(1, chance)
+    return Limited(str(reply), max(waits, min(reply.retry_after_ms or 0, receiver.suspension.most_ms)))

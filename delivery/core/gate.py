@@ -12,7 +12,6 @@ RUNNING = 5
 """How many consecutive rows with a retry or an unexpected answer shut the gate (docs/delivery.md)."""
 
 _BURST_MS = 1_000
-_MOST_PAUSE_MS = 86_400_000
 
 
 class GateState(StrEnum):
@@ -35,8 +34,7 @@ class Gate(msgspec.Struct, frozen=True):
     """The state of a receiver's gate. Instants and durations are in ms, of the ledger's clock.
 
     `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows
-    the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment, until
-    `probe_until` at most.
+    the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment.
     """
 
     state: GateState = GateState.OPEN
@@ -45,7 +43,6 @@ class Gate(msgspec.Struct, frozen=True):
     pause_ms: int = 0
     probe_at: int = 0
     probe: int | None = None
-    probe_until: int = 0
     probes: int = 0
     slept_ms: int = 0
     limit: float = 0.0
@@ -58,8 +55,7 @@ class Gate(msgspec.Struct, frozen=True):
     def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
         if self.state is GateState.SHUT:
-            is_due = now >= self.probe_at and (self.probe is None or now >= self.probe_until)
-            return min(1, wanted) if is_due else 0
+            return min(1, wanted) if now >= self.probe_at and self.probe is None else 0
         most = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
         if receiver.rate is not None:
             # One second's calls may be made at once.
@@ -68,15 +64,19 @@ class Gate(msgspec.Struct, frozen=True):
             most = min(most, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= next_call))
         return max(0, most)
 
-    def begun(self, receiver: Receiver, now: int, rows: list[int], until: int) -> "Gate":
-        """Return the gate after calls for these rows have begun, which end at `until` at the latest."""
+    def begun(self, receiver: Receiver, now: int, rows: list[int]) -> "Gate":
+        """Return the gate after calls for these rows have begun."""
         gate = self
         if receiver.rate is not None and rows:
             after = max(self._next_call(receiver.rate, now), now - 1_000) if receiver.rate >= 1 else now
             gate = msgspec.structs.replace(gate, next_call=after + round(len(rows) * 1_000 / receiver.rate))
         if self.state is GateState.SHUT and rows:
-            gate = msgspec.structs.replace(gate, probe=rows[0], probe_until=until, probes=self.probes + 1)
+            gate = msgspec.structs.replace(gate, probe=rows[0], probes=self.probes + 1)
         return gate
+
+    def without_probe(self) -> "Gate":
+        """Return the gate after the call for its probe has ended without an outcome: another row can be the probe."""
+        return msgspec.structs.replace(self, probe=None)
 
     def _next_call(self, rate: float, now: int) -> int:
         """Return `next_call`; 0 if it is farther away than the rate can have put it: the clock was set back."""
@@ -112,7 +112,7 @@ class Gate(msgspec.Struct, frozen=True):
 
     def opened(self, now: int) -> "Gate":
         """Return the gate open."""
-        slept = self.slept_ms + (now - self.since if self.state is GateState.SHUT else 0)
+        slept = self.slept_ms + (max(0, now - self.since) if self.state is GateState.SHUT else 0)
         return msgspec.structs.replace(
             self, state=GateState.OPEN, reason="", since=now, pause_ms=0, probe=None, suspects=(), slept_ms=slept
         )
@@ -123,7 +123,7 @@ class Gate(msgspec.Struct, frozen=True):
         pause = min(self.pause_ms * 2, receiver.suspension.most_ms)
         asked = outcome.after_ms if isinstance(outcome, Suspended) else None
         return msgspec.structs.replace(
-            self, reason=_error_of(outcome), pause_ms=pause, probe_at=now + _longer(pause, asked), probe=None
+            self, reason=_error_of(outcome), pause_ms=pause, probe_at=now + _longer(receiver, pause, asked), probe=None
         )
 
     def _is_of_the_row(self, outcome: Outcome) -> bool:
@@ -143,14 +143,14 @@ class Gate(msgspec.Struct, frozen=True):
             reason=reason,
             since=now,
             pause_ms=pause,
-            probe_at=now + _longer(pause, asked),
+            probe_at=now + _longer(receiver, pause, asked),
             probe=None,
             suspects=(),
         )
 
 
-def _longer(pause: int, asked: int | None) -> int:
-    return max(pause, min(asked or 0, _MOST_PAUSE_MS))
+def _longer(receiver: Receiver, pause: int, asked: int | None) -> int:
+    return max(pause, min(asked or 0, receiver.suspension.most_ms))
 
 
 def _is_awake(outcome: Outcome) -> bool:

@@ -19,6 +19,11 @@ class Calling(Protocol):
         """Return when the next record is due; None if none waits, or none may be called."""
         ...
 
+    @property
+    def reads_source(self) -> bool:
+        """Whether records may come that were not judged before."""
+        ...
+
     def held_bytes(self) -> int:
         """Return about how much memory the open records take."""
         ...
@@ -41,6 +46,11 @@ class CallSlots:
             self._stages.remove(stage)
         if not self._stages:
             self._cancel()
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether this worker has partitions of the topics themselves, and not only of retry topics."""
+        return any(each.reads_source for each in self._stages)
 
     def held_bytes(self) -> int:
         """Return about how much memory the open records of all stages take."""

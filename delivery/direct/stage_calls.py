@@ -73,6 +73,11 @@ class StageCalls:
     def held_bytes(self) -> int:
         return sum(each.state.held_bytes for each in self._owned.values())
 
+    @property
+    def reads_source(self) -> bool:
+        """Whether records may come here that were not judged before."""
+        return self._stage.is_source and bool(self._owned)
+
     def letter(self, record: OpenRecord, reason: DeadLetterReason, error: str) -> OutputRecord:
         _LOG.warning("%s becomes a dead letter (%s) of %s", record.way.origin, reason, self._stage.dead_letters)
         return dead_letter(record, reason, error, self._clock.now())
@@ -89,7 +94,8 @@ class StageCalls:
         finally:
             # What an operator has ordered to skip is not held against the receiver.
             counts_alone = owned.state.skips_all or (outcome is not None and self._was_judged(outcome))
-            blame = self._gate.end(self._slots.now(), record, outcome, counts_alone=counts_alone)
+            is_last = not self._slots.reads_source
+            blame = self._gate.end(self._slots.now(), record, outcome, counts_alone=counts_alone, is_last=is_last)
             if outcome is not None and owned.is_ours:
                 self._follow(owned, record, outcome, blame)
             self._slots.wake()

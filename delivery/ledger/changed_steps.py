@@ -26,8 +26,7 @@ def fit_steps(database: Database, receiver: Receiver, name: str) -> int:
     with database.write() as connection:
         now = database.now(connection)
         finishing = Finishing(connection, receiver, name, now)
-        is_running = ROWS.c.owner.is_not(None) & (ROWS.c.due_at > now)
-        found = connection.execute(strange.where(~is_running).limit(_CHUNK)).all()
+        found = connection.execute(strange.where(ROWS.c.owner.is_(None)).limit(_CHUNK)).all()
         if not is_known and connection.execute(strange.limit(1)).first() is None:
             write_gate(connection, name, msgspec.structs.replace(finishing.gate, steps=receiver.steps.value))
         finishing.lock({key for _, key in found})

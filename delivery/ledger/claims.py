@@ -1,5 +1,10 @@
-"""Claims: a delivery worker takes rows on, under a lease."""
+"""Claims: a delivery worker takes rows on, under a lease.
 
+A lease is over when another process has seen the claim unchanged for the whole length of it. No instant decides: the clock may
+have been wrong when the claim was made, or may be wrong now.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,11 +14,12 @@ from delivery.core.gate import GateState
 from delivery.core.rows import Claim, Tries
 from delivery.ledger.cancelling import cancel_found
 from delivery.ledger.database import Database
+from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
 from delivery.settings import Receiver, Step
-from domain.clock import Instant
 from domain.record import Headers
+from domain.steady_clock import Unchanged
 
 _headers = msgspec.json.Decoder(Headers)
 _CLAIM = (
@@ -23,6 +29,9 @@ _CLAIM = (
 )
 _CANCELLED_AT = select(JOBS.c.cancelled_at).where(JOBS.c.id == ROWS.c.job).scalar_subquery().label("cancelled_at")
 _COLUMNS = ("id", "epoch", "key", "attempts", "questions", "notification_id", "headers", "value", "job")
+
+
+_RUNNING = select(ROWS.c.id).where(ROWS.c.owner.is_not(None))
 
 
 class Claimed(NamedTuple):
@@ -37,24 +46,29 @@ def lease_ms(receiver: Receiver) -> int:
     return 2 * receiver.timeout_ms + 10_000
 
 
-def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: str, wanted: int) -> Claimed:
-    """Take on up to `wanted` due rows of a step, for the time of a lease.
+def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: str, wanted: int, seen: Unchanged) -> Claimed:
+    """Take on up to `wanted` due rows of a step, for the time of a lease. `seen` are the claims that this process has seen.
 
     Only the first open row of each key is there to be taken. Nothing is locked or written while nothing is due. Where rows of
     cancelled jobs are met they end, and nothing is taken on this time.
     """
-    waiting = _find_wait(database, name, step)
+    waiting, lapsed = _look(database, receiver, name, step, seen)
+    if lapsed:
+        _release(database, receiver, name, lapsed)
     if waiting != 0:
         return Claimed([], waiting)
     with database.write() as connection:
         gate, now = lock_gate(connection, name), database.now(connection)
-        permitted = gate.permits(receiver, now, running_calls(connection, name, now), wanted)
+        running = set(connection.scalars(_RUNNING.where(ROWS.c.receiver == name)))
+        if gate.probe not in running:
+            gate = gate.without_probe()  # Its worker has died, or it was cancelled meanwhile.
+        permitted = gate.permits(receiver, now, len(running), wanted)
         if permitted == 0:
             return Claimed([], None)
         until = now + lease_ms(receiver)
         due = (
             select(*(ROWS.c[each] for each in _COLUMNS), _CANCELLED_AT)
-            .where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.due_at <= now)
+            .where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.due_at <= now, ROWS.c.owner.is_(None))
             .order_by(ROWS.c.due_at)
             .limit(permitted)
             .with_for_update(skip_locked=True, of=ROWS)
@@ -66,7 +80,7 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
         found = [] if cancelled else found
         if found:
             connection.execute(_CLAIM, [{"row": each.id, "new_owner": owner, "until": until} for each in found])
-        begun = gate.begun(receiver, now, [each.id for each in found], until)
+        begun = gate.begun(receiver, now, [each.id for each in found])
         if begun != gate:
             write_gate(connection, name, begun)
     if cancelled:
@@ -90,22 +104,45 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
     return Claimed(claims, 0 if len(claims) == wanted else None)
 
 
-def _find_wait(database: Database, name: str, step: Step) -> int | None:
-    """Return after how many ms something can be claimed: 0 is now, None is not known. A question that locks nothing."""
+def _look(
+    database: Database, receiver: Receiver, name: str, step: Step, seen: Unchanged
+) -> tuple[int | None, list[tuple[int, int]]]:
+    """Return after how many ms something can be claimed, and the claims that have lapsed, with their epochs.
+
+    0 is now, None is not known. Nothing is locked.
+    """
     with database.read() as connection:
+        asked = _RUNNING.add_columns(ROWS.c.epoch).where(ROWS.c.receiver == name)
+        running = {row: epoch for row, epoch in connection.execute(asked)}  # noqa: C416 - Rows are no pairs for the types.
+        since = seen.look(dict.fromkeys(running.items()))
+        if lapsed := [each for each, since_ms in since.items() if since_ms >= lease_ms(receiver)]:
+            return 0, lapsed
         gate, now = read_gate(connection, name), database.now(connection)
-        if gate.state is GateState.SHUT:
-            probe_at = gate.probe_at if gate.probe is None else max(gate.probe_at, gate.probe_until)
-            if probe_at > now:
-                return probe_at - now
-        first = connection.scalar(
-            select(func.min(ROWS.c.due_at)).where(ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD)
-        )
-    return None if first is None else max(0, first - now)
+        if gate.state is GateState.SHUT and gate.probe in running:
+            return None, []
+        if gate.state is GateState.SHUT and gate.probe_at > now:
+            return gate.probe_at - now, []
+        waiting = (ROWS.c.receiver == name, ROWS.c.step == step.value, IS_HEAD, ROWS.c.owner.is_(None))
+        first = connection.scalar(select(func.min(ROWS.c.due_at)).where(*waiting))
+    return None if first is None else max(0, first - now), []
 
 
-def running_calls(connection: Connection, name: str, now: Instant) -> int:
-    """Return how many calls to the receiver are under way."""
-    asked = select(func.count()).where(ROWS.c.receiver == name, ROWS.c.owner.is_not(None), ROWS.c.due_at > now)
+def _release(database: Database, receiver: Receiver, name: str, lapsed: Sequence[tuple[int, int]]) -> None:
+    """Give rows back whose claims have lapsed, unless another process has done it meanwhile."""
+    epochs = dict(lapsed)
+    with database.write() as connection:
+        finishing = Finishing(connection, receiver, name, database.now(connection))
+        keys = connection.scalars(select(ROWS.c.key).where(ROWS.c.id.in_(list(epochs))))
+        finishing.lock(set(keys))
+        finishing.load(list(epochs))
+        for number, row in finishing.rows.items():
+            if row["owner"] is not None and row["epoch"] == epochs[number]:
+                finishing.give_back(row)
+        finishing.write()
+
+
+def running_calls(connection: Connection, name: str) -> int:
+    """Return how many calls to the receiver are under way, as far as is known: a claim counts until its lease is over."""
+    asked = select(func.count()).where(ROWS.c.receiver == name, ROWS.c.owner.is_not(None))
     found: int = connection.scalar(asked) or 0
     return found

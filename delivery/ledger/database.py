@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
+from domain.steady_clock import SteadyClock
 
 VERSION = "0003"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
@@ -27,21 +28,22 @@ _ENCODING = "UTF8"
 _NEVER_TAKEN = ("too many SQL variables", "number of parameters must be")
 """Both databases report a statement with too many parameters as if another time could help."""
 
-_NOW_SQLITE = text("select cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer)")
 _NOW_POSTGRESQL = text("select cast(extract(epoch from clock_timestamp()) * 1000 as bigint)")
 
 
 class Database:
     """`url` is `sqlite:///FILE` or `postgresql://…`. It connects at the first use.
 
-    The clock is the database's, so that several machines agree; tests pass their own.
+    On SQLite `clock` names the instants. A server has a clock of its own, so that several machines agree; `clock` only says
+    whether that one is to be believed (`asks_server`).
     """
 
-    def __init__(self, url: str, clock: Callable[[], Instant] | None = None) -> None:
+    def __init__(self, url: str, clock: SteadyClock, *, asks_server: bool = True) -> None:
         parsed = make_url(url)
         self.shown = parsed.render_as_string(hide_password=True)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
-        self._clock = clock
+        self.clock = clock
+        self._asks_server = asks_server and not self.is_sqlite
         self._engine = _sqlite_engine(parsed) if self.is_sqlite else _postgresql_engine(parsed)
         self._migrating = threading.Lock()
         self._is_ready = False
@@ -66,10 +68,8 @@ class Database:
             yield connection
 
     def now(self, connection: Connection) -> Instant:
-        if self._clock is not None:
-            return self._clock()
-        found: Instant = connection.scalar(_NOW_SQLITE if self.is_sqlite else _NOW_POSTGRESQL)
-        return found
+        """Return the instant to go by; a jump of the clock is not believed at once."""
+        return self.clock.read(connection.scalar(_NOW_POSTGRESQL)) if self._asks_server else self.clock.now()
 
     def check(self) -> None:
         """Try to connect, and look at the version of the tables, without a change.

@@ -112,10 +112,17 @@ class Finishing:
         """End an open row as cancelled; one that is being called ends with its call, or is given here again after its lease."""
         if row["status"] in ENDS:
             return
-        if row["owner"] is not None and row["due_at"] > self.now:
+        if row["owner"] is not None:
             row["step"] = CANCELLING
         else:
             self.end(row, Status.CANCELLED)
+
+    def give_back(self, row: dict[str, Any]) -> None:
+        """Let a row be claimed again whose caller has died. An older one of its key that is open again by now goes first."""
+        if row["step"] == CANCELLING:
+            self.end(row, Status.CANCELLED)
+        row |= {"owner": None, "epoch": row["epoch"] + 1, "due_at": self.now}
+        self.freed.add(row["key"])
 
     def fit(self, row: dict[str, Any]) -> None:
         """Let an open row wait for the step that is next for its unit."""
@@ -166,7 +173,7 @@ class Finishing:
             return
         ask = self.connection.execute
         of_keys = (ROWS.c.receiver == self.name, ROWS.c.key.in_(free))
-        is_running = ROWS.c.owner.is_not(None) & (ROWS.c.due_at > self.now)
+        is_running = ROWS.c.owner.is_not(None)
         heads = {key: (row, runs) for key, row, runs in ask(select(ROWS.c.key, ROWS.c.id, is_running).where(*of_keys, IS_HEAD))}
         oldest = ask(select(ROWS.c.key, func.min(ROWS.c.id)).where(*of_keys, IS_OPEN).group_by(ROWS.c.key))
         # A call that is under way ends first.
@@ -337,7 +344,9 @@ _PROMOTE = (
         step=bindparam("new_step"),
         # A row that was given back while its receiver sleeps waits on.
         status=case((ROWS.c.status == Status.RETRY.value, ROWS.c.status), else_=bindparam("new_status")),
-        due_at=case((ROWS.c.due_at > bindparam("now"), ROWS.c.due_at), else_=bindparam("now")),
+        due_at=case(
+            ((ROWS.c.status == Status.RETRY.value) & (ROWS.c.due_at > bindparam("now")), ROWS.c.due_at), else_=bindparam("now")
+        ),
     )
 )
 

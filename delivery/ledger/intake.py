@@ -17,6 +17,7 @@ from delivery.ledger.finishing import ready_status
 from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
+from domain.steady_clock import Unchanged
 
 LEASE_MS = 30_000
 _headers = msgspec.json.Encoder()
@@ -49,14 +50,20 @@ class Portion(msgspec.Struct, frozen=True):
     progress: str | None = None
 
 
-def open_intake(database: Database, job: str, owner: str) -> Intake | None:
-    """Take the right to read a job's source, or renew it. None: another process has it, or the job is sealed."""
+def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> Intake | None:
+    """Take the right to read a job's source, or renew it. None: another process has it, or the job is sealed.
+
+    The right of another is over when this process has seen for `LEASE_MS` that it was not renewed (`rights`).
+    """
     with database.write() as connection:
         now = database.now(connection)
+        asked = select(JOBS.c.intake_owner, JOBS.c.intake_epoch, JOBS.c.intake_until).where(JOBS.c.id == job)
+        held = connection.execute(asked.with_for_update()).first()
+        if held is None or (held.intake_owner not in ("", owner) and rights.for_ms(job, tuple(held)) < LEASE_MS):
+            return None
         taken = (
             update(JOBS)
             .where(JOBS.c.id == job, JOBS.c.sealed_at.is_(None), JOBS.c.cancelled_at.is_(None))
-            .where((JOBS.c.intake_owner == owner) | (JOBS.c.intake_until < now))
             .values(intake_owner=owner, intake_until=now + LEASE_MS, intake_epoch=JOBS.c.intake_epoch + 1)
             .returning(JOBS.c.intake_epoch, JOBS.c.progress)
         )

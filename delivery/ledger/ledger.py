@@ -1,17 +1,19 @@
 """The ledger as the delivery workers and the commands use it."""
 
 from collections.abc import Sequence
+from threading import Lock
 
 import msgspec
 
 from delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
-from delivery.ledger import cancelling, changed_steps, claims, finishing, intake, jobs, repair, retention
+from delivery.ledger import cancelling, changed_steps, claims, clock_repair, finishing, intake, jobs, repair, retention
 from delivery.ledger.claims import Claimed
 from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
 from delivery.settings import Receiver, Step
+from domain.steady_clock import Unchanged
 
 
 class Ledger:
@@ -28,15 +30,21 @@ class Ledger:
         self.receivers = dict(receivers)
         self._retention_ms = retention_ms
         self._stalled_after_ms = stalled_after_ms
+        self._claims = {name: self._unchanged() for name in self.receivers}
+        self._pauses = {name: self._unchanged() for name in self.receivers}
+        self._rights = self._unchanged()
+
+    def _unchanged(self) -> Unchanged:
+        return Unchanged(self.database.clock.passed, Lock())
 
     def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
-        return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted)
+        return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted, self._claims[receiver])
 
     def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
         return finishing.finish(self.database, self.receivers[receiver], receiver, results)
 
     def open_intake(self, job: str, owner: str) -> Intake | None:
-        return intake.open_intake(self.database, job, owner)
+        return intake.open_intake(self.database, job, owner, self._rights)
 
     def close_intake(self, opened: Intake) -> None:
         intake.close_intake(self.database, opened)
@@ -115,8 +123,12 @@ class Ledger:
         """The number of the last event that was published."""
         return PublishedMark(self.database)
 
+    def end_long_pauses(self, receiver: str) -> int:
+        return clock_repair.end_long_pauses(self.database, self.receivers[receiver], receiver, self._pauses[receiver])
+
     def delete_expired(self) -> int:
-        return retention.delete_expired(self.database, self._retention_ms)
+        """Delete some of what ended long ago; what ended in the future, by a clock that was ahead, ends now. Return how many."""
+        return clock_repair.date_back(self.database) or retention.delete_expired(self.database, self._retention_ms)
 
     def close(self) -> None:
         self.database.close()

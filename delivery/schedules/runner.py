@@ -3,22 +3,22 @@
 import logging
 from collections.abc import Callable
 from threading import Lock
-from time import monotonic
 
 import msgspec
 
-from delivery.schedules.core.progress import GRACE_MS, Progress, find_next, overdue_since
+from delivery.schedules.core.progress import GRACE_MS, Progress, find_next, is_ahead, overdue_since
 from delivery.schedules.core.request import Request, make_request
 from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.keys import Keys
 from delivery.schedules.settings import Schedule
 from delivery.schedules.sink import RequestSink, ScheduleBusy
-from domain.clock import Clock, Instant, instant_text
+from domain.clock import Instant, instant_text
 from domain.errors import ResequencerError
 from domain.printable import counted
+from domain.steady_clock import SteadyClock
 
 _LOG = logging.getLogger(__name__)
-_YIELD_SECONDS = 10.0
+_YIELD_MS = 10_000
 """A tick under way is left to the worker that has begun it, as long as its progress moves within this time."""
 
 _REQUESTS, _BYTES, _LOOKED_AT = 500, 1 << 20, 50_000
@@ -33,6 +33,17 @@ class OtherExpression(ResequencerError):
         super().__init__(
             f"schedule {schedule}: a worker that was started later runs it as {other}; give all workers one configuration, and "
             "restart those that have the old one"
+        )
+
+
+class TickInFuture(ResequencerError):
+    """The clock was ahead when the last tick was made, and it is not known yet whether it is right now."""
+
+    def __init__(self, schedule: str, tick: Instant) -> None:
+        super().__init__(
+            f"schedule {schedule}: its last tick is {instant_text(tick)}, in the future: the clock was ahead then, or is behind "
+            "now. It goes on from now when the clock has been right for as long as clock.trusted-after says; set the clock if "
+            "it is wrong"
         )
 
 
@@ -61,17 +72,16 @@ class ScheduleRunner:
         settings: Schedule,
         keys: Keys,
         sink: RequestSink,
-        clock: Clock,
-        passing: Callable[[], float] = monotonic,
+        clock: SteadyClock,
     ) -> None:
         self.name = name
         self._ticks = Ticks(settings.cron, settings.time_zone)
         self._missed = settings.missed
         self._payload = msgspec.Raw(settings.payload.encode())
         self._lock = Lock()
-        self._keys, self._sink, self._clock, self._passing = keys, sink, clock, passing
+        self._keys, self._sink, self._clock = keys, sink, clock
         self._progress: Progress | None = None
-        self._yields_until = 0.0
+        self._yields_until = 0
         self._was_in_force = False
         self._made = 0
         self.problem: str | None = None
@@ -90,13 +100,15 @@ class ScheduleRunner:
             return self._made > before
 
     def _look(self, is_stopping: Callable[[], bool]) -> None:
-        if self._progress is not None and not self._is_foreign and self._find_next(self._progress) is None:
+        progress = self._progress
+        is_known = progress is not None and not self._is_foreign and not is_ahead(progress, self._clock.now())
+        if is_known and self._find_next(progress) is None:
             return
         self._note(self._sink.find())
         if self._is_foreign:
             raise OtherExpression(self.name, self._progress)
         due = self._find_next(self._progress)
-        if self._passing() < self._yields_until or due is None:
+        if self._clock.passed() < self._yields_until or due is None:
             return
         if not due.is_done:
             # Before the sink: without lookups, perhaps for days, workers would take the right from each other each second.
@@ -106,7 +118,7 @@ class ScheduleRunner:
             while not is_stopping() and (due := self._find_next(self._progress)) is not None:
                 self._store_next(due)
         except ScheduleBusy:
-            self._yields_until = self._passing() + _YIELD_SECONDS
+            self._yields_until = self._clock.passed() + _YIELD_MS
         finally:
             self._sink.end()
 
@@ -135,13 +147,16 @@ class ScheduleRunner:
         return self._was_in_force and progress is not None and progress.is_done and progress.expression != self._ticks.expression
 
     def _find_next(self, progress: Progress | None) -> Progress | None:
-        return find_next(progress, self._ticks, self._missed, self._clock.now())
+        now = self._clock.now()
+        if progress is not None and is_ahead(progress, now) and not self._clock.is_trusted:
+            raise TickInFuture(self.name, progress.tick)
+        return find_next(progress, self._ticks, self._missed, now)
 
     def _note(self, found: Progress | None) -> None:
         """Take over what is stored. If another worker has moved it in the midst of a tick, that one is left to go on."""
         if found != self._progress:
             is_under_way = found is not None and not found.is_done
-            self._yields_until = self._passing() + _YIELD_SECONDS if is_under_way else 0.0
+            self._yields_until = self._clock.passed() + _YIELD_MS if is_under_way else 0
         self._set(found)
 
     def _store_next(self, due: Progress) -> None:
@@ -166,6 +181,11 @@ class ScheduleRunner:
             _LOG.info("schedule %s: no progress is stored, so it begins at %s", self.name, at)
         elif due.expression != before.expression:
             _LOG.info("schedule %s: it is %s from %s on; before, it was %s", self.name, due.expression, at, before.expression)
+        elif due.tick < before.tick:
+            told = "schedule %s: the clock was ahead when tick %s was made; it goes on from %s, and makes no tick a second time"
+            _LOG.warning(told, self.name, instant_text(before.tick), at)
+        elif due.tick > before.tick and before.was_made_ahead(due.tick):
+            _LOG.info("schedule %s: tick %s was made before, while the clock was ahead", self.name, at)
         elif due.tick > before.tick:
             _LOG.warning("schedule %s: no worker began tick %s in time: it is left out", self.name, at)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
+from harness.steady import steady
 
 from aggregation.port import Step
 from aggregation.runner import StoreRunner
@@ -57,7 +58,7 @@ def running(store: Partitions) -> Iterator[StoreRunner]:
         store.opened += 1
         return store
 
-    runner = StoreRunner("sums", Sums(), opened, Clock(), lambda _: None)  # type: ignore[arg-type]
+    runner = StoreRunner("sums", Sums(), opened, steady(Clock()), lambda _: None)  # type: ignore[arg-type]
     yield runner
     runner.close()
 

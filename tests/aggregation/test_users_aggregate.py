@@ -113,6 +113,9 @@ class Values(dict[Slot, Stored]):
     def due(self, until: int, most: int) -> list[str]:
         raise AssertionError((until, most))
 
+    def keys(self, after: str, most: int) -> list[str]:
+        raise AssertionError((after, most))
+
     def members(self, key: str, most: int) -> list[str]:
         raise AssertionError((key, most))
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Connection, create_engine, text
 
-from delivery.ledger.database import Database
 from servers.locked import locked
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
@@ -35,7 +34,9 @@ def migrated(postgresql: PostgresqlServer, server_directory: Path) -> str:
     with locked(server_directory / "migrated.lock"), administered(postgresql) as connection:
         if not connection.scalar(text("select 1 from pg_database where datname = 'migrated'")):
             connection.execute(text("create database migrated"))
-            with closing(Database(database_url(postgresql, "migrated"))) as database, database.write():
+            from harness.ledger_stage import open_database
+
+            with closing(open_database(database_url(postgresql, "migrated"))) as database, database.write():
                 pass
     return "migrated"
 

@@ -55,16 +55,18 @@ def run(stage: LedgerStage, caller: Recording, until: Callable[[], object], work
 
 
 def test_a_claim_that_the_process_stood_still_with_is_not_called(stage: LedgerStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[float] = []
+    looks: list[Claimed] = []
+    original = stage.ledger.claim
 
-    def read() -> float:
-        """It is read when both are claimed, and before each is called. The lease is 12 s, a call takes up to 1 s."""
-        reads.append(11.5 if reads else 0.0)
-        return reads[-1]
+    def claim(receiver: str, step: Step, owner: str, most: int) -> Claimed:
+        """The lease is 12 s, and a call takes up to 1 s."""
+        looks.append(original(receiver, step, owner, most))
+        stage.now += 11_500 if looks[-1].claims else 0
+        return looks[-1]
 
-    monkeypatch.setattr("delivery.scheduler.monotonic", read)
+    monkeypatch.setattr(stage.ledger, "claim", claim)
     caller = Recording()
-    run(stage, caller, lambda: len(reads) > 3)
+    run(stage, caller, lambda: len(looks) > 3)
     assert caller.called == []
     assert stage.job().open == 2
     monkeypatch.undo()

@@ -5,13 +5,13 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from harness.ledger_stage import open_database
 from harness.receivers import delivery_settings
 from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
 from harness.waiting import DEADLINE_SECONDS
 
 from delivery.core.rows import Item
 from delivery.errors import JobRefused
-from delivery.ledger.database import Database
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver
@@ -31,7 +31,7 @@ def receiving() -> Iterator[ScriptedReceiver]:
 def ledger(tmp_path: Path, receiving: ScriptedReceiver) -> Iterator[Ledger]:
     """A ledger with the receivers good and bad, and a job for each."""
     settings = delivery_settings("live = false", url=receiving.url).receivers[0][1]
-    made = Ledger(Database(f"sqlite:///{tmp_path}/ledger.db"), [("good", settings), ("bad", settings)], 1_000_000, 60_000)
+    made = Ledger(open_database(f"sqlite:///{tmp_path}/ledger.db"), [("good", settings), ("bad", settings)], 1_000_000, 60_000)
     for name in ("good", "bad"):
         made.start_job(f"of-{name}", name, name, "ann")
     yield made

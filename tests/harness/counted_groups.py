@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 from harness.service_under_test import FakeClock
+from harness.steady import steady
 
 from aggregation.commands import CommandWriter, FileCommands
 from aggregation.completions import CompletionsLog, FileCompletions
@@ -44,7 +45,7 @@ class GroupStage:
         def open_store() -> FileStore:
             return FileStore(FileTransport(settings, lambda ms: None), directory / "values.db")
 
-        self._runner = StoreRunner("payments", PaymentsOfMessage(SETTINGS), open_store, self.clock, lambda ms: None)
+        self._runner = StoreRunner("payments", PaymentsOfMessage(SETTINGS), open_store, steady(self.clock), lambda ms: None)
 
     def status(
         self,

@@ -22,6 +22,9 @@ class KeptValues:
         heads = ((stored.due, slot.key) for slot, stored in self.stored.items() if not slot.member)
         return [key for due, key in sorted((due, key) for due, key in heads if due is not None and due <= until)][:most]
 
+    def keys(self, after: str, most: int) -> Sequence[str]:
+        return sorted(slot.key for slot in self.stored if not slot.member and slot.key > after)[:most]
+
     def members(self, key: str, most: int) -> Sequence[str]:
         return sorted(slot.member for slot in self.stored if slot.key == key and slot.member)[:most]
 

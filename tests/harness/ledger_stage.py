@@ -1,6 +1,7 @@
 """A ledger with a clock that a test sets, and shortcuts for what delivery workers do with it."""
 
 from collections.abc import Sequence
+from time import monotonic_ns, time_ns
 from typing import Any
 
 from delivery.core.answers import Done, Outcome
@@ -10,15 +11,26 @@ from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver, Step
+from domain.steady_clock import SteadyClock
 
 RETENTION_MS = 1_000_000
 
 
+def open_database(url: str) -> Database:
+    """Return a database with the clock of this machine, or of its server."""
+    return Database(url, SteadyClock(lambda: time_ns() // 1_000_000, lambda: monotonic_ns() // 1_000_000))
+
+
 class LedgerStage:
-    """A ledger with one receiver `r`. `now` is the instant of its clock."""
+    """A ledger with one receiver `r`. `now` is the instant of its clock, which is `ahead` of the time that passes.
+
+    A jump of it is believed at once, unless it must be trusted for `trusted_ms`.
+    """
 
     def __init__(self, url: str, settings: Receiver) -> None:
         self.now = 1_000_000_000
+        self.ahead = 0
+        self.trusted_ms = 0
         self.url = url
         self.receiver = settings
         self._made: list[Ledger] = []
@@ -27,7 +39,8 @@ class LedgerStage:
     def another(self, settings: Receiver | None = None) -> Ledger:
         """Return a ledger on the same database, as another process has it."""
         receivers = [("r", settings or self.receiver)]
-        self._made.append(Ledger(Database(self.url, lambda: self.now), receivers, RETENTION_MS, 60_000))
+        clock = SteadyClock(lambda: self.now + self.ahead, lambda: self.now, trusted_ms=self.trusted_ms)
+        self._made.append(Ledger(Database(self.url, clock, asks_server=False), receivers, RETENTION_MS, 60_000))
         return self._made[-1]
 
     def close(self) -> None:

@@ -175,8 +175,9 @@ ASK_LEDGER = """
 import sys
 from sqlalchemy import text
 from delivery.ledger.database import Database
+from domain.steady_clock import SteadyClock
 
-database = Database("sqlite:///ledger.db")
+database = Database("sqlite:///ledger.db", SteadyClock(lambda: 0, lambda: 0))
 with database.write() as connection:
     for each in sys.argv[1:]:
         found = connection.execute(text(each))

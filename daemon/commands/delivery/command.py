@@ -42,7 +42,7 @@ def delivery(arguments: Namespace) -> ExitCode:
         return direct_delivery(arguments, configuration)
     if arguments.subcommand == "schedules":
         return schedules(arguments, configuration)
-    with closing(make_ledger(configuration)) as ledger:
+    with closing(make_ledger(configuration, getattr(arguments, "slot", None))) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
         if arguments.subcommand == "start":

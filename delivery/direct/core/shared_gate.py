@@ -59,17 +59,20 @@ class SharedGate:
 
     def begin(self, now: int, row: int) -> None:
         self.running += 1
-        self.gate = self.gate.begun(self._receiver, now, [row], now + 2 * self._receiver.timeout_ms)
+        self.gate = self.gate.begun(self._receiver, now, [row])
 
-    def end(self, now: int, record: OpenRecord, outcome: Outcome | None, *, counts_alone: bool = False) -> Blame:
+    def end(
+        self, now: int, record: OpenRecord, outcome: Outcome | None, *, counts_alone: bool = False, is_last: bool = False
+    ) -> Blame:
         """Note the end of a call; without an outcome it was given up. Return what a failure tells of.
 
-        `counts_alone`: failures of such records were judged before and say nothing of the receiver. After `UNKNOWN` call `doubt`.
+        `counts_alone`: failures of such records were judged before and say nothing of the receiver. `is_last`: this worker has no
+        others any more whose records could tell. After `UNKNOWN` call `doubt`.
         """
         self.running -= 1
         is_probe = self.is_shut and self.gate.probe == record.row
         if outcome is None:
-            self.gate = msgspec.structs.replace(self.gate, probe=None) if is_probe else self.gate
+            self.gate = self.gate.without_probe() if is_probe else self.gate
             return Blame.RECORD
         if isinstance(outcome, Done | Rejected | Limited):
             self.successes += 1
@@ -81,6 +84,9 @@ class SharedGate:
             self._after(record, outcome, now)
             self._judge(is_receiver=True)
             return Blame.RECEIVER
+        if is_probe and counts_alone and is_last and self._is_shut_by_failures:
+            # The records that have shut it are another worker's now: it would stay shut for ever.
+            self.gate = self.gate.opened(now)
         return self._failed(now, record, outcome, is_probe=is_probe, is_fresh=not counts_alone and self._is_fresh(record))
 
     def doubt(self, row: int, doubt: Doubt) -> None:
@@ -104,8 +110,7 @@ class SharedGate:
     def retries_at(self, now: int) -> int:
         """Return when to ask again after no call was permitted: for the probe, or because of the rate."""
         if self.gate.state is GateState.SHUT:
-            waits_for_probe = self.gate.probe is not None
-            return self.gate.probe_until if waits_for_probe else max(self.gate.probe_at, now + 1)
+            return max(self.gate.probe_at, now + (1 if self.gate.probe is None else 2 * self._receiver.timeout_ms))
         return max(self.gate.next_call, now + 20)
 
     def probe_in_ms(self, now: int) -> int:

@@ -34,7 +34,11 @@ class Texts:
             return Change(b"x" * (MOST_VALUE_BYTES + (word == b"huge+1")), word)
         return Change((head or b"") + word, word, due=now + 10 if word == b"due" else None)
 
-    def on_due(self, key: str, head: bytes, now: Instant) -> Change:
+    def dated_back(self, head: bytes, now: Instant) -> None:
+        del head, now
+
+    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
+        del forgets
         if head.endswith(b"!"):
             return Change(None, forgets_members=True)
         return Change(head + b"!", due=now + 5)

@@ -20,7 +20,11 @@ class Failing:
     def apply(self, head: bytes | None, member: bytes | None, command: Command, now: int) -> Change:
         raise AssertionError(head, member, command, now)
 
-    def on_due(self, key: str, head: bytes, now: int) -> Change:
+    def dated_back(self, head: bytes, now: int) -> None:
+        del head, now
+
+    def on_due(self, key: str, head: bytes, now: int, *, forgets: bool) -> Change:
+        del forgets
         del head, now
         if key == "bad" and self._fails == "on_due":
             raise PermanentError("it cannot be")

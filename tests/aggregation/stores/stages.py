@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.steady import steady
 from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 
 from aggregation.core.processor import Slot
@@ -68,7 +69,9 @@ class StoreStage(Protocol):
 
 
 def make_runner(stage: StoreStage, slot: int = 0, open_store: Callable[[], Store] | None = None) -> StoreRunner:
-    return StoreRunner("sums", Sums(), open_store or (lambda: stage.open_store(slot)), stage.clock, lambda ms: wait_ms(ms / 20))
+    return StoreRunner(
+        "sums", Sums(), open_store or (lambda: stage.open_store(slot)), steady(stage.clock), lambda ms: wait_ms(ms / 20)
+    )
 
 
 def run_until_read(stage: StoreStage, *runners: StoreRunner) -> None:

@@ -14,6 +14,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from harness.steady import steady
 from harness.waiting import wait_until
 
 from aggregation.core.processor import MOST_VALUE_BYTES, Slot, Stored
@@ -520,7 +521,11 @@ class Blown:
         del head, member, now
         return Change(b"x" * int(command.body))
 
-    def on_due(self, key: str, head: bytes, now: int) -> Any:
+    def dated_back(self, head: bytes, now: int) -> None:
+        del head, now
+
+    def on_due(self, key: str, head: bytes, now: int, *, forgets: bool) -> Any:
+        del forgets
         raise AssertionError
 
     def on_value(self, *values: object) -> tuple[()]:
@@ -536,7 +541,7 @@ def test_values_of_the_greatest_size_are_kept_and_larger_ones_are_dead_letters(s
         stage.topics.send(str(MOST_VALUE_BYTES).encode(), key=f"g{number}".encode())
     stage.topics.send(str(MOST_VALUE_BYTES + 1).encode(), key=b"larger")
     stage._sent[0] = 21
-    with closing(StoreRunner("blown", Blown(), stage.open_store, stage.clock, lambda ms: None)) as one:
+    with closing(StoreRunner("blown", Blown(), stage.open_store, steady(stage.clock), lambda ms: None)) as one:
         run_until_read(stage, one)
     assert [each.key for each in stage.dead_letters()] == ["larger"]
     assert {key: len(value) for key, value in topic_values(stage).items()} == {f"g{n}": MOST_VALUE_BYTES for n in range(20)}

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from harness.nightly import at_night
 from harness.processes.operated_service import INGRESS, NOTIFICATION
+from harness.steady import steady
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from aggregation.payments.commands import StatedMessage, StatusFact
@@ -42,7 +43,9 @@ class Counted:
         self.configuration = configuration
         names, stop = next(stores_of(configuration)), StopSignal()
         opened = partial(open_store, configuration, names, 0, stop)
-        self._runner = StoreRunner("payments", make_aggregate(configuration, "payments"), opened, SystemClock(), stop.wait)
+        self._runner = StoreRunner(
+            "payments", make_aggregate(configuration, "payments"), opened, steady(SystemClock()), stop.wait
+        )
         self._commands = open_commands(configuration, names)
         self._applied = 0
 

@@ -20,7 +20,7 @@ def test_a_suspension_of_three_hours_takes_one_probe_per_interval() -> None:
     while now < 3 * HOUR:
         if gate.permits(R, now, 0, 50):
             probes.append(now)
-            gate = gate.begun(R, now, [2], now + 30_000)
+            gate = gate.begun(R, now, [2])
             assert gate.permits(R, now + 1, 1, 50) == 0
             gate = gate.after(R, 2, 0, SLEEPS, now + 100)
         now += 1_000
@@ -30,9 +30,9 @@ def test_a_suspension_of_three_hours_takes_one_probe_per_interval() -> None:
 
 
 def test_a_probe_that_succeeds_opens_it_and_its_pauses_begin_anew() -> None:
-    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000).after(R, 1, 0, SLEEPS, 60_100)
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1]).after(R, 1, 0, SLEEPS, 60_100)
     assert gate.pause_ms == 120_000
-    gate = gate.begun(R, 200_000, [1], 230_000).after(R, 1, 0, Done(), 200_100)
+    gate = gate.begun(R, 200_000, [1]).after(R, 1, 0, Done(), 200_100)
     assert (gate.state, gate.slept_ms) == (GateState.OPEN, 200_100)
     assert gate.permits(R, 200_200, 0, 50) == 20
     assert gate.after(R, 2, 0, SLEEPS, 300_000).pause_ms == 60_000
@@ -40,7 +40,7 @@ def test_a_probe_that_succeeds_opens_it_and_its_pauses_begin_anew() -> None:
 
 @pytest.mark.parametrize("outcome", [Failed("HTTP 503 (after 10 attempts)", RetryMode.BACK_OFF), BACK_OFF, SLEEPS])
 def test_any_other_answer_of_a_probe_keeps_it_shut(outcome: Outcome) -> None:
-    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000).after(R, 1, 0, outcome, 60_100)
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1]).after(R, 1, 0, outcome, 60_100)
     assert (gate.state, gate.probe_at) == (GateState.SHUT, 60_100 + 120_000)
 
 
@@ -56,14 +56,14 @@ def test_any_other_answer_of_a_probe_keeps_it_shut(outcome: Outcome) -> None:
     ],
 )
 def test_what_only_a_receiver_that_is_awake_answers_opens_it(outcome: Outcome) -> None:
-    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000).after(R, 1, 0, outcome, 60_100)
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1]).after(R, 1, 0, outcome, 60_100)
     assert gate.state is GateState.OPEN
 
 
-def test_the_lease_of_a_probe_whose_worker_died_ends_and_another_is_the_probe() -> None:
-    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1], 90_000)
-    assert gate.permits(R, 89_999, 0, 50) == 0
-    assert gate.permits(R, 90_000, 0, 50) == 1
+def test_after_a_probe_that_came_to_no_end_another_is_the_probe() -> None:
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [1])
+    assert gate.permits(R, 90_000, 0, 50) == 0
+    assert gate.without_probe().permits(R, 90_000, 0, 50) == 1
 
 
 def test_late_answers_of_calls_from_before_it_shut_change_nothing() -> None:
@@ -98,12 +98,12 @@ def test_a_row_that_is_in_trouble_again_gets_the_attempts_before_the_first_troub
 
 def test_a_row_that_the_receiver_does_not_understand_keeps_no_gate_shut_that_shut_for_another_reason() -> None:
     unknown = Failed("HTTP 400: no such field")
-    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [2], 90_000).after(R, 2, 0, unknown, 60_100)
+    gate = Gate().after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [2]).after(R, 2, 0, unknown, 60_100)
     assert gate.state is GateState.OPEN
     for row in range(3, 7):
         gate = gate.after(R, row, 0, unknown, 61_000)
     assert (gate.state, [each.row for each in gate.suspects]) == (GateState.SHUT, [2, 3, 4, 5, 6])
-    gate = gate.begun(R, 200_000, [2], 230_000).after(R, 2, 0, Failed("HTTP 400: another field"), 200_100)
+    gate = gate.begun(R, 200_000, [2]).after(R, 2, 0, Failed("HTTP 400: another field"), 200_100)
     assert gate.state is GateState.SHUT, "it is the reason for which it is shut"
 
 
@@ -141,7 +141,7 @@ def test_a_rate_is_kept_over_ten_seconds_with_one_second_at_once(rate: str, expe
     gate, calls = Gate(), 0
     for now in range(1_000_000, 1_010_000, 10):
         permitted = gate.permits(limited, now, 0, 1_000)
-        gate = gate.begun(limited, now, list(range(permitted)), now + 1)
+        gate = gate.begun(limited, now, list(range(permitted)))
         calls += permitted
     burst = max(1, int(float(rate.split("/")[0])))
     assert expected <= calls <= expected + burst
@@ -160,6 +160,6 @@ def test_its_state_is_kept_as_json() -> None:
 def test_a_clock_that_is_set_back_stops_no_calls() -> None:
     for rate in ("50/s", "0.5/s"):
         limited = receiver(f'rate = "{rate}"')
-        gate = Gate().begun(limited, 2 * HOUR, [1], 2 * HOUR + 1_000)
+        gate = Gate().begun(limited, 2 * HOUR, [1])
         assert gate.permits(limited, HOUR, 0, 50) > 0
-        assert gate.begun(limited, HOUR, [1], HOUR + 1_000).next_call <= HOUR + 2_000
+        assert gate.begun(limited, HOUR, [1]).next_call <= HOUR + 2_000

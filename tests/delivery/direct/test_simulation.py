@@ -38,6 +38,11 @@ def test_what_is_promised_holds(monkeypatch: pytest.MonkeyPatch, policy: str) ->
     lived(monkeypatch, policy, 0)
 
 
+def test_a_worker_that_has_only_retry_topics_left_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gate was shut by records of a topic that is another worker's by then."""
+    lived(monkeypatch, "blocking-then-retry-topics", 33)
+
+
 @pytest.mark.nightly("delivery", minutes=2)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_whatever_the_seed_what_is_promised_holds(search: Search, policy: str) -> None:

@@ -56,9 +56,10 @@ def test_of_two_readers_of_a_source_one_reads_and_a_late_one_writes_nothing(stag
     it.ledger.start_job("j", "r", "s", "ann")
     first = it.ledger.open_intake("j", "w1")
     assert first is not None
-    assert it.another().open_intake("j", "w2") is None
+    other = it.another()
+    assert other.open_intake("j", "w2") is None
     it.now += 31_000
-    second = it.another().open_intake("j", "w2")
+    second = other.open_intake("j", "w2")
     assert second is not None
     with pytest.raises(IntakeLost):
         it.ledger.take_in(first, "r", Portion([item("a", 1)], {"p": 1}))
@@ -74,13 +75,14 @@ def test_a_process_that_starts_takes_nothing_from_another_and_one_that_died_lets
     assert other.claim("r", Step.DELIVER, "w2", 50).claims == []
     it.now += 30_000
     (taken,) = other.claim("r", Step.DELIVER, "w2", 50).claims
-    assert taken.epoch == held.epoch + 1
+    assert taken.epoch > held.epoch
 
 
 def test_a_late_result_of_a_former_owner_changes_nothing_and_is_counted(stage: Make) -> None:
     it = stage()
     it.take(item("a", 1), item("a", 2))
     late = it.claim("w1")
+    assert it.claim("w2") == []
     it.now += 30_000
     taken = it.claim("w2")
     assert it.finish(late).refused == 1
@@ -189,6 +191,7 @@ def test_a_row_that_is_open_again_goes_before_a_later_one_whose_call_was_under_w
     it.finish(later, SLEEPS)
     it.now += 60_000
     it.finish([each for each in it.claim() if each.key != "k0"])
+    it.claim(wanted=0)
     it.now += 60_000
     assert [each for each in it.deliver_all() if each.startswith("k0")] == ["k0-0", "k0-5"]
     assert it.job().late == 0

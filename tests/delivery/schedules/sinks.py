@@ -14,6 +14,7 @@ from delivery.schedules.runner import ScheduleRunner
 from delivery.schedules.settings import KeysSettings, Missed, Schedule
 from delivery.schedules.sink import RequestSink
 from domain.clock import Instant, instant_of
+from domain.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from harness.ledger_stage import LedgerStage
@@ -110,22 +111,27 @@ class DyingSink:
 
 
 class Worlds:
-    """A clock for all workers of a test, the wall clock and the passing time together."""
+    """A clock for all workers of a test. It is `ahead` of the time that passes; a worker that begins believes it."""
 
     def __init__(self) -> None:
         self.at: Instant = NOON - 1_000
-        self.passed = 0.0
+        self.ahead = 0
 
-    def now(self) -> Instant:
-        return self.at
+    def steady(self, trusted_ms: int = 0) -> SteadyClock:
+        """Return the clock of a worker that begins now."""
+        return SteadyClock(lambda: self.at + self.ahead, lambda: self.at, trusted_ms=trusted_ms)
 
     def advance(self, milliseconds: int) -> None:
         self.at += milliseconds
-        self.passed += milliseconds / 1_000
 
 
 def runner(
-    clock: Worlds, sink: RequestSink, keys: Sequence[str], missed: Missed = Missed.ONCE, cron: str = "0 * * * *"
+    clock: Worlds,
+    sink: RequestSink,
+    keys: Sequence[str],
+    missed: Missed = Missed.ONCE,
+    cron: str = "0 * * * *",
+    trusted_ms: int = 0,
 ) -> ScheduleRunner:
     settings = Schedule(cron, "UTC", KeysSettings(tuple(keys), "", "", "{}"), "t", "", '{"kind": "REPORT"}', missed)
-    return ScheduleRunner("hourly", settings, NamedKeys(keys), sink, clock, lambda: clock.passed)
+    return ScheduleRunner("hourly", settings, NamedKeys(keys), sink, clock.steady(trusted_ms))

@@ -66,7 +66,7 @@ def test_each_customer_is_renewed_once_a_month_and_in_order_although_the_provide
     clock = Worlds()
     clock.at = instant_of(MONTHS[0]) - 3_600_000
     sink = TopicSink(stage.settings(stage.stages[0], "schedule"), "renewals", stage.source, f"{stage.group}-schedule")
-    runner = ScheduleRunner("renewals", schedule, make_keys(schedule.keys, lookups), sink, clock, lambda: clock.passed)
+    runner = ScheduleRunner("renewals", schedule, make_keys(schedule.keys, lookups), sink, clock.steady())
     wanted = {(name, month) for name in CUSTOMERS if name != "customer-3" for month in MONTHS}
     with closing(runner):
         runner.look(lambda: False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from delivery.schedules import runner as runners
-from delivery.schedules.runner import OtherExpression, ScheduleRunner
+from delivery.schedules.runner import OtherExpression, ScheduleRunner, TickInFuture
 from delivery.schedules.settings import Missed
 from delivery.schedules.sink import ScheduleBusy
 from domain.clock import instant_text
@@ -93,11 +93,11 @@ def test_a_worker_that_dies_at_any_moment_of_a_tick_leaves_each_key_once(
     clock.advance(1_000)
     with pytest.raises(Killed):
         look(runner(clock, DyingSink(store.sink("b"), dies_at, is_behind=is_behind), KEYS))
-    store.let_go()
     heir = runner(clock, store.sink("c"), KEYS)
     for _ in range(3):
         look(heir)
         clock.advance(YIELD_MS)
+        store.let_go()
     assert sorted(store.made()) == sorted((key, TICKS[0]) for key in KEYS)
 
 
@@ -113,12 +113,11 @@ def test_a_worker_that_stood_still_in_a_tick_makes_no_request_twice(store: Store
 
         def store(self, *portion: object) -> None:
             if next(looks) == 1:
-                clock.advance(YIELD_MS)
-                store.let_go()
                 other = runner(clock, store.sink("b"), KEYS)
-                look(other)
-                clock.advance(YIELD_MS)
-                look(other)
+                for _ in range(3):
+                    look(other)
+                    clock.advance(YIELD_MS)
+                    store.let_go()
                 assert other.report().overdue_since is None
             slow.store(*portion)  # type: ignore[arg-type]
 
@@ -197,3 +196,40 @@ def test_a_tick_without_lookups_takes_no_right_from_other_workers(
     monkeypatch.undo()
     with pytest.raises(Killed):
         look(worker)
+
+
+YEAR = 365 * 86_400_000
+
+
+def test_a_clock_that_was_a_year_ahead_costs_no_tick_and_makes_none_twice(store: Store, clock: Worlds) -> None:
+    """The worker begins with a wrong clock, which is right afterwards: no clock that it knew tells it."""
+    clock.advance(1_000)
+    look(runner(clock, store.sink("a"), KEYS[:1]))
+    clock.ahead = YEAR
+    look(runner(clock, store.sink("b"), KEYS[:1]))
+    clock.ahead = 0
+    worker = runner(clock, store.sink("c"), KEYS[:1])
+    for _ in range(3):
+        look(worker)
+        clock.advance(HOUR_MS)
+    look(worker)
+    made = [tick for _, tick in store.made()]
+    assert len(made) == len(set(made))
+    assert set(made) >= set(TICKS[1:3])
+
+
+def test_before_the_clock_is_trusted_a_schedule_says_why_it_waits(store: Store, clock: Worlds) -> None:
+    clock.ahead = YEAR
+    look(runner(clock, store.sink("a"), KEYS))
+    clock.ahead = 0
+    worker = runner(clock, store.sink("b"), KEYS[:1], trusted_ms=HOUR_MS)
+    with pytest.raises(TickInFuture, match=r"its last tick is 2027-.*It goes on from now"):
+        look(worker)
+    clock.advance(HOUR_MS - 1)
+    with pytest.raises(TickInFuture):
+        look(worker)
+    clock.advance(1)
+    look(worker)
+    clock.advance(HOUR_MS)
+    look(worker)
+    assert len(store.made()) == 1

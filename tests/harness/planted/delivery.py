@@ -64,19 +64,12 @@ FAULTS = (
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
     Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=197),
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
-    Fault(
-        "a lease is ignored", claims.claim, "ROWS.c.due_at <= now", "(ROWS.c.due_at <= now) | ROWS.c.owner.is_not(None)", seed=9
-    ),
-    Fault("a lease never ends", claims.claim, "ROWS.c.due_at <= now", "ROWS.c.due_at <= now, ROWS.c.owner.is_(None)"),
+    Fault("a lease is ignored", claims._look, ">= lease_ms(receiver)", ">= 0", seed=9),
+    Fault("a lease never ends", claims._look, ">= lease_ms(receiver)", ">= 10**15"),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=5),
-    Fault("a probe beside the probe", gate.Gate.permits, " and (self.probe is None or now >= self.probe_until)", ""),
-    Fault(
-        "a probe beside the probe",
-        claims._find_wait,
-        "gate.probe_at if gate.probe is None else max(gate.probe_at, gate.probe_until)",
-        "gate.probe_at",
-    ),
+    Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
+    Fault("a probe beside the probe", claims._look, "gate.probe in running", "False"),
     Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms", seed=25),
     Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=3),
     Fault(

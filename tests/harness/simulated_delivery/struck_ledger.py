@@ -9,6 +9,7 @@ from sqlalchemy import event
 
 from delivery.errors import LedgerUnavailable
 from delivery.ledger.database import Database
+from domain.steady_clock import SteadyClock
 
 _NAME = "ledger.db"
 
@@ -30,7 +31,7 @@ class StruckDatabase(Database):
         self.now_ms = now
         self.file = directory / _NAME
         self.file.write_bytes(_empty_ledger())
-        super().__init__(f"sqlite:///{self.file}", lambda: self.now_ms)
+        super().__init__(f"sqlite:///{self.file}", SteadyClock(lambda: self.now_ms, lambda: self.now_ms, trusted_ms=0))
         self._failure: BaseException | None = None
         self._after: int | None = None
         event.listen(self._engine, "connect", _prepare)
@@ -64,7 +65,7 @@ def _prepare(connection: Any, _record: object) -> None:
 def _empty_ledger() -> bytes:
     """Return the file of a ledger that has its tables: to make them takes longer than a run."""
     with TemporaryDirectory() as directory:
-        made = Database(f"sqlite:///{directory}/{_NAME}")
+        made = Database(f"sqlite:///{directory}/{_NAME}", SteadyClock(lambda: 0, lambda: 0))
         with made.write():
             pass
         made.close()

@@ -79,7 +79,8 @@ class Watch:
         self._hear(before, after, taken, now)
         self._check_reopened_jobs(before, after)
         self._note_holds(before, after)
-        claimed = [row for row in after.rows.values() if row.epoch > (before.rows[row.id].epoch if row.id in before.rows else 0)]
+        known = {row.id: row.epoch for row in before.rows.values()}
+        claimed = [row for row in after.rows.values() if row.owner is not None and row.epoch > known.get(row.id, 0)]
         if claimed:
             self._check_claims(claimed, before, now)
 
@@ -250,7 +251,7 @@ class Watch:
     def _check_claims(self, claimed: Sequence[Row], before: Seen, now: int) -> None:
         until = now + 2 * self._receiver.timeout_ms + 10_000
         if self._gate.is_shut:
-            self._check_probe(claimed, until, now)
+            self._check_probe(claimed, before, until, now)
         for row in claimed:
             self._check_claim(row, before, now)
             self._leases[row.id] = until
@@ -281,9 +282,11 @@ class Watch:
         if row.id not in self._may_be_late and overtaken - self._running_behind.get(row.id, set()):
             _broken(f"row {row.id} is claimed behind {overtaken}, which are delivered")
 
-    def _check_probe(self, claimed: Sequence[Row], until: int, now: int) -> None:
-        gate = self._gate
-        if len(claimed) > 1 or (gate.probe is not None and gate.probe_until > now):
+    def _check_probe(self, claimed: Sequence[Row], before: Seen, until: int, now: int) -> None:
+        gate, probe = self._gate, before.rows.get(self._gate.probe or 0)
+        # The result of one whose job was cancelled meanwhile says nothing.
+        is_probed = probe is not None and probe.owner is not None and gate.probe_until > now
+        if len(claimed) > 1 or is_probed:
             _broken(f"rows {[each.id for each in claimed]} are claimed in a shut gate that has a probe or needs one")
         if now < gate.probe_from:
             _broken(f"the gate is probed {gate.probe_from - now} ms too early")

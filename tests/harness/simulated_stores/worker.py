@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.simulated_stores.commands import PARTITIONS
 from harness.simulated_stores.judge import COMMANDS, LETTERS, REPORTS, VALUES
+from harness.steady import steady
 from msgspec.structs import replace
 from simulation.fakes.clients import FakeConsumer
 from simulation.slot import Slot
@@ -84,7 +85,7 @@ class StoreWorker(Slot):
 
     def _start(self) -> StoreRunner:
         world = self._world
-        self.runner = StoreRunner("payments", PaymentsOfMessage(world.plan.payments), self._open, world.clock, self.wait)
+        self.runner = StoreRunner("payments", PaymentsOfMessage(world.plan.payments), self._open, steady(world.clock), self.wait)
         return self.runner
 
     def _open(self) -> KafkaStore:

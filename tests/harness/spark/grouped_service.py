@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.service_under_test import Service
 from harness.spark.audited_service import AuditedService
+from harness.steady import steady
 from msgspec.structs import replace
 
 from aggregation.commands import FileCommands
@@ -52,7 +53,9 @@ class GroupedService(AuditedService):
     def _count(self, service: Service) -> None:
         settings = FileSettings("FACTS", self.facts, self.groups, notifications_name="completions")
         store = FileStore(FileTransport(settings, lambda _: None), self.groups / "values.db")
-        runner = StoreRunner("payments", PaymentsOfMessage(self.group_settings), lambda: store, service.clock, lambda _: None)
+        runner = StoreRunner(
+            "payments", PaymentsOfMessage(self.group_settings), lambda: store, steady(service.clock), lambda _: None
+        )
         for _ in range(4):
             runner.turn()
             if (problem := runner.report().problem) is not None:

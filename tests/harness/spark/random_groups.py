@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from harness.service_under_test import FakeClock
+from harness.steady import steady
 
 from aggregation.commands import FileCommands
 from aggregation.files.store import FileStore
@@ -62,7 +63,7 @@ class RandomGroups:
     def count(self) -> None:
         settings = FileSettings("FACTS", self.facts, self.groups, notifications_name="completions")
         store = FileStore(FileTransport(settings, lambda _: None), self.groups / "values.db")
-        runner = StoreRunner("payments", PaymentsOfMessage(self._settings), lambda: store, self._clock, lambda _: None)
+        runner = StoreRunner("payments", PaymentsOfMessage(self._settings), lambda: store, steady(self._clock), lambda _: None)
         for _ in range(2):
             runner.turn()
         assert runner.report().problem is None

@@ -37,6 +37,9 @@ class Values(dict[Slot, Stored | None]):
         due = [slot.key for slot, each in self.items() if each is not None and each.due is not None and each.due <= until]
         return sorted(due)[:most]
 
+    def keys(self, after: str, most: int) -> Sequence[str]:
+        return sorted(slot.key for slot, each in self.items() if each is not None and not slot.member and slot.key > after)[:most]
+
     def members(self, key: str, most: int) -> Sequence[str]:
         return sorted(slot.member for slot, each in self.items() if each is not None and slot.key == key and slot.member)[:most]
 

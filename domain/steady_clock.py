@@ -1,0 +1,166 @@
+"""A wall clock that does not believe a jump at once, and what is known of stored instants without any wall clock.
+
+A clock that was wrong for one look must neither end what is young nor put off what is due. So a process compares the wall clock
+with the time that has really passed since the machine was started, and goes on by that one while the two disagree.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import msgspec
+
+from domain.clock import Instant
+
+SKEW_MS = 1_000
+"""Differences of up to a second are believed, between two looks and between two machines."""
+
+SETTLED_MS = 60_000
+"""A clock that was set is believed after it has agreed with the time that passes for so long."""
+
+TRUSTED_MS = 3_600_000
+"""What cannot be undone waits until the clock has agreed for so long."""
+
+_DRIFT = 1_000
+"""Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
+
+_KEEP_MS = 10_000
+_Key = TypeVar("_Key", bound=Hashable)
+_ONE_THREAD: AbstractContextManager[Any] = nullcontext()
+
+
+class Belief(msgspec.Struct, frozen=True):
+    """What a process knows of a clock. Times without `Instant` are milliseconds since the machine was started.
+
+    In the run `boot` of the machine the clock was `offset` ahead of them, when they were last compared at `seen`; it has agreed
+    since `agreed_since`. `is_settled` once it has agreed for long enough to be believed against a jump. `floor` is the last
+    instant at which it was trusted: nothing that was written before is from later.
+    """
+
+    boot: str
+    offset: int
+    seen: int
+    agreed_since: int
+    is_settled: bool = False
+    floor: Instant = 0
+
+
+class SteadyClock:
+    """A `Clock` that goes on by the time that passes while the wall clock disagrees with it. One thread, or a `lock`.
+
+    A jump is believed after `SETTLED_MS`, and at once before the clock was settled; one to before the `floor` after `trusted_ms`.
+    `passed` returns the milliseconds since the machine was started, with those in which it was suspended. `known` is what an
+    earlier process has handed to `keep`.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], Instant],
+        passed: Callable[[], int],
+        boot: str = "",
+        *,
+        trusted_ms: int = TRUSTED_MS,
+        known: Belief | None = None,
+        keep: Callable[[Belief], object] | None = None,
+        lock: AbstractContextManager[Any] = _ONE_THREAD,
+    ) -> None:
+        self._wall, self.passed, self._boot = wall, passed, boot
+        self._trusted_ms, self._settled_ms = trusted_ms, min(SETTLED_MS, trusted_ms)
+        self._floor = 0 if known is None else known.floor
+        self._belief = known if known is not None and known.boot == boot and known.seen <= passed() else None
+        self._candidate: tuple[int, int] | None = None
+        """The offset that the clock has in place of the believed one, and since when."""
+        self._keep, self._kept_at = keep, -_KEEP_MS
+        self._lock = lock
+
+    def now(self) -> Instant:
+        return self.read(self._wall())
+
+    def read(self, wall: Instant) -> Instant:
+        """Return the instant to go by; the wall clock says `wall` at this moment."""
+        with self._lock:
+            passed = self.passed()
+            before, after = self._belief, self._compared(wall - passed, passed)
+            self._belief = after
+            is_news = before is None or (before.agreed_since, before.is_settled) != (after.agreed_since, after.is_settled)
+            if self._keep is not None and (is_news or passed - self._kept_at >= _KEEP_MS):
+                self._kept_at = passed
+                self._keep(after)
+            return after.offset + passed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the clock is believed against a jump: what others see, and cannot be taken back, waits for it."""
+        self.now()
+        return self._agreed_ms() >= self._settled_ms
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the clock has agreed for so long that by it something may be deleted."""
+        self.now()
+        return self.was_trusted
+
+    @property
+    def was_trusted(self) -> bool:
+        """Whether the clock was trusted when it was last read."""
+        return self._agreed_ms() >= self._trusted_ms
+
+    def _agreed_ms(self) -> int:
+        with self._lock:
+            return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
+
+    def _compared(self, offset: int, passed: int) -> Belief:
+        believed = self._belief
+        if believed is None:
+            # Time does not begin before what was written.
+            return Belief(self._boot, max(offset, self._floor - passed), passed, passed, floor=self._floor)
+        if abs(offset - believed.offset) <= SKEW_MS + max(0, passed - believed.seen) // _DRIFT:
+            self._candidate = None
+            agreed = passed - believed.agreed_since
+            self._floor = max(self._floor, offset + passed) if agreed >= self._trusted_ms else self._floor
+            return msgspec.structs.replace(
+                believed,
+                offset=offset,
+                seen=passed,
+                is_settled=believed.is_settled or agreed >= self._settled_ms,
+                floor=self._floor,
+            )
+        if self._candidate is None or abs(offset - self._candidate[0]) > SKEW_MS:
+            self._candidate = offset, passed
+        waits = self._settled_ms if believed.is_settled else 0
+        if offset + passed < self._floor:
+            waits = self._trusted_ms
+        if passed - self._candidate[1] < waits:
+            return msgspec.structs.replace(believed, seen=passed, agreed_since=passed)
+        self._candidate = None
+        self._floor = min(self._floor, offset + passed)
+        return Belief(self._boot, offset, passed, passed, floor=self._floor)
+
+
+class Unchanged:
+    """For how long this process has seen each of some facts unchanged: by the time that passes, whatever clocks say.
+
+    So a lease is judged without the clock of the machine that took it: it is over once it was not renewed for its whole length.
+    """
+
+    def __init__(self, passed: Callable[[], int], lock: AbstractContextManager[Any] = _ONE_THREAD) -> None:
+        self._passed, self._lock = passed, lock
+        self._since: dict[Hashable, tuple[Hashable, int]] = {}
+
+    def for_ms(self, key: Hashable, fact: Hashable) -> int:
+        """Return for how many milliseconds the fact has been as it is; 0 when it is seen for the first time."""
+        with self._lock:
+            return self._seen(key, fact, self._passed())
+
+    def look(self, facts: Mapping[_Key, Hashable]) -> dict[_Key, int]:
+        """Return it for each of the facts. Those that are not there any more are forgotten."""
+        with self._lock:
+            now = self._passed()
+            self._since = {key: since for key, since in self._since.items() if key in facts}
+            return {key: self._seen(key, fact, now) for key, fact in facts.items()}
+
+    def _seen(self, key: Hashable, fact: Hashable, now: int) -> int:
+        known = self._since.get(key)
+        if known is None or known[0] != fact:
+            known = self._since[key] = fact, now
+        return now - known[1]

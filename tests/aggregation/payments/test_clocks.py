@@ -1,0 +1,64 @@
+"""Groups while the clock is wrong: no group ends by a clock that is not trusted, and none waits for a year."""
+
+from harness.group_stage import DAY, HOUR, KEY, GroupStage, message
+
+from aggregation.core.processor import Slot
+from aggregation.payments.head import GroupState
+
+YEAR = 365 * DAY
+
+
+def date_back(stage: GroupStage) -> bool:
+    """Look at all groups by a clock that is trusted; return whether that changed anything."""
+    turn, after = stage.processor.date_back(stage.values, "", stage.now)
+    stage.values.commit(turn)
+    assert (after, turn.output) == (None, [])
+    return not turn.is_empty
+
+
+def test_by_a_clock_that_is_not_trusted_a_deadline_is_reported_and_nothing_ends(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", original=message(2))
+    stage.now += 2 * DAY
+    turn = stage.processor.wake(stage.values, stage.now, stage.now, forgets=False)
+    stage.values.commit(turn)
+    assert (len(turn.output), stage.head.state) == (1, GroupState.INCOMPLETE)
+    stage.now += 8 * DAY
+    assert stage.processor.wake(stage.values, stage.now, stage.now, forgets=False).is_empty
+    assert stage.member("a").status == "ACCC"
+    stage.wake()
+    assert stage.head.state is GroupState.ENDED
+
+
+def test_a_group_that_began_in_the_future_has_its_deadline_from_now_on(stage: GroupStage) -> None:
+    stage.now += YEAR
+    stage.say("a", "ACCC", original=message(2))
+    stage.now -= YEAR
+    assert date_back(stage)
+    assert not date_back(stage)
+    assert stage.wait(48 * HOUR - 1) == []
+    assert len(stage.wait(1)) == 1
+
+
+def test_a_group_that_was_complete_in_the_future_ends_a_week_from_now(stage: GroupStage) -> None:
+    stage.now += YEAR
+    stage.say("a", "ACCC", original=message(1))
+    stage.now -= YEAR
+    assert date_back(stage)
+    stage.wait(7 * DAY)
+    assert stage.head.state is GroupState.ENDED
+
+
+def test_a_change_of_the_future_is_reported_with_those_of_now(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", original=message(1))
+    stage.now += YEAR
+    stage.say("a", "RJCT", original=message(1))
+    stage.now -= YEAR
+    assert date_back(stage)
+    assert len(stage.wait(HOUR)) == 1
+
+
+def test_what_is_right_is_not_changed(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", original=message(2))
+    before = stage.values.stored[Slot(KEY)]
+    assert not date_back(stage)
+    assert stage.values.stored[Slot(KEY)] == before

@@ -1,0 +1,111 @@
+"""The ledger while the clock is wrong for one look: nothing rests for a year, nothing is called twice, nothing is forgotten."""
+
+import pytest
+from harness.ledger_stage import RETENTION_MS, item
+
+from delivery.core.answers import Failed, Suspended
+from domain.steady_clock import TRUSTED_MS
+from tests.delivery.ledger.test_rows import Make
+
+YEAR = 365 * 86_400_000
+AHEAD_AND_BACK = pytest.mark.parametrize("ahead", [YEAR, -YEAR])
+
+
+@AHEAD_AND_BACK
+def test_rows_that_were_taken_in_then_are_delivered(stage: Make, ahead: int) -> None:
+    it = stage()
+    it.ahead = ahead
+    it.take(item("a", 1), item("a", 2))
+    it.ahead = 0
+    it.ledger.end_long_pauses("r")
+    assert it.deliver_all() == ["a-1", "a-2"]
+
+
+@AHEAD_AND_BACK
+def test_a_claim_of_then_is_not_called_twice_and_lasts_as_long_as_any(stage: Make, ahead: int) -> None:
+    it = stage("timeout = 10s")
+    it.ahead = ahead
+    it.take(item("a", 1))
+    (held,) = it.claim("w1")
+    it.ahead = 0
+    assert it.claim("w2") == []
+    it.now += 29_999
+    assert it.claim("w2") == []
+    it.now += 1
+    (again,) = it.claim("w2")
+    assert again.row == held.row
+    assert it.finish([held]).refused == 1
+
+
+@AHEAD_AND_BACK
+def test_the_right_to_read_a_source_lasts_as_long_as_any(stage: Make, ahead: int) -> None:
+    it = stage()
+    it.ledger.start_job("j", "r", "s", "ann")
+    it.ahead = ahead
+    assert it.ledger.open_intake("j", "w1") is not None
+    it.ahead = 0
+    other = it.another()
+    assert other.open_intake("j", "w2") is None
+    it.now += 30_000
+    assert other.open_intake("j", "w2") is not None
+
+
+def test_a_gate_and_what_rests_behind_it_go_on_after_their_pause(stage: Make) -> None:
+    it = stage("suspension { probe = 10s, most = 60s }")
+    it.take(item("a", 1))
+    claims = it.claim()
+    it.ahead = YEAR
+    it.finish(claims, Suspended("HTTP 401"))
+    it.ahead = 0
+    it.ledger.end_long_pauses("r")
+    it.now += 60_000
+    it.ledger.end_long_pauses("r")
+    assert it.deliver_all() == ["a-1"]
+
+
+def test_a_clock_that_is_behind_shortens_no_pause(stage: Make) -> None:
+    it = stage("suspension { probe = 10s, most = 60s }")
+    it.take(item("a", 1))
+    it.finish(it.claim(), Suspended("HTTP 401"))
+    it.ahead = -YEAR
+    it.ledger.end_long_pauses("r")
+    it.now += 5_000
+    it.ledger.end_long_pauses("r")
+    it.ahead = 0
+    assert it.claim() == []
+    it.now += 5_000
+    assert it.deliver_all() == ["a-1"]
+
+
+def test_nothing_is_deleted_by_a_clock_that_is_ahead_for_one_look(stage: Make) -> None:
+    it = stage()
+    it.trusted_ms = TRUSTED_MS
+    ledger = it.another()
+    it.take(item("a", 1), item("b", 1))
+    first, second = it.claim()
+    it.finish([first], Failed("HTTP 418"))
+    it.finish([second])
+    assert ledger.delete_expired() == 0
+    it.ahead = YEAR
+    assert ledger.delete_expired() == 0
+    it.ahead = 0
+    it.now += TRUSTED_MS - 1
+    assert ledger.delete_expired() == 0
+    assert ledger.retry_failed("j", with_late=False) == (1, 0)
+    assert it.deliver_all() == ["a-1"]
+    it.now += TRUSTED_MS + RETENTION_MS
+    assert ledger.delete_expired() == 2
+
+
+def test_what_ended_in_the_future_ends_when_the_clock_is_trusted(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1))
+    claims = it.claim()
+    it.ahead = YEAR
+    it.finish(claims)
+    it.ahead = 0
+    assert it.ledger.delete_expired() == 1, "it is dated back"
+    it.now += RETENTION_MS
+    assert (it.ledger.delete_expired(), it.job() is None) == (0, False)
+    it.now += 1
+    assert it.ledger.delete_expired() == 1

@@ -1,0 +1,156 @@
+"""A clock that jumps is not believed at once, and what cannot be undone waits until it has agreed for an hour."""
+
+import pytest
+
+from domain.steady_clock import SETTLED_MS, TRUSTED_MS, Belief, SteadyClock, Unchanged
+
+BEGIN = 1_700_000_000_000
+YEAR = 365 * 86_400_000
+SECOND, HOUR = 1_000, 3_600_000
+
+
+class Machine:
+    """A machine that was started 5 s ago. `wall` is its clock; both go on by `pass_by`."""
+
+    def __init__(self) -> None:
+        self.wall, self.passed = BEGIN, 5_000
+        self.kept: Belief | None = None
+
+    def clock(self, *, boot: str = "b1") -> SteadyClock:
+        """Return the clock of a process that begins now, with what the one before knew."""
+        return SteadyClock(lambda: self.wall, lambda: self.passed, boot, known=self.kept, keep=self._keep)
+
+    def pass_by(self, milliseconds: int, clock: SteadyClock | None = None, look_ms: int = SECOND) -> None:
+        """Let time pass, with a look at the clock now and then."""
+        for _ in range(0, milliseconds, look_ms):
+            self.wall += look_ms
+            self.passed += look_ms
+            if clock is not None:
+                clock.now()
+
+    def restart(self) -> None:
+        self.passed = 5_000
+
+    def _keep(self, belief: Belief) -> None:
+        self.kept = belief
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def trusted(machine: Machine) -> SteadyClock:
+    clock = machine.clock()
+    machine.pass_by(2 * HOUR, clock, 60_000)
+    assert clock.is_trusted
+    return clock
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR, 5 * SECOND])
+def test_a_clock_that_is_wrong_for_ten_seconds_moves_nothing(machine: Machine, jump: int) -> None:
+    clock = trusted(machine)
+    before = clock.now()
+    machine.wall += jump
+    machine.pass_by(10 * SECOND, clock)
+    assert clock.now() == before + 10 * SECOND
+    machine.wall -= jump
+    machine.pass_by(10 * SECOND, clock)
+    assert clock.now() == machine.wall
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR])
+def test_another_process_on_the_same_run_of_the_machine_is_not_misled_either(machine: Machine, jump: int) -> None:
+    trusted(machine)
+    right, machine.wall = machine.wall, machine.wall + jump
+    assert machine.clock().now() == right
+
+
+def test_a_clock_that_was_set_forward_is_believed_after_a_minute_and_trusted_after_an_hour(machine: Machine) -> None:
+    clock = trusted(machine)
+    machine.wall += HOUR
+    machine.pass_by(SETTLED_MS, clock)
+    assert clock.now() == machine.wall - HOUR
+    machine.pass_by(2 * SECOND, clock)
+    assert clock.now() == machine.wall
+    machine.pass_by(TRUSTED_MS - 10 * SECOND, clock)
+    assert not clock.is_trusted
+    machine.pass_by(10 * SECOND, clock)
+    assert clock.is_trusted
+
+
+def test_a_clock_that_was_set_back_is_believed_after_an_hour(machine: Machine) -> None:
+    """Before, what is written would be older than what was written before."""
+    clock = trusted(machine)
+    machine.wall -= 2 * HOUR
+    machine.pass_by(TRUSTED_MS - 10 * SECOND, clock, 10 * SECOND)
+    assert clock.now() == machine.wall + 2 * HOUR
+    machine.pass_by(20 * SECOND, clock, 10 * SECOND)
+    assert clock.now() == machine.wall
+
+
+def test_a_clock_that_is_not_settled_is_corrected_at_once(machine: Machine) -> None:
+    machine.wall = BEGIN - YEAR
+    clock = machine.clock()
+    machine.pass_by(10 * SECOND, clock)
+    machine.wall += YEAR
+    assert clock.now() == machine.wall
+
+
+def test_small_steps_are_followed(machine: Machine) -> None:
+    clock = trusted(machine)
+    for _ in range(10):
+        machine.wall += 900
+        assert clock.now() == machine.wall
+    assert clock.is_trusted
+
+
+def test_after_a_start_of_the_machine_time_does_not_begin_before_what_was_trusted(machine: Machine) -> None:
+    clock = trusted(machine)
+    last = clock.now()
+    machine.restart()
+    machine.wall = BEGIN - YEAR
+    again = machine.clock(boot="b2")
+    assert last - HOUR <= again.now() <= last
+    assert not again.is_trusted
+    machine.wall = last + 60_000
+    assert again.now() == machine.wall
+
+
+def test_the_hour_goes_on_over_restarts_of_a_process_and_not_over_one_of_the_machine(machine: Machine) -> None:
+    for _ in range(7):
+        machine.pass_by(600 * SECOND, machine.clock(), 60_000)
+    assert machine.clock().is_trusted
+    assert not machine.clock(boot="b2").is_trusted
+
+
+def test_each_disagreement_begins_the_hour_anew(machine: Machine) -> None:
+    clock = trusted(machine)
+    machine.wall += YEAR
+    clock.now()
+    machine.wall -= YEAR
+    machine.pass_by(TRUSTED_MS - SECOND, clock)
+    assert not clock.is_trusted
+    machine.pass_by(2 * SECOND, clock)
+    assert clock.is_trusted
+
+
+def test_clocks_that_drift_apart_between_two_looks_agree(machine: Machine) -> None:
+    clock = trusted(machine)
+    machine.pass_by(HOUR)
+    machine.wall += 3 * SECOND
+    assert clock.now() == machine.wall
+    assert clock.is_trusted
+
+
+def test_how_long_a_fact_is_unchanged_is_counted_from_the_first_look() -> None:
+    now = 0
+    unchanged = Unchanged(lambda: now)
+    assert unchanged.look({"a": 1, "b": 1}) == {"a": 0, "b": 0}
+    now = 10
+    assert unchanged.look({"a": 1, "b": 2}) == {"a": 10, "b": 0}
+    now = 15
+    assert unchanged.look({"b": 2}) == {"b": 5}
+    assert unchanged.look({"a": 1}) == {"a": 0}, "it was away in between"
+    now = 20
+    assert (unchanged.for_ms("a", 1), unchanged.for_ms("a", 2)) == (5, 0)
