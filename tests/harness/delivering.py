@@ -39,8 +39,8 @@ class Delivering:
         self.workers: list[subprocess.Popen[bytes]] = []
         self.log = (directory / "log").open("wb")
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self.configuration)]
+    def start_worker(self, *more: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self.configuration), *more]
         self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=self.log))
         return self.workers[-1]
 
