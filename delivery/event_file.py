@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ EventsAfter = Callable[[int, int], Sequence[bytes]]
 
 
 class _Numbered(msgspec.Struct):
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class Mark(Protocol):
@@ -63,13 +63,14 @@ def _last_number(descriptor: int, events_after: EventsAfter) -> int:
         os.ftruncate(descriptor, size - len(tail) + len(complete))
     for line in reversed(complete.splitlines()):
         number = _number(line)
-        if number > 0 and list(events_after(number - 1, 1)) == [line]:
+        if number is not None and list(events_after(number - 1, 1)) == [line]:
             return number
     return 0
 
 
-def _number(line: bytes) -> int:
+def _number(line: bytes) -> int | None:
+    """Return the number of an event; None if the line is none that a ledger can have written."""
     try:
         return msgspec.json.decode(line, type=_Numbered).number
-    except msgspec.DecodeError:
-        return 0
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import text
 from delivery.core.answers import Done, Failed, Limited, Suspended
 from delivery.core.jobs import JobEvent, JobState
 from delivery.errors import IntakeLost, JobRefused
+from delivery.event_file import EventFile
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
 from delivery.settings import Step
@@ -251,3 +253,14 @@ def test_a_name_that_no_database_takes_is_refused_and_found_nowhere(stage: Make,
             ask(name)
     with pytest.raises(JobRefused, match="is not held"):
         it.ledger.release_unit("r", name)
+
+
+@pytest.mark.parametrize("line", [b'{"number": 99999999999999999999}', b"[" * 100_000, b'{"number": -1}'])
+def test_a_line_of_a_number_that_no_ledger_has_is_no_event(stage: Make, tmp_path: Path, line: bytes) -> None:
+    it = stage()
+    it.take(item("a", 1))
+    it.deliver_all()
+    file = tmp_path / "job-events.jsonl"
+    file.write_bytes(line + b"\n")
+    assert EventFile(file, it.ledger.published).publish(it.ledger.events_after) == 1
+    assert file.read_bytes().splitlines()[0] == line
