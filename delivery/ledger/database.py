@@ -1,9 +1,10 @@
 """The database of the ledger: SQLite or PostgreSQL by SQLAlchemy, with transactions, the clock and the version of the tables."""
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,17 @@ class Database:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+    file = Path(url.database or "")
+    file.parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, connect_args={"timeout": _WAIT_SECONDS, "check_same_thread": False}, pool_size=_POOL)
+
+    @event.listens_for(engine, "do_connect")
+    def make_private(*_: object) -> None:
+        # It holds notifications, with names and accounts. What SQLite makes beside it gets the rights that it has.
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
+            with suppress(FileNotFoundError, PermissionError):
+                each.chmod(0o600)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:

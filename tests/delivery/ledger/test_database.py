@@ -1,5 +1,9 @@
 """The tables: made at the first use, the same as the code's, and refused if they are of another version."""
 
+import os
+import stat
+from pathlib import Path
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -81,3 +85,17 @@ def test_a_database_that_lacks_characters_is_refused_before_its_first_use(ledger
         with pytest.raises(LedgerRefused, match=r"has the encoding LATIN1.*create it with encoding 'UTF8'"):
             use()
     database.close()
+
+
+def test_only_the_services_user_can_read_the_file_also_one_of_before(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    file.touch(0o644)
+    before = os.umask(0o022)
+    try:
+        database = open_database(f"sqlite:///{file}")
+        with database.write():
+            found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+        database.close()
+    finally:
+        os.umask(before)
+    assert found == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), 0o600)
