@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
-from harness.processes.operated_service import NOTIFICATION, OperatedService
+from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
 from guardian.region import RegionState
@@ -27,7 +27,7 @@ def disk(tmp_path: Path) -> FaultyDisk:
 @pytest.fixture
 def service(new_service: Callable[..., OperatedService], disk: FaultyDisk) -> OperatedService:
     most = f"{NOTIFICATION}.region.max-consecutive-reset-attempts={MOST}"
-    return new_service(most, environment=disk.environment)
+    return new_service(most, f"{RESEQUENCER}.stash-timeout=10m", environment=disk.environment)
 
 
 def region_of(report: StatusReport) -> RegionStatus:

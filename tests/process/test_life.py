@@ -17,7 +17,7 @@ from status.report import UnitWait
 
 pytestmark = pytest.mark.slow
 
-NEVER = f"{RESEQUENCER}.stash-timeout=30s"
+NEVER = f"{RESEQUENCER}.stash-timeout=10m"
 SOON = f"{RESEQUENCER}.stash-timeout=1s"
 
 FAILING_TARGET = '''

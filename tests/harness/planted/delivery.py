@@ -40,17 +40,17 @@ FAULTS = (
         _BEGIN,
         "    with database.write() as connection:\n"
         "        _write_positions(connection, intake.job, portion.positions)\n" + _BEGIN,
-        seed=11,
+        seed=4,
     ),
     Fault("a former reader takes in", intake._is_ours, "JOBS.c.intake_epoch == intake.epoch, ", "", seed=4),
-    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=23),
+    Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=33),
     Fault(
         "complete before all is read",
         completion.complete_jobs,
         "has_all & (JOBS.c.ingested == ENDED)",
         "(JOBS.c.ingested == ENDED)",
     ),
-    Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=1),
+    Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=3),
     Fault(
         "events numbered outside of the transaction",
         completion._next_number,
