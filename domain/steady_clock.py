@@ -24,7 +24,9 @@ TRUSTED_MS = 3_600_000
 _DRIFT = 1_000
 """Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
 
-_KEEP_MS = 10_000
+_KEEP_MS, _NEWS_MS = 10_000, 1_000
+"""How often what is known is kept, and how often at most while it changes with each look."""
+
 _Key = TypeVar("_Key", bound=Hashable)
 _ONE_THREAD: AbstractContextManager[Any] = nullcontext()
 
@@ -74,19 +76,22 @@ class SteadyClock:
         self._lock = lock
 
     def now(self) -> Instant:
-        return self.read(self._wall())
+        return self.read(self._wall)
 
-    def read(self, wall: Instant) -> Instant:
-        """Return the instant to go by; the wall clock says `wall` at this moment."""
+    def read(self, wall: Callable[[], Instant]) -> Instant:
+        """Return the instant to go by; `wall` asks the wall clock. How long the answer takes is no disagreement."""
+        asked = self.passed()
+        found = wall()
+        passed = self.passed()
         with self._lock:
-            passed = self.passed()
-            before, after = self._belief, self._compared(wall - passed, passed)
+            before, after = self._belief, self._compared(found - passed, found - asked, passed)
             self._belief = after
             is_news = before is None or (before.agreed_since, before.is_settled) != (after.agreed_since, after.is_settled)
-            if self._keep is not None and (is_news or passed - self._kept_at >= _KEEP_MS):
-                self._kept_at = passed
-                self._keep(after)
-            return after.offset + passed
+            keeps = self._keep is not None and passed - self._kept_at >= (_NEWS_MS if is_news else _KEEP_MS)
+            self._kept_at = passed if keeps else self._kept_at
+        if keeps and self._keep is not None:
+            self._keep(after)
+        return after.offset + passed
 
     @property
     def is_settled(self) -> bool:
@@ -109,32 +114,34 @@ class SteadyClock:
         with self._lock:
             return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
 
-    def _compared(self, offset: int, passed: int) -> Belief:
+    def _compared(self, least: int, most: int, passed: int) -> Belief:
+        """Return what is known after a look. The offset was from `least` to `most`, for the answer took that long."""
         believed = self._belief
         if believed is None:
             # Time does not begin before what was written.
-            return Belief(self._boot, max(offset, self._floor - passed), passed, passed, floor=self._floor)
-        if abs(offset - believed.offset) <= SKEW_MS + max(0, passed - believed.seen) // _DRIFT:
-            self._candidate = None
-            agreed = passed - believed.agreed_since
-            self._floor = max(self._floor, offset + passed) if agreed >= self._trusted_ms else self._floor
-            return msgspec.structs.replace(
-                believed,
-                offset=offset,
-                seen=passed,
-                is_settled=believed.is_settled or agreed >= self._settled_ms,
-                floor=self._floor,
-            )
-        if self._candidate is None or abs(offset - self._candidate[0]) > SKEW_MS:
-            self._candidate = offset, passed
+            return Belief(self._boot, max(least, self._floor - passed), passed, passed, floor=self._floor)
+        slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
+        if least - slack <= believed.offset <= most + slack:
+            return self._agreed(believed, min(max(believed.offset, least), most), passed)
+        if self._candidate is None or not least - SKEW_MS <= self._candidate[0] <= most + SKEW_MS:
+            self._candidate = least, passed
+        offset, since = self._candidate
         waits = self._settled_ms if believed.is_settled else 0
         if offset + passed < self._floor:
             waits = self._trusted_ms
-        if passed - self._candidate[1] < waits:
+        if passed - since < waits:
             return msgspec.structs.replace(believed, seen=passed, agreed_since=passed)
         self._candidate = None
         self._floor = min(self._floor, offset + passed)
         return Belief(self._boot, offset, passed, passed, floor=self._floor)
+
+    def _agreed(self, believed: Belief, offset: int, passed: int) -> Belief:
+        self._candidate = None
+        agreed_ms, is_settled = passed - believed.agreed_since, believed.is_settled
+        if agreed_ms >= self._trusted_ms:
+            self._floor = max(self._floor, offset + passed)
+        is_settled = is_settled or agreed_ms >= self._settled_ms
+        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, floor=self._floor)
 
 
 class Unchanged:

@@ -10,7 +10,7 @@ from delivery.core.rows import RetryMode, Status
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
 from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
-from delivery.settings import Receiver
+from delivery.settings import Receiver, Step
 from domain.steady_clock import SKEW_MS, Unchanged
 
 _CHUNK = 1_000
@@ -26,8 +26,14 @@ def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: U
     with database.read() as connection:
         now, gate = database.now(connection), read_gate(connection, name)
         longest = _longest(receiver)
+        of_any_step = (
+            ROWS.c.receiver == name,
+            ROWS.c.step.in_([each.value for each in Step]),
+            ROWS.c.due_at > now + SKEW_MS,
+            IS_HEAD,
+        )
         far = select(ROWS.c.id, ROWS.c.due_at, longest).where(
-            ROWS.c.receiver == name, IS_HEAD, ROWS.c.owner.is_(None), ROWS.c.due_at - longest > now + SKEW_MS
+            *of_any_step, ROWS.c.owner.is_(None), ROWS.c.due_at - longest > now + SKEW_MS
         )
         found = {row: (due_at, pause) for row, due_at, pause in connection.execute(far.limit(_CHUNK))}
     facts: dict[int, int] = {row: due_at for row, (due_at, _) in found.items()}

@@ -70,7 +70,7 @@ class Database:
 
     def now(self, connection: Connection) -> Instant:
         """Return the instant to go by; a jump of the clock is not believed at once."""
-        return self.clock.read(connection.scalar(_NOW_POSTGRESQL)) if self._asks_server else self.clock.now()
+        return self.clock.read(lambda: int(connection.scalar(_NOW_POSTGRESQL) or 0)) if self._asks_server else self.clock.now()
 
     def check(self) -> None:
         """Try to connect, and look at the version of the tables, without a change.

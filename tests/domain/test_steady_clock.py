@@ -143,6 +143,24 @@ def test_clocks_that_drift_apart_between_two_looks_agree(machine: Machine) -> No
     assert clock.is_trusted
 
 
+@pytest.mark.parametrize("is_late_after", [True, False])
+def test_an_answer_that_took_long_is_no_disagreement(machine: Machine, is_late_after: bool) -> None:
+    """A server's clock was read at any moment of the question."""
+    clock = trusted(machine)
+
+    def ask() -> int:
+        machine.pass_by(20 * SECOND if is_late_after else 0)
+        told = machine.wall
+        machine.pass_by(0 if is_late_after else 20 * SECOND)
+        return told
+
+    for _ in range(10):
+        assert abs(clock.read(ask) - machine.wall) <= 20 * SECOND
+    assert clock.is_trusted
+    machine.pass_by(SECOND, clock)
+    assert clock.now() == machine.wall
+
+
 def test_how_long_a_fact_is_unchanged_is_counted_from_the_first_look() -> None:
     now = 0
     unchanged = Unchanged(lambda: now)
