@@ -82,9 +82,9 @@ FAULTS = (
     Fault("a retry without a wait", Finishing._again, "self.now + outcome.after_ms", "self.now"),
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=16),
-    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=32),
+    Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=134),
     Fault(
-        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=144
+        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=326
     ),
     Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=16),
     Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=58),
