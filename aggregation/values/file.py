@@ -155,7 +155,8 @@ class ValuesFile:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # What payments are about is for the service alone; SQLite gives its other files the same mode.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with suppress(FileExistsError):  # To close one that is there would take locks from other connections.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 self._prepare(connection)

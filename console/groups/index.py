@@ -158,7 +158,8 @@ class GroupIndex:
         if self._connection is None:
             self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
             # The names of parties are for the service alone; SQLite gives its other files the same mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with suppress(FileExistsError):  # To close one that is there would take locks from other connections.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 connection.executescript(_ANEW)

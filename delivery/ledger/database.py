@@ -149,7 +149,9 @@ def _sqlite_engine(url: URL) -> Engine:
     @event.listens_for(engine, "do_connect")
     def make_private(*_: object) -> None:
         # It holds notifications, with names and accounts. What SQLite makes beside it gets the rights that it has.
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # One that is there must not be opened here: to close it would take the locks of this process's connections from them.
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
             with suppress(FileNotFoundError, PermissionError):
                 each.chmod(0o600)
