@@ -295,7 +295,9 @@ def read_to_end(reader: KafkaConsumer, topic: str) -> list[Any]:
 
 
 def _ends(reader: KafkaConsumer, topic: str) -> dict[TopicPartition, int]:
-    names = [TopicPartition(topic, number) for number in sorted(reader.partitions_for_topic(topic))]
+    # A topic that was made a moment ago may have no partition yet in the answer of a broker.
+    numbers: set[int] = wait_until(lambda: reader.partitions_for_topic(topic), f"the partitions of {topic}")
+    names = [TopicPartition(topic, number) for number in sorted(numbers)]
     ends: dict[TopicPartition, int] = reader.end_offsets(names)
     return ends
 
