@@ -1,5 +1,6 @@
 """The system's clocks, the only module that reads them for what is stored."""
 
+import logging
 import os
 import time
 from contextlib import suppress
@@ -12,6 +13,7 @@ import msgspec
 from domain.clock import Instant
 from domain.steady_clock import Belief, SteadyClock
 
+_LOG = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # macOS counts a suspended machine in none of its clocks.
 _PASSING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -36,8 +38,15 @@ def steady_clock(run_directory: Path, name: str, trusted_ms: int, *, keeps: bool
     `keeps`. A disk without room stops nothing.
     """
     path = run_directory / f"clock-{name}.json"
+    is_off = False
 
     def keep(belief: Belief) -> None:
+        nonlocal is_off
+        was_off, is_off = is_off, belief.is_settled and belief.agreed_since == belief.seen
+        if is_off and not was_off:
+            _LOG.warning("the clock of %s has jumped: time goes on as before until the clock agrees with it for a while", name)
+        elif was_off and not is_off:
+            _LOG.warning("the clock of %s agrees again; nothing is deleted by it until clock.trusted-after is over", name)
         fresh = path.with_suffix(".json.new")
         with suppress(OSError):
             fresh.write_bytes(msgspec.json.encode(belief) + b"\n")

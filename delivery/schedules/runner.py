@@ -182,8 +182,8 @@ class ScheduleRunner:
         elif due.expression != before.expression:
             _LOG.info("schedule %s: it is %s from %s on; before, it was %s", self.name, due.expression, at, before.expression)
         elif due.tick < before.tick:
-            told = "schedule %s: the clock was ahead when tick %s was made; it goes on from %s, and makes no tick a second time"
-            _LOG.warning(told, self.name, instant_text(before.tick), at)
+            text = "schedule %s: the clock was ahead when tick %s was made; it goes on from %s, and makes no tick a second time"
+            _LOG.warning(text, self.name, instant_text(before.tick), at)
         elif due.tick > before.tick and before.was_made_ahead(due.tick):
             _LOG.info("schedule %s: tick %s was made before, while the clock was ahead", self.name, at)
         elif due.tick > before.tick:

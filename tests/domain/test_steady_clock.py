@@ -150,9 +150,9 @@ def test_an_answer_that_took_long_is_no_disagreement(machine: Machine, is_late_a
 
     def ask() -> int:
         machine.pass_by(20 * SECOND if is_late_after else 0)
-        told = machine.wall
+        answer = machine.wall
         machine.pass_by(0 if is_late_after else 20 * SECOND)
-        return told
+        return answer
 
     for _ in range(10):
         assert abs(clock.read(ask) - machine.wall) <= 20 * SECOND
