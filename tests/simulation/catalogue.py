@@ -73,7 +73,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         kafka.another_transactional_id_each_time: 1,
         kafka.nothing_leaves_with_an_offset_that_stands: 0,
         kafka.a_refused_publication_is_forgotten: 1,
-        kafka.a_refused_producer_used_again: 6,
+        kafka.a_refused_producer_used_again: 14,
         kafka.what_cannot_be_read_is_stepped_over: 0,
         memory.stash_bound_ignored: 0,
         memory.stash_bound_of_a_unit_rests_under_retry: 34,

@@ -11,9 +11,10 @@ import pytest
 
 from delivery import event_file
 from delivery.core import gate
-from delivery.ledger import claims, completion, intake, repair, retention
+from delivery.ledger import claims, clock_repair, completion, intake, repair, retention
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.ledger import Ledger
+from domain.steady_clock import SteadyClock
 
 
 class Fault(NamedTuple):
@@ -66,6 +67,18 @@ FAULTS = (
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
     Fault("a lease is ignored", claims._look, ">= lease_ms(receiver)", ">= 0", seed=9),
     Fault("a lease never ends", claims._look, ">= lease_ms(receiver)", ">= 10**15"),
+    Fault(
+        "a jump of the clock is believed", SteadyClock._compared, "self._settled_ms if believed.is_settled else 0", "0", seed=41
+    ),
+    Fault("a pause in the far future lasts", clock_repair.end_long_pauses, "if not over:", "if True:", seed=28),
+    Fault("the rate waits for an instant in the far future", gate.Gate._next_call, " if self.next_call <=", " if 0 <=", seed=19),
+    Fault(
+        "deleted by a clock that is not trusted",
+        retention.delete_expired,
+        "if not database.clock.was_trusted:",
+        "if False:",
+        seed=24,
+    ),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=5),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),

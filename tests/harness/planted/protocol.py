@@ -35,7 +35,7 @@ Fault = Callable[[Patch], None]
 
 def is_misplaced(problem: str) -> bool:
     """Whether the planted fault does not fit the code any more. Then the run noticed that, and not the fault."""
-    return "TypeError" in problem or "AttributeError" in problem
+    return any(each in problem for each in ("TypeError", "AttributeError", "LedgerUnavailable"))
 
 
 def publish_before_commit(patch: Patch) -> None:

@@ -26,6 +26,7 @@ from aggregation.values.file import ValuesFile
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.port import PublishRefused
 from domain.record import Partition
+from domain.steady_clock import SteadyClock
 
 
 def counter_instead_of_transitions(patch: Patch) -> None:
@@ -50,6 +51,11 @@ def callback_after_the_commit(patch: Patch) -> None:
 
     right = KafkaStore.commit
     patch.setattr(KafkaStore, "commit", faulty)
+
+
+def jump_of_the_clock_believed(patch: Patch) -> None:
+    """A worker goes by its wall clock, whatever that says."""
+    patch.setattr(SteadyClock, "now", lambda self: self._wall())
 
 
 def store_read_short_of_its_end(patch: Patch) -> None:
@@ -225,9 +231,10 @@ def dead_letters_outside_of_the_transaction(patch: Patch) -> None:
 SEEDS: dict[Fault, int] = {
     counter_instead_of_transitions: 0,
     callback_after_the_commit: 0,
+    jump_of_the_clock_believed: 0,
     store_read_short_of_its_end: 91,
     values_kept_after_an_abort: 0,
-    copy_notes_the_end_without_the_proof_of_a_commit: 33,
+    copy_notes_the_end_without_the_proof_of_a_commit: 25,
     no_new_metadata_per_transaction: 149,
     what_is_due_leaves_without_an_offset: 0,
     due_before_all_is_applied: 0,

@@ -17,7 +17,8 @@ import msgspec
 from harness.simulated_delivery.plan import plan_of
 from harness.simulated_delivery.seen import JobCounts, Row
 from harness.simulated_delivery.watch import PromiseBroken
-from harness.simulated_delivery.world import World
+from harness.simulated_delivery.world import BEGIN_MS, World
+from harness.wild_clock import WildClock
 from sqlalchemy.exc import SQLAlchemyError
 
 from delivery.core.jobs import JobEvent
@@ -41,7 +42,8 @@ class Outcome(NamedTuple):
 def simulate(seed: int, directory: Path) -> Outcome:
     """Do the run of a seed. Its files are in `directory`, which is empty."""
     random = Random(f"delivery {seed}")
-    world = World(plan_of(random), random, directory)
+    clock = WildClock(Random(f"clock {seed}"), BEGIN_MS)
+    world = World(plan_of(random), random, clock, directory)
     try:
         problem = _problem(world)
         ends = Counter(row.status for row in world.watch.all_rows())

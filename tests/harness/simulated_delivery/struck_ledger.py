@@ -22,16 +22,15 @@ class Struck(LedgerUnavailable):
 
 
 class StruckDatabase(Database):
-    """A database of its own in `directory`. `now` is the instant of its clock.
+    """A database of its own in `directory`.
 
     Nothing is synced: the process that simulates does not die.
     """
 
-    def __init__(self, directory: Path, now: int) -> None:
-        self.now_ms = now
+    def __init__(self, directory: Path, clock: SteadyClock) -> None:
         self.file = directory / _NAME
         self.file.write_bytes(_empty_ledger())
-        super().__init__(f"sqlite:///{self.file}", SteadyClock(lambda: self.now_ms, lambda: self.now_ms, trusted_ms=0))
+        super().__init__(f"sqlite:///{self.file}", clock)
         self._failure: BaseException | None = None
         self._after: int | None = None
         event.listen(self._engine, "connect", _prepare)

@@ -8,6 +8,7 @@ from typing import NoReturn
 from harness.simulated_delivery.gate_watch import GateWatch
 from harness.simulated_delivery.plan import LIVE, Plan
 from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
+from harness.wild_clock import WildClock
 
 from delivery.core.answers import Again, Done, Failed, Limited, Rejected
 from delivery.core.gate import GateState
@@ -27,7 +28,7 @@ class Watch:
     rows that come late. `late_wanted` are the jobs of which that was ever ordered. `gone` are rows that retention deleted.
     """
 
-    def __init__(self, file: Path, plan: Plan) -> None:
+    def __init__(self, file: Path, plan: Plan, clock: WildClock) -> None:
         self._eye, self._plan, self._receiver = Eye(file), plan, plan.receiver
         self.seen: Seen = self._eye.look()
         self.deciding: set[str] = set()
@@ -43,6 +44,9 @@ class Watch:
         self._running_behind: dict[int, set[int]] = {}
         """Of a row that was opened again: later ones of its unit whose calls were under way."""
         self._calls_at: list[int] = []
+        self._clock, self._misled_at = clock, 0
+        self._ended_at: dict[int, int] = {}
+        """When each row ended, whatever the wall clock said then."""
 
     def close(self) -> None:
         self._eye.close()
@@ -63,6 +67,8 @@ class Watch:
         before = self.seen
         after = self._eye.look()
         self.seen = after
+        if self._clock.misleads:
+            self._misled_at = now
         self._note_gone(before, after, now)
         for job in after.jobs.values():
             self._check_counts(job, after)
@@ -73,8 +79,11 @@ class Watch:
         for row in after.rows.values():
             if row.owner is None:
                 self._leases.pop(row.id, None)
+            if not row.is_open:
+                self._ended_at.setdefault(row.id, now)
             old = before.rows.get(row.id)
             if old is not None and not old.is_open and row.is_open:
+                del self._ended_at[row.id]
                 self._note_reopened(row, before, now)
         self._hear(before, after, taken, now)
         self._check_reopened_jobs(before, after)
@@ -89,8 +98,9 @@ class Watch:
             if row.id in after.rows:
                 continue
             job = before.jobs[row.job]
-            since = job.caught_up_at if job.is_live else now
-            if row.ended_at is None or row.ended_at >= since - self._plan.retention_ms or not (job.is_live or job.completed_at):
+            since = min(now, job.caught_up_at) if job.is_live else now
+            ended_at = self._ended_at.get(row.id, now)
+            if ended_at >= since - self._plan.retention_ms or not (job.is_live or job.completed_at):
                 _broken(f"row {row.id} is deleted too early")
             self.gone[row.id] = row
             for key in [key for key, by in self._holding.items() if by == row.id]:
@@ -199,6 +209,8 @@ class Watch:
             gate.heard(result, old.attempts, now)
             if self._check_attempts(result, old, new, is_shut=was_shut and gate.is_shut):
                 uncounted.append(new.id)
+            if self._clock.misleads:
+                gate.probe_from = 0
             self._note_wait(result, now, is_shut=gate.is_shut)
             if new.status != "processed":
                 for behind in self._running_behind.values():
@@ -237,7 +249,7 @@ class Watch:
         elif isinstance(outcome, Done) and claim.step is Step.ANNOUNCE and Step.VERIFY in self._receiver.steps.all:
             wait = self._receiver.verify.delay_ms
         self._not_before.pop(claim.row, None)
-        if wait is not None:
+        if wait is not None and not self._clock.misleads:
             self._not_before[claim.row] = now + wait
 
     def _note_holds(self, before: Seen, after: Seen) -> None:
@@ -261,7 +273,11 @@ class Watch:
             _broken(f"{running} calls are under way, and the gate permits {most}")
         self._calls_at += [now] * len(claimed)
         rate = self._receiver.rate
-        if rate is not None and sum(each > now - 10_000 for each in self._calls_at) > 11 * rate + 1:
+        if (
+            rate is not None
+            and self._misled_at < now - 10_000
+            and sum(each > now - 10_000 for each in self._calls_at) > 11 * rate + 1
+        ):
             _broken(f"more than {rate} calls per second")
 
     def _check_claim(self, row: Row, before: Seen, now: int) -> None:
@@ -273,7 +289,7 @@ class Watch:
             _broken(f"row {row.id} of the cancelled job {row.job} is claimed")
         if row.key in self._holding:
             _broken(f"row {row.id} is claimed while row {self._holding[row.key]} holds its unit")
-        if self._not_before.get(row.id, 0) > now:
+        if self._not_before.get(row.id, 0) > now and not self._clock.misleads:
             _broken(f"row {row.id} is claimed {self._not_before[row.id] - now} ms too early")
         for each in self.seen.rows.values():
             if each.key == row.key and each.id < row.id and each.is_open and row.id not in self._running_behind.get(each.id, ()):
@@ -288,7 +304,7 @@ class Watch:
         is_probed = probe is not None and probe.owner is not None and gate.probe_until > now
         if len(claimed) > 1 or is_probed:
             _broken(f"rows {[each.id for each in claimed]} are claimed in a shut gate that has a probe or needs one")
-        if now < gate.probe_from:
+        if now < gate.probe_from and not self._clock.misleads:
             _broken(f"the gate is probed {gate.probe_from - now} ms too early")
         gate.probed(claimed[0].id, until)
 

@@ -10,6 +10,7 @@ from harness.simulated_delivery.model_receiver import ModelReceiver
 from harness.simulated_delivery.plan import LIVE, NAME, Plan
 from harness.simulated_delivery.struck_ledger import Struck, StruckDatabase
 from harness.simulated_delivery.watch import Watch
+from harness.wild_clock import WildClock
 
 from delivery.core.answers import outcome_of
 from delivery.core.rows import Claim
@@ -25,6 +26,7 @@ _CRASH, _AWAY, _LOST = 0.03, 0.03, 0.03
 _CRASH_OF_ORDER = 0.2
 _AT_COMMIT, _MOST_STATEMENTS = 0.4, 30
 _PORTION = 5
+BEGIN_MS = 1_000_000_000
 
 
 class Late(NamedTuple):
@@ -37,12 +39,13 @@ class Late(NamedTuple):
 class World:
     """`trace` tells what happened. Faults happen while it is `armed`."""
 
-    def __init__(self, plan: Plan, random: Random, directory: Path) -> None:
+    def __init__(self, plan: Plan, random: Random, clock: WildClock, directory: Path) -> None:
         self.plan, self.random = plan, random
-        self.database = StruckDatabase(directory, 1_000_000_000)
-        self.ledger = Ledger(self.database, [(NAME, plan.receiver)], plan.retention_ms, 60_000)
+        self.clock = clock
+        self.database = StruckDatabase(directory, clock.of_process())
+        self.ledger = self._opened()
         self.receiver = ModelReceiver(plan, random)
-        self.watch = Watch(self.database.file, plan)
+        self.watch = Watch(self.database.file, plan, clock)
         self.events = directory / "job-events.jsonl"
         self.trace: list[str] = []
         self.crashes = self.other_faults = 0
@@ -50,6 +53,16 @@ class World:
         self._owners = 0
         self.workers = [Worker(self) for _ in range(plan.workers)]
         self._operator = Operator(self)
+
+    def _opened(self) -> Ledger:
+        return Ledger(self.database, [(NAME, self.plan.receiver)], self.plan.retention_ms, 60_000)
+
+    def _begin_anew(self) -> None:
+        """End all processes; what they know of leases and pauses ends with them."""
+        self.database.clock = self.clock.of_process()
+        self.ledger = self._opened()
+        for worker in self.workers:
+            worker.begin()
 
     def close(self) -> None:
         self.watch.close()
@@ -60,22 +73,25 @@ class World:
         return f"w{self._owners}"
 
     def note(self, text: str) -> None:
-        self.trace.append(f"{self.database.now_ms - 1_000_000_000}: {text}")
+        self.trace.append(f"{self.clock.now() - BEGIN_MS}: {text}")
 
     def live(self) -> None:
         """Let one step happen, and some time pass."""
+        if changed := self.clock.change(self._begin_anew):
+            self.note(changed)
         drawn = self.random.random()
         if drawn < self.plan.changes:
-            self.note(self.receiver.change(self.database.now_ms))
+            self.note(self.receiver.change(self.clock.now()))
         elif drawn < self.plan.changes + self.plan.orders:
             self._operator.act()
         else:
             self.random.choice(self.workers).act()
-        self.database.now_ms += self._passing()
+        self.clock.pass_time(self._passing())
 
     def calm_down(self) -> None:
         """From now on nothing breaks. Workers go on until nothing changes before time passes."""
         self.armed = False
+        self.clock.calm_down()
         self.receiver.heal()
         for source in self.plan.sources.values():
             source.visible = len(source.records)
@@ -87,7 +103,7 @@ class World:
         """Let each worker do everything that it can at this instant; then time passes."""
         for worker in self.workers:
             worker.do_all()
-        self.database.now_ms += 2_500
+        self.clock.pass_time(2_500)
 
     def decide_for_held_units(self) -> None:
         for unit, _ in self.ledger.held(NAME, 100):
@@ -133,7 +149,7 @@ class World:
                 continue
             finally:
                 self.database.strike(None)
-                self.watch.look(self.database.now_ms, results)
+                self.watch.look(self.clock.now(), results)
             return found
 
     def publish_events(self) -> None:
@@ -174,9 +190,9 @@ class Worker:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         self._owner = self._world.new_owner()
         self._reads: list[tuple[Intake, Portion]] = []
         self._claims: list[Claim] = []
@@ -194,7 +210,7 @@ class Worker:
                 raise Crash("between two steps")
         except Crash as death:
             self._world.note(f"{self._owner} dies: {death}")
-            self._begin()
+            self.begin()
 
     def do_all(self) -> None:
         """Do everything that there is to do at this instant."""
@@ -253,7 +269,7 @@ class Worker:
         """Make a call. Its answer may come when its lease is over: nothing but the worker's memory knows of it until then."""
         if not self._claims:
             return
-        world, now = self._world, self._world.database.now_ms
+        world, now = self._world, self._world.clock.now()
         claim = self._claims.pop(0)
         world.watch.called(claim)
         reply = world.receiver.call(claim, now)
@@ -264,7 +280,7 @@ class Worker:
 
     def _finish(self) -> None:
         world = self._world
-        heard = [each for each in self._outcomes if each.at <= world.database.now_ms]
+        heard = [each for each in self._outcomes if each.at <= world.clock.now()]
         if not heard:
             return
         heard = heard[: world.random.randint(1, len(heard))] if world.armed else heard
@@ -278,6 +294,8 @@ class Worker:
         world = self._world
         world.ask("going on", lambda: world.ledger.go_on(NAME))
         world.publish_events()
+        world.ledger.end_long_pauses(NAME)
+        world.watch.look(world.clock.now())
         if world.random.random() < 0.3:
             world.ask("retention", world.ledger.delete_expired)
 

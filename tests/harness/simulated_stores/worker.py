@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from harness.simulated_stores.commands import PARTITIONS
 from harness.simulated_stores.judge import COMMANDS, LETTERS, REPORTS, VALUES
-from harness.steady import steady
 from msgspec.structs import replace
 from simulation.fakes.clients import FakeConsumer
 from simulation.slot import Slot
@@ -37,6 +36,7 @@ class StoreWorker(Slot):
         self._world = world
         self.runner: StoreRunner | None = None
         self.store: KafkaStore | None = None
+        self.clock = world.clock.of_process(str(slot))
         self._backup: dict[int, Path] = {}
 
     @property
@@ -85,7 +85,8 @@ class StoreWorker(Slot):
 
     def _start(self) -> StoreRunner:
         world = self._world
-        self.runner = StoreRunner("payments", PaymentsOfMessage(world.plan.payments), self._open, steady(world.clock), self.wait)
+        self.clock = world.clock.of_process(str(self.slot))
+        self.runner = StoreRunner("payments", PaymentsOfMessage(world.plan.payments), self._open, self.clock, self.wait)
         return self.runner
 
     def _open(self) -> KafkaStore:

@@ -20,6 +20,7 @@ from harness.simulated_stores.broker import FakeReader, StoreBroker
 from harness.simulated_stores.commands import FINALS, PARTITIONS, Sent, drawn_commands
 from harness.simulated_stores.judge import COMMANDS, LETTERS, REPORTS, VALUES, Judge
 from harness.simulated_stores.worker import StoreWorker
+from harness.wild_clock import TRUSTED_MS, WildClock
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 from simulation.fakes.broker import Entry
@@ -33,6 +34,7 @@ _NEVER_MS = 365 * 86_400_000
 _HOUR_MS = 3_600_000
 _STEPS_MS = (1, 500, 3_000, 9_000)
 _PER_SECOND = 10
+_BEGIN_MS = 1_700_000_000_000
 _ABORTED = 0.3
 
 
@@ -70,14 +72,6 @@ class StorePlan(msgspec.Struct, frozen=True):
         )
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-
-    def now(self) -> int:
-        return self.ms
-
-
 class World:
     """`coming` are commands that were not sent yet. `turn` counts the stretches of work."""
 
@@ -87,7 +81,7 @@ class World:
         self.directory = directory
         self.plan = StorePlan.drawn(self.random)
         self.injected_faults = InjectedFaults(self.random)
-        self.clock = Clock()
+        self.clock = WildClock(Random(f"clock {seed}"), _BEGIN_MS, may_be_wild=self.plan.has_instants)
         topics = {COMMANDS: PARTITIONS, VALUES: PARTITIONS, REPORTS: 1, LETTERS: 1}
         self.broker = StoreBroker(topics, COMMANDS, self.random, self.clock.now)
         self.judge = Judge(self.broker, self.clock.now)
@@ -117,6 +111,7 @@ class World:
         """Decide what is open, and let all workers go on without faults until all commands are applied."""
         for number in list(self._open):
             self._decide(number)
+        self._let_clock_be_trusted()
         quiet = 0
         for _ in range(rounds):
             self.broker.let_all_markers_arrive()
@@ -130,6 +125,14 @@ class World:
                 return
         told = [(each.slot, each.read_to(), each.runner and each.runner._problem) for each in self.workers]
         self.judge.blame(f"not quiet after {rounds} rounds: {told}, positions {self.judge.positions}")
+
+    def _let_clock_be_trusted(self) -> None:
+        """From now on the clock is right; let so much time pass that each worker trusts it."""
+        self.clock.calm_down()
+        if self.clock.is_wild:
+            for each in self.workers:
+                each.clock.now()
+            self.clock.pass_time(TRUSTED_MS + 1_000)
 
     def send_all(self) -> None:
         while self.coming:
@@ -161,6 +164,8 @@ class World:
             self.broker.time_out(self.random.choice(sorted(self.broker.transactions)))
         self._move_data()
         self._let_time_pass()
+        if changed := self.clock.change():
+            self.injected_faults.note(changed)
         if drawn() < 0.3 and (consumer := self.random.choice(self.workers).consumer) is not None:
             consumer.hear()
         standing = [each for each in self.workers if each.stands_still]
@@ -199,11 +204,11 @@ class World:
     def _let_time_pass(self) -> None:
         drawn = self.random.random()
         if not self.plan.has_instants:
-            self.clock.ms += 1
+            self.clock.pass_time(1)
         elif drawn < 0.25:
-            self.clock.ms += self.random.choice(_STEPS_MS)
+            self.clock.pass_time(self.random.choice(_STEPS_MS))
         elif drawn < 0.25 + self.plan.long_steps:
-            self.clock.ms += 13 * _HOUR_MS
+            self.clock.pass_time(13 * _HOUR_MS)
 
     def _send(self, sent: Sent) -> None:
         """Send a command, in a transaction of the first hop or outside. What is aborted is sent again."""
@@ -245,7 +250,7 @@ class World:
 
     def _judge_dues(self) -> None:
         late = [
-            key for values in self.judge.values for key, (_, due) in values.items() if due is not None and due <= self.clock.ms
+            key for values in self.judge.values for key, (_, due) in values.items() if due is not None and due <= self.clock.now()
         ]
         if late:
             self.judge.blame(f"{late} were due, and nothing came of it")
