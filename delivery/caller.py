@@ -159,7 +159,7 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
 
     A date without a zone is of UTC (RFC 9110, 5.6.7). More than 30 years are 30 years.
     """
-    if value is None:
+    if value is None or not value.isascii():  # The digits of other scripts are numbers to Python.
         return None
     if _SECONDS.fullmatch(value):
         digits = value.lstrip("0")

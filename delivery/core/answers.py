@@ -46,13 +46,6 @@ class Done(msgspec.Struct, frozen=True):
     """The step is done."""
 
 
-class Suspended(msgspec.Struct, frozen=True):
-    """The receiver sleeps or cannot be reached: its gate shuts, and no attempt is counted. `after_ms` is what it asked for."""
-
-    error: str
-    after_ms: int | None = None
-
-
 class Limited(msgspec.Struct, frozen=True):
     """Too many calls: again after a while, with fewer at once. No attempt is counted."""
 
@@ -86,6 +79,17 @@ class Failed(msgspec.Struct, frozen=True):
     is_unknown: bool = False
 
 
+class Suspended(msgspec.Struct, frozen=True):
+    """The receiver sleeps or cannot be reached: its gate shuts, and no attempt is counted. `after_ms` is what it asked for.
+
+    `alone` is what the answer means for a unit that alone gets it (`Gate.judged`); None: there was no answer.
+    """
+
+    error: str
+    after_ms: int | None = None
+    alone: Again | Failed | None = None
+
+
 Outcome = Done | Suspended | Limited | Again | Rejected | Failed
 
 _TRANSIENT = frozenset({408, 500, 502, 503, 504})
@@ -100,18 +104,18 @@ def outcome_of(receiver: Receiver, step: Step, reply: Answer | NoAnswer, tries: 
     """Return what the reply to a call means. `chance` is a random number from 0 to 1, for the jitter."""
     if isinstance(reply, NoAnswer):
         if reply.trouble is Trouble.BROKEN:
-            return again_or_failed(receiver, reply, tries.attempts, chance)
+            return _again_or_failed(receiver, reply, tries.attempts, chance)
         return Suspended(str(reply))
     # What an operator has configured comes before what a status means in general.
-    return _configured(receiver, reply, chance) or _general(receiver, step, reply, tries, chance)
+    return _configured(receiver, reply, tries, chance) or _general(receiver, step, reply, tries, chance)
 
 
-def _configured(receiver: Receiver, reply: Answer, chance: float) -> Outcome | None:
+def _configured(receiver: Receiver, reply: Answer, tries: Tries, chance: float) -> Outcome | None:
     status, text = reply.status, reply.body
     if receiver.suspension.holds(status, text):
-        return Suspended(str(reply), reply.retry_after_ms)
+        return _suspended(receiver, reply, tries, chance)
     if receiver.limit.holds(status, text):
-        return _limited(receiver, reply, chance)
+        return _limited(receiver, reply, tries, chance)
     if receiver.reject.holds(status, text):
         return Rejected(str(reply))
     return Done() if receiver.done.holds(status, text) else None
@@ -122,11 +126,11 @@ def _general(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chance
     if 200 <= status < 300 or status == _ALREADY_THERE:
         return Done()
     if status in _LOCKED_OUT or (status == _UNAVAILABLE and reply.retry_after_ms is not None):
-        return Suspended(str(reply), reply.retry_after_ms)
+        return _suspended(receiver, reply, tries, chance)
     if status == _TOO_MANY:
-        return _limited(receiver, reply, chance)
+        return _limited(receiver, reply, tries, chance)
     if status in _TRANSIENT:
-        return again_or_failed(receiver, reply, tries.attempts, chance)
+        return _again_or_failed(receiver, reply, tries.attempts, chance)
     return _not_found(receiver, step, reply, tries, chance) if status == _NOT_FOUND else Failed(str(reply))
 
 
@@ -139,19 +143,23 @@ def _not_found(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chan
         announces = questions == receiver.verify.attempts // 2
         return Again(RetryMode.VERIFICATION, receiver.verify.delay_ms, str(reply), announces)
     if step is Step.DELIVER and Step.ANNOUNCE in receiver.steps.all:
-        return again_or_failed(receiver, reply, tries.attempts, chance, announces=True)
+        return _again_or_failed(receiver, reply, tries.attempts, chance, announces=True)
     return Failed(str(reply))
 
 
-def again_or_failed(
+def _again_or_failed(
     receiver: Receiver, reply: Answer | NoAnswer, attempts: int, chance: float, *, announces: bool = False
-) -> Outcome:
+) -> Again | Failed:
     """Return what follows a failure that counts, after so many before it."""
     if receiver.retry.is_last(attempts + 1):
         return Failed(f"{reply} (after {counted(attempts + 1, 'attempt')})", RetryMode.BACK_OFF, is_unknown=announces)
     return Again(RetryMode.BACK_OFF, receiver.retry.back_off_ms(attempts + 1, chance), str(reply), announces)
 
 
-def _limited(receiver: Receiver, reply: Answer, chance: float) -> Limited:
-    waits = receiver.retry.back_off_ms(1, chance)
+def _suspended(receiver: Receiver, reply: Answer, tries: Tries, chance: float) -> Suspended:
+    return Suspended(str(reply), reply.retry_after_ms, _again_or_failed(receiver, reply, tries.attempts, chance))
+
+
+def _limited(receiver: Receiver, reply: Answer, tries: Tries, chance: float) -> Limited:
+    waits = receiver.retry.back_off_ms(tries.limits + 1, chance)
     return Limited(str(reply), max(waits, min(reply.retry_after_ms or 0, receiver.suspension.most_ms)))

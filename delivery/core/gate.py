@@ -11,7 +11,12 @@ from delivery.settings import Receiver, Step
 RUNNING = 5
 """How many consecutive rows with a retry or an unexpected answer shut the gate (docs/delivery.md)."""
 
+OWN_SUSPENSIONS = 3
+"""After so many suspensions of one unit, with successes of others in between, they count as its failures (docs/delivery.md)."""
+
 _BURST_MS = 1_000
+
+_STEPS = tuple(Step)
 
 
 class GateState(StrEnum):
@@ -30,11 +35,28 @@ class Suspect(msgspec.Struct, frozen=True):
     step: Step = Step.DELIVER
 
 
+class Refusals(msgspec.Struct, frozen=True):
+    """The suspensions that a unit met at a step since it last succeeded; the gate had so many `successes` there at the last one.
+
+    `between` is how often others had succeeded there since the suspension before.
+    """
+
+    step: Step
+    successes: int
+    between: int = 0
+
+    @property
+    def are_its_own(self) -> bool:
+        """Whether they tell of the unit, and nothing of the receiver: such an answer counts as a failed attempt."""
+        return self.between >= OWN_SUSPENSIONS
+
+
 class Gate(msgspec.Struct, frozen=True):
     """The state of a receiver's gate. Instants and durations are in ms, of the ledger's clock.
 
     `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows
     the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment.
+    `successes` counts by step the calls that were done or rejected, as the probe or while the gate was open.
     """
 
     state: GateState = GateState.OPEN
@@ -51,6 +73,7 @@ class Gate(msgspec.Struct, frozen=True):
     suspects: tuple[Suspect, ...] = ()
     steps: str = ""
     """The steps of the receiver for which the waiting rows are fit; empty: not known."""
+    successes: tuple[int, ...] = (0,) * len(Step)
 
     def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
@@ -78,6 +101,20 @@ class Gate(msgspec.Struct, frozen=True):
         """Return the gate after the call for its probe has ended without an outcome: another row can be the probe."""
         return msgspec.structs.replace(self, probe=None)
 
+    def released(self, row: int) -> "Gate":
+        """Return the gate after a call for the row that tells nothing of the receiver: if it was the probe, another can be."""
+        return self.without_probe() if self.probe == row else self
+
+    def refused(self, step: Step, before: Refusals | None) -> Refusals:
+        """Return what is known of a unit that was answered with a suspension; `before` is what was known before.
+
+        If they are its own, do with its row what `Suspended.alone` says, and give the gate no outcome.
+        """
+        successes = self.successes[_STEPS.index(step)]
+        if before is None or before.step is not step:
+            return Refusals(step, successes)
+        return Refusals(step, successes, before.between + (before.successes != successes))
+
     def _next_call(self, rate: float, now: int) -> int:
         """Return `next_call`; 0 if it is farther away than the rate can have put it: the clock was set back."""
         return self.next_call if self.next_call <= now + max(1_000, round(1_000 / rate)) else 0
@@ -100,7 +137,8 @@ class Gate(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self._halved(receiver, now), suspects=others)
         if isinstance(outcome, Done | Rejected):
             grown = min(float(receiver.concurrency), (self.limit or receiver.concurrency) + 1 / max(1.0, self.limit))
-            return msgspec.structs.replace(self, limit=grown, suspects=others)
+            successes = tuple(count + (each is step) for each, count in zip(_STEPS, self.successes, strict=True))
+            return msgspec.structs.replace(self, limit=grown, suspects=others, successes=successes)
         return self
 
     def _halved(self, receiver: Receiver, now: int) -> "Gate":

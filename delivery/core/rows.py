@@ -60,10 +60,14 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Tries(msgspec.Struct, frozen=True):
-    """The failed calls for a row that count: attempts of any step, and questions of its verification."""
+    """The failed calls for a row that count: attempts of any step, and questions of its verification.
+
+    `limits` are the last answers that limited it, one after the other: they count for their waits alone.
+    """
 
     attempts: int = 0
     questions: int = 0
+    limits: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from functools import partial
 
 from connectors.port import OutputRecord
 from delivery.caller import Caller
-from delivery.core.answers import Again, Answer, Failed, NoAnswer, Outcome, Suspended, again_or_failed, outcome_of
+from delivery.core.answers import Again, Answer, Failed, Limited, NoAnswer, Outcome, outcome_of
 from delivery.core.rows import Tries
 from delivery.direct.call_slots import CallSlots
 from delivery.direct.core.decision import Dead, Decision, Ended, Moves, Waits, decide
@@ -26,9 +26,6 @@ _LOG = logging.getLogger(__name__)
 _TO_SKIP_MS = 60_000
 _DOUBT_SECONDS = 1.0
 """So long a record that would end is kept, until the answers for others tell whether it or the receiver is to blame."""
-
-_OWN_SUSPENSIONS = 3
-"""After so many suspensions of one record, with successes of others in between, they count as its failures."""
 
 
 class StageCalls:
@@ -88,30 +85,31 @@ class StageCalls:
             self.failure = call.exception()
 
     async def _deliver(self, owned: Owned, record: OpenRecord) -> None:
+        answered: Outcome | None = None
         outcome: Outcome | None = None
         try:
-            outcome = self._outcome(record, await self._caller.call(record))
+            answered = self._outcome(record, await self._caller.call(record))
+            outcome = self._gate.judged(record, answered)
         finally:
             # What an operator has ordered to skip is not held against the receiver.
             counts_alone = owned.state.skips_all or (outcome is not None and self._was_judged(outcome))
             is_last = not self._slots.reads_source
-            blame = self._gate.end(self._slots.now(), record, outcome, counts_alone=counts_alone, is_last=is_last)
+            blame = self._gate.end(
+                self._slots.now(),
+                record,
+                outcome,
+                is_own=outcome is not answered,
+                counts_alone=counts_alone,
+                is_last=is_last,
+            )
             if outcome is not None and owned.is_ours:
                 self._follow(owned, record, outcome, blame)
             self._slots.wake()
 
     def _outcome(self, record: OpenRecord, reply: Answer | NoAnswer) -> Outcome:
         chance = random.random()  # noqa: S311 - Jitter is no secret.
-        receiver = self._stage.receiver
-        outcome = outcome_of(receiver, Step.DELIVER, reply, Tries(record.attempts), chance)
-        if not isinstance(outcome, Suspended) or not isinstance(reply, Answer) or self._gate.is_shut:
-            return outcome
-        record.suspensions += record.suspended_at is not None and record.suspended_at < self._gate.successes
-        record.suspended_at = self._gate.successes
-        if record.suspensions < _OWN_SUSPENSIONS:
-            return outcome
-        record.failed_at, record.given_back = -1, 0
-        return again_or_failed(receiver, reply, record.attempts, chance)
+        tries = Tries(record.attempts, limits=record.limits)
+        return outcome_of(self._stage.receiver, Step.DELIVER, reply, tries, chance)
 
     def _was_judged(self, outcome: Outcome) -> bool:
         """Return whether records of this stage fail so because of themselves: they came here because others had succeeded.
@@ -127,6 +125,8 @@ class StageCalls:
         before = record.attempts
         if isinstance(outcome, Again | Failed):
             record.failed_at = self._gate.successes
+        if blame is not Blame.RECEIVER:
+            record.limits = record.limits + 1 if isinstance(outcome, Limited) else 0
         if blame is not Blame.UNKNOWN or isinstance(decision, Ended | Waits):
             self._settle(owned, record, decision)
             if blame is Blame.UNKNOWN:

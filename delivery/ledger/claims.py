@@ -28,7 +28,7 @@ _CLAIM = (
     .values(owner=bindparam("new_owner"), epoch=ROWS.c.epoch + 1, due_at=bindparam("until"))
 )
 _CANCELLED_AT = select(JOBS.c.cancelled_at).where(JOBS.c.id == ROWS.c.job).scalar_subquery().label("cancelled_at")
-_COLUMNS = ("id", "epoch", "key", "attempts", "questions", "notification_id", "headers", "value", "job")
+_COLUMNS = ("id", "epoch", "key", "attempts", "questions", "limits", "notification_id", "headers", "value", "job")
 
 
 _RUNNING = select(ROWS.c.id).where(ROWS.c.owner.is_not(None))
@@ -93,7 +93,7 @@ def claim(database: Database, receiver: Receiver, name: str, step: Step, owner: 
             receiver=name,
             key=each.key,
             step=step,
-            tries=Tries(each.attempts, each.questions),
+            tries=Tries(each.attempts, each.questions, each.limits),
             notification_id=each.notification_id,
             headers=_headers.decode(each.headers),
             value=each.value,

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, bindparam, case, func, literal, select, update
 
 from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.core.gate import Gate, GateState
+from delivery.core.gate import Gate, GateState, Refusals
 from delivery.core.rows import ENDS, Claim, RetryMode, Status
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
@@ -30,9 +31,12 @@ _MODES = {
     RetryMode.LIMIT: "limits",
 }
 _CHANGED = (
-    "status", "mode", "step", "is_head", "due_at", "owner", "epoch", "attempts", "questions", "error", "is_late", "ended_at"
+    "status", "mode", "step", "is_head", "due_at", "owner", "epoch", "attempts", "questions", "limits", "error", "is_late",
+    "ended_at",
 )  # fmt: skip
+_CHANGED_OF_KEY = ("is_announced", "held_by", "delivered", "refusals")
 _COLUMNS = ("id", "job", "key", *_CHANGED)
+_refusals = msgspec.json.Decoder(Refusals)
 _UPDATE_ROW = update(ROWS).where(ROWS.c.id == bindparam("row")).values({each: bindparam(f"new_{each}") for each in _CHANGED})
 
 
@@ -137,7 +141,7 @@ class Finishing:
         self.count(row["job"], row["status"], -1)
         step = self._step_of(row["key"])
         row |= {"status": ready_status(self.receiver.steps, step), "step": step, "mode": None, "ended_at": None}
-        row |= {"attempts": attempts, "questions": 0, "due_at": self.now, "is_head": False}
+        row |= {"attempts": attempts, "questions": 0, "limits": 0, "due_at": self.now, "is_head": False}
         self.connection.execute(ERRORS.delete().where(ERRORS.c.row == row["id"]))
         self.errors = [each for each in self.errors if each["row"] != row["id"]]
         self.freed.add(row["key"])
@@ -199,12 +203,16 @@ class Finishing:
             self.count(claim.job, "refused_results")
             self.end(row, Status.CANCELLED)
             return False
-        was_shut = self.gate.state is GateState.SHUT
-        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now, claim.step)
-        is_shut = self.gate.state is GateState.SHUT
         row["owner"] = None
         # An older row of the key that was opened again meanwhile has waited for this call.
         self.freed.add(row["key"])
+        if (own := self._own_failure(row, claim, outcome)) is not None:
+            self.gate = self.gate.released(claim.row)
+            self._apply(row, claim, own)
+            return True
+        was_shut = self.gate.state is GateState.SHUT
+        self.gate = self.gate.after(self.receiver, claim.row, row["attempts"], outcome, self.now, claim.step)
+        is_shut = self.gate.state is GateState.SHUT
         if is_shut and not isinstance(outcome, Done | Rejected) and (was_shut or isinstance(outcome, Suspended)):
             # Nothing is held against a row while its receiver sleeps.
             self._wait(row, RetryMode.SUSPENSION, self.gate.probe_at, outcome.error)
@@ -212,7 +220,20 @@ class Finishing:
             self._apply(row, claim, outcome)
         return True
 
+    def _own_failure(self, row: dict[str, Any], claim: Claim, outcome: Outcome) -> Again | Failed | None:
+        """Count a suspension for the unit; return the failure that it is if the unit alone meets them."""
+        if not isinstance(outcome, Suspended) or outcome.alone is None:
+            return None
+        key = self.keys[row["key"]]
+        known = key["refusals"]
+        refusals = self.gate.refused(claim.step, None if known is None else _refusals.decode(known))
+        key["refusals"] = msgspec.json.encode(refusals).decode()
+        return outcome.alone if refusals.are_its_own else None
+
     def _apply(self, row: dict[str, Any], claim: Claim, outcome: Outcome) -> None:
+        row["limits"] = row["limits"] + 1 if isinstance(outcome, Limited) else 0
+        if isinstance(outcome, Done | Rejected):
+            self.keys[row["key"]]["refusals"] = None
         if isinstance(outcome, Done):
             self._done(row, claim.step)
         elif isinstance(outcome, Limited):
@@ -320,8 +341,7 @@ class Finishing:
         return Step.DELIVER if self.keys[key]["is_announced"] else self.receiver.steps.first
 
     def _key_change(self, key: dict[str, Any]) -> dict[str, Any]:
-        names = ("is_announced", "held_by", "delivered")
-        return {"of": self.name, "this": key["key"], **{f"new_{name}": key[name] for name in names}}
+        return {"of": self.name, "this": key["key"], **{f"new_{name}": key[name] for name in _CHANGED_OF_KEY}}
 
     def _write_counts(self) -> None:
         for job in sorted(self.counts):
@@ -334,7 +354,7 @@ class Finishing:
 _UPDATE_KEY = (
     update(KEYS)
     .where(KEYS.c.receiver == bindparam("of"), KEYS.c.key == bindparam("this"))
-    .values({each: bindparam(f"new_{each}") for each in ("is_announced", "held_by", "delivered")})
+    .values({each: bindparam(f"new_{each}") for each in _CHANGED_OF_KEY})
 )
 _PROMOTE = (
     update(ROWS)

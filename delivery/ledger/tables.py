@@ -91,6 +91,8 @@ KEYS = Table(
     Column("held_by", BigInteger),
     # The newest row that was delivered: an older one that is delivered afterwards is late.
     Column("delivered", BigInteger, nullable=False, server_default="0"),
+    # The suspensions that its unit met since it last succeeded (`Refusals`); null: none.
+    Column("refusals", Text),
 )
 
 ROWS = Table(
@@ -121,6 +123,8 @@ ROWS = Table(
     Column("is_late", Boolean, nullable=False, default=False),
     Column("taken_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
+    # How many of the last answers limited it, one after the other: its wait grows with them.
+    Column("limits", Integer, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 

@@ -286,6 +286,7 @@ def test_a_forbidden_address_is_not_called_whatever_name_it_has(call: Callable[.
         ("-1", None),
         ("7.5", None),
         ("７", None),
+        ("Sun, ０６ Nov 1994 08:49:37 GMT", None),
         ("", None),
     ],
 )

@@ -16,9 +16,9 @@ class OpenRecord(msgspec.Struct, eq=False):
     never goes back. `attempts` are the failed calls of this stage that count, `error` what the last call failed with, and
     `blocked_since` when the first one failed. `is_to_skip`: an operator wants it back when its call has failed.
 
-    How often the receiver had answered well is counted (`SharedGate.successes`): `failed_at` and `suspended_at` are that number
-    when the last call failed, or met a suspension; None: none did. `suspensions` counts those between which others succeeded,
-    and `given_back` how often a failure was held against the receiver.
+    `limits` are the last answers that limited it, one after the other. How often the receiver had answered well is counted
+    (`SharedGate.successes`): `failed_at` is that number when the last call failed; None: none did. `given_back` is how often a
+    failure was held against the receiver.
     """
 
     record: Record
@@ -34,8 +34,7 @@ class OpenRecord(msgspec.Struct, eq=False):
     is_to_skip: bool = False
     failed_at: int | None = None
     given_back: int = 0
-    suspended_at: int | None = None
-    suspensions: int = 0
+    limits: int = 0
 
     @property
     def offset(self) -> int:

@@ -7,9 +7,12 @@ from itertools import count
 import msgspec
 
 from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.core.gate import Gate, GateState
+from delivery.core.gate import Gate, GateState, Refusals
 from delivery.direct.core.open_record import OpenRecord
-from delivery.settings import Receiver
+from delivery.settings import Receiver, Step
+
+_MOST_UNITS = 10_000
+"""Of so many units is known that they were refused: those of which that was heard last."""
 
 _MOST_GIVEN_BACK = 3
 """So often a failure of one record is held against the receiver, if other records succeed in between."""
@@ -44,6 +47,7 @@ class SharedGate:
         self._receiver = receiver
         self._rows = count(1)
         self._doubts: dict[int, Doubt] = {}
+        self._refusals: dict[str | int, Refusals] = {}
         self._is_shut_by_failures = False
         self.gate = Gate()
         self.running = 0
@@ -61,18 +65,38 @@ class SharedGate:
         self.running += 1
         self.gate = self.gate.begun(self._receiver, now, [row])
 
+    def judged(self, record: OpenRecord, outcome: Outcome) -> Outcome:
+        """Return what an answer means: a suspension that the unit of the record alone meets is its failure."""
+        unit = record.key or record.row
+        if isinstance(outcome, Done | Rejected):
+            self._refusals.pop(unit, None)
+        if not isinstance(outcome, Suspended) or outcome.alone is None:
+            return outcome
+        refusals = self.gate.refused(Step.DELIVER, self._refusals.pop(unit, None))
+        self._refusals[unit] = refusals
+        if len(self._refusals) > _MOST_UNITS:
+            del self._refusals[next(iter(self._refusals))]
+        return outcome.alone if refusals.are_its_own else outcome
+
     def end(
-        self, now: int, record: OpenRecord, outcome: Outcome | None, *, counts_alone: bool = False, is_last: bool = False
+        self,
+        now: int,
+        record: OpenRecord,
+        outcome: Outcome | None,
+        *,
+        is_own: bool = False,
+        counts_alone: bool = False,
+        is_last: bool = False,
     ) -> Blame:
         """Note the end of a call; without an outcome it was given up. Return what a failure tells of.
 
-        `counts_alone`: failures of such records were judged before and say nothing of the receiver. `is_last`: this worker has no
-        others any more whose records could tell. After `UNKNOWN` call `doubt`.
+        `is_own`: it tells of the record's unit alone. `counts_alone`: failures of such records were judged before and say nothing
+        of the receiver. `is_last`: this worker has no others any more whose records could tell. After `UNKNOWN` call `doubt`.
         """
         self.running -= 1
         is_probe = self.is_shut and self.gate.probe == record.row
-        if outcome is None:
-            self.gate = self.gate.without_probe() if is_probe else self.gate
+        if outcome is None or is_own:
+            self.gate = self.gate.released(record.row)
             return Blame.RECORD
         if isinstance(outcome, Done | Rejected | Limited):
             self.successes += 1

@@ -65,6 +65,24 @@ def test_too_many_calls_wait_as_the_answer_says_within_what_is_configured(retry_
     assert outcome(Answer(429, "slow", retry_after)) == Limited("HTTP 429: slow", wait)
 
 
+def test_each_further_limit_of_a_row_makes_its_wait_longer_up_to_the_most_and_costs_no_attempt() -> None:
+    waits = [outcome(Answer(429, "", 0), tries=Tries(9, 0, limits)) for limits in range(11)]
+    seconds = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert waits == [Limited("HTTP 429", 1_000 * each) for each in seconds]
+    assert outcome(Answer(429, "", 600_000), tries=Tries(0, 0, 99)) == Limited("HTTP 429", 600_000), "what it asks for holds"
+
+
+def test_what_a_suspension_means_for_a_unit_that_alone_meets_it_is_a_failed_attempt_if_there_was_an_answer() -> None:
+    for reply in (Answer(403), Answer(503, "", 7_000)):
+        found = [outcome(reply, tries=Tries(attempts)) for attempts in (0, 9)]
+        alone = [each.alone for each in found if isinstance(each, Suspended)]
+        failed = Failed(f"{reply} (after 10 attempts)", RetryMode.BACK_OFF)
+        assert alone == [Again(RetryMode.BACK_OFF, 1_000, str(reply)), failed]
+    gone = outcome(NoAnswer(Trouble.UNREACHABLE, "refused"))
+    assert isinstance(gone, Suspended)
+    assert gone.alone is None
+
+
 def test_what_a_receiver_configures_comes_before_the_status() -> None:
     assert outcome(Answer(422, "not eligible"), of=CONFIGURED) == Rejected("HTTP 422: not eligible")
     assert outcome(Answer(422, "not eligible")) == Failed("HTTP 422: not eligible")

@@ -107,6 +107,25 @@ def test_a_row_that_the_receiver_does_not_understand_keeps_no_gate_shut_that_shu
     assert gate.state is GateState.SHUT, "it is the reason for which it is shut"
 
 
+def test_suspensions_are_a_units_own_when_others_succeeded_at_the_step_before_each_of_three_more() -> None:
+    gate, refusals, own = Gate(), None, list[bool]()
+    for _ in range(5):
+        refusals = gate.refused(Step.DELIVER, refusals)
+        own.append(refusals.are_its_own)
+        gate = gate.after(R, 1, 0, SLEEPS, 0).begun(R, 60_000, [2]).after(R, 2, 0, Done(), 60_100)
+    assert own == [False, False, False, True, True]
+
+
+def test_neither_late_answers_nor_other_steps_nor_limits_say_that_a_suspension_is_a_units_own() -> None:
+    gate, refusals = Gate(), None
+    for _ in range(9):
+        refusals = gate.refused(Step.DELIVER, refusals)
+        gate = gate.after(R, 1, 0, SLEEPS, 0).after(R, 3, 0, Done(), 10)
+        gate = gate.begun(R, 60_000, [2]).after(R, 2, 0, Done(), 60_100, Step.ANNOUNCE).after(R, 4, 0, Limited("slow", 5), 60_200)
+    assert refusals is not None
+    assert refusals.between == 0
+
+
 def test_announcements_that_succeed_hide_no_trouble_of_deliveries() -> None:
     gate = Gate()
     for row in range(5):

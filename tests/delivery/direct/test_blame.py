@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -132,6 +133,40 @@ def test_a_record_that_alone_is_answered_403_keeps_the_others_waiting_three_time
         await worker.until(lambda: workers.source.letters == [("poison", "attempts-exhausted")], "the letter")
         assert workers.caller.ids().count("poison") < 12
         feeding.cancel()
+        await worker.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("refusal", [Answer(403), Answer(503, retry_after_ms=86_400_000)])
+def test_a_unit_that_alone_is_refused_keeps_the_others_waiting_three_times_with_all_its_records(refusal: Answer) -> None:
+    async def test() -> None:
+        workers = Workers(*TWICE)
+        for number in range(5):
+            workers.source.add("poison", f"poison{number}")
+        workers.caller.answers = lambda key, _id: refusal if key == "poison" else OK
+        worker = workers.start()
+        feeding = asyncio.create_task(feed(workers))
+        await worker.until(lambda: len(workers.source.letters) == 5, "the letters")
+        assert {reason for _, reason in workers.source.letters} == {"attempts-exhausted"}
+        assert workers.caller.ids().count("poison0") < 12
+        assert [workers.caller.ids().count(f"poison{number}") for number in range(1, 5)] == [2] * 4
+        feeding.cancel()
+        await worker.stop()
+
+    run(test)
+
+
+def test_a_record_that_is_answered_429_waits_longer_each_time() -> None:
+    async def test() -> None:
+        workers = Workers("policy = blocking", "retry { attempts = 1, first = 1s, factor = 2, most = 8s, jitter = 0 }")
+        workers.source.add("busy", "busy")
+        workers.caller.answers = lambda _key, _id: Answer(429, retry_after_ms=0)
+        worker = workers.start()
+        await worker.until(lambda: len(workers.caller.calls) == 7, "calls", 60)
+        seconds = [round(later - earlier) for earlier, later in pairwise(each[3] for each in workers.caller.calls)]
+        assert seconds == [1, 2, 4, 8, 8, 8]
+        assert workers.source.letters == []
         await worker.stop()
 
     run(test)

@@ -5,9 +5,12 @@ import stat
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
-from harness.ledger_stage import open_database
+from harness.ledger_stage import LedgerStage, open_database
+from harness.receivers import receiver
 from sqlalchemy import inspect, text
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
@@ -19,6 +22,41 @@ def test_the_migrations_make_the_tables_that_the_code_uses(url: str) -> None:
     with database.write() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     database.close()
+
+
+OF_THE_BASELINE = (
+    "insert into delivery_job (id, receiver, source, is_live, started_at, started_by, read, duplicates, not_selected, ingested,"
+    " processed, rejected, failed, cancelled, suspensions, verifications, back_offs, limits, late, refused_results, sealed_at,"
+    " expected, completions, intake_owner, intake_until, intake_epoch, taken_at, caught_up_at) values ('j', 'r', 's', false, 1,"
+    " 'ann', 2, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 2, 0, '', 0, 1, 1, 1)",
+    "insert into delivery_key (receiver, key, held_by, delivered) values ('r', 'a', null, 0)",
+    *(
+        "insert into delivery_row (id, receiver, job, key, dedup, notification_id, position, headers, value, status, mode, step,"
+        f" is_head, due_at, epoch, attempts, questions, is_late, taken_at) values ({number}, 'r', 'j', 'a', 'a-{number}',"
+        f" 'a-{number}', 'p@{number}', '[]', '', '{status}', {mode}, 'deliver', {head}, 1, 1, 3, 0, false, 1)"
+        for number, status, mode, head in ((1, "retry", "'suspension'", "true"), (2, "ready", "null", "false"))
+    ),
+    'insert into delivery_gate values (\'r\', \'{"state":"shut","reason":"HTTP 401","since":1,"probe_at":2,"limit":3.5}\')',
+)
+
+
+def test_a_ledger_of_the_baseline_is_opened_and_what_waits_in_it_goes_on(url: str) -> None:
+    before = open_database(url)
+    with before._engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", "delivery/ledger/migrations")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        for each in OF_THE_BASELINE:
+            connection.exec_driver_sql(each)
+    before.close()
+    it = LedgerStage(url, receiver())
+    (waiting,) = it.ledger.waiting("r", 9)
+    assert (waiting.attempts, it.ledger.gates()[0].reason) == (3, "HTTP 401")
+    (probe,) = it.claim()
+    it.finish([probe])
+    assert (it.deliver_all(), it.job().processed, it.job().retries.limit) == (["a-2"], 2, 1)
+    it.close()
 
 
 @pytest.mark.parametrize("version", ["9999", "0002"])

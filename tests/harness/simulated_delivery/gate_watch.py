@@ -1,11 +1,14 @@
 """What docs/delivery.md promises of a gate, said once more in plain steps: when it shuts, and when it may be probed."""
 
+from collections import Counter
+
 from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from delivery.core.rows import RetryMode
 from delivery.ledger.finishing import ClaimResult
 from delivery.settings import Receiver, Step
 
 _TROUBLED = 5
+_OWN = 3
 
 
 class GateWatch:
@@ -25,6 +28,26 @@ class GateWatch:
         self.given_back: dict[int, int] = {}
         """The rows for which the last results shut it: they get their attempts back."""
         self._failed_probes = 0
+        self._served: Counter[Step] = Counter()
+        self._refused: dict[str, tuple[Step, int, int]] = {}
+        """By unit: the step of its last suspension, how often the step was served before, and how often in between."""
+
+    def meaning(self, result: ClaimResult) -> Outcome:
+        """Return what an outcome means: it is the unit's own failure if the unit alone was refused often enough."""
+        outcome, (unit, step) = result.outcome, (result.claim.key, result.claim.step)
+        if isinstance(outcome, Done | Rejected):
+            self._refused.pop(unit, None)
+        if not isinstance(outcome, Suspended) or outcome.alone is None:
+            return outcome
+        known, served, between = self._refused.get(unit, (step, self._served[step], 0))
+        between = between + (served < self._served[step]) if known is step else 0
+        self._refused[unit] = (step, self._served[step], between)
+        return outcome.alone if between >= _OWN else outcome
+
+    def forgot(self, units: set[str]) -> None:
+        """Note that the ledger knows nothing of these units any more."""
+        for each in units:
+            self._refused.pop(each, None)
 
     def opened(self) -> None:
         self.is_shut, self.probe, self.streaks = False, None, {}
@@ -33,7 +56,7 @@ class GateWatch:
         self.probe, self.probe_until = row, until
 
     def heard(self, result: ClaimResult, attempts: int, now: int) -> None:
-        """Note the outcome of a call for a row that had so many attempts before."""
+        """Note the outcome of a call for a row that had so many attempts before, if it tells of the receiver."""
         outcome = result.outcome
         if self.is_shut:
             if result.claim.row != self.probe:
@@ -46,6 +69,7 @@ class GateWatch:
             self.opened()
             attempts = 0
         step = result.claim.step
+        self._served[step] += isinstance(outcome, Done | Rejected)
         if isinstance(outcome, Suspended):
             self._shut(now, outcome)
         elif isinstance(outcome, Done | Rejected | Limited):

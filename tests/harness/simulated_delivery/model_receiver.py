@@ -35,12 +35,12 @@ class ModelReceiver:
     """`taken` are the ids of the notifications that it took, `answered` what it answered, by row and kind of answer.
     `forgotten` counts how often it forgot each unit.
 
-    From `heal` on it is awake for ever, knows what it did not understand, and forgets nothing more.
+    From `heal` on it is awake for ever, knows what it did not understand, bars no unit, and forgets nothing more.
     """
 
     def __init__(self, plan: Plan, random: Random) -> None:
         self._plan, self._random = plan, random
-        self._poison = plan.poison
+        self._poison, self._barred = plan.poison, plan.barred
         self._known_at: dict[str, int] = {}
         self._until = 0
         self._is_healed = False
@@ -61,7 +61,8 @@ class ModelReceiver:
         return f"the receiver is {self.mood} until {self._until}"
 
     def heal(self) -> None:
-        self.mood, self._poison, self._is_healed = Mood.AWAKE, frozenset(), True
+        self.mood, self._is_healed = Mood.AWAKE, True
+        self._poison = self._barred = frozenset()
 
     def call(self, claim: Claim, now: int) -> Answer | NoAnswer:
         """Answer a call, at once."""
@@ -99,6 +100,8 @@ class ModelReceiver:
             return Answer(200 if unit in self._known_at and now >= self._known_at[unit] else 404)
         if unit in self._plan.unwanted:
             return Answer(422, "this unit is not wanted")
+        if unit in self._barred:
+            return Answer(403)
         if claim.step is Step.ANNOUNCE:
             delay = 0 if self._is_healed else self._random.choice((0, 0, 2_000, 8_000))
             is_new = self._known_at.setdefault(unit, now + delay) > now

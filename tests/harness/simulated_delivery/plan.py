@@ -42,7 +42,7 @@ class Source:
 
 class Plan(NamedTuple):
     """`poison` are notifications that the receiver does not understand for a while, `unwanted` units and notifications it
-    refuses; `sources` are by job. `retention_ms` is short in some runs.
+    refuses, `barred` units that it answers 403 for a while; `sources` are by job. `retention_ms` is short in some runs.
 
     At each step the receiver changes with the probability `changes`, and an operator acts with that of `orders`.
     """
@@ -52,6 +52,7 @@ class Plan(NamedTuple):
     sources: dict[str, Source]
     poison: frozenset[str]
     unwanted: frozenset[str]
+    barred: frozenset[str]
     retention_ms: int
     changes: float
     orders: float
@@ -64,12 +65,14 @@ def plan_of(random: Random) -> Plan:
     for job, most in ((LIVE, 12), ("monday", 14), ("tuesday", 10)):
         sources[job] = Source(_records(random, job, units, ids, random.randint(0, most)), seals=job != LIVE)
     poison, unwanted = random.choice((0.0, 0.1, 0.4, 0.9)), random.choice((0.0, 0.1))
+    barred = random.choice((0, 0, 1))
     return Plan(
         receiver=_receiver(random),
         workers=random.choice((2, 2, 3)),
         sources=sources,
         poison=frozenset(each for each in sorted(set(ids)) if random.random() < poison),
         unwanted=frozenset(each for each in (*units, *sorted(set(ids))) if random.random() < unwanted),
+        barred=frozenset(random.sample(units, barred)),
         retention_ms=random.choice((40_000, 3_600_000, 3_600_000)),
         changes=random.choice((0.01, 0.08)),
         orders=random.choice((0.04, 0.12)),

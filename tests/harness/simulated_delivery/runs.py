@@ -91,7 +91,7 @@ def _has_ended(job: JobCounts, world: World) -> bool:
 def _check_row(row: Row, world: World) -> None:
     """Check that the receiver's part explains how the row ended."""
     answered, receiver = world.receiver.answered.get(row.id, Counter[str]()), world.plan.receiver
-    transient = sum(answered[f"{step} {kind}"] for step in receiver.steps.all for kind in ("500", "503", "broken"))
+    transient = sum(answered[f"{step} {kind}"] for step in receiver.steps.all for kind in ("500", "503", "401", "403", "broken"))
     transient += min(answered["deliver 404"], world.receiver.forgotten[row.key])
     if row.status == "processed" and row.notification_id not in world.receiver.taken:
         raise PromiseBroken(f"row {row.id} is processed, and the receiver has not taken it")

@@ -10,7 +10,7 @@ from harness.simulated_delivery.plan import LIVE, Plan
 from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
 from harness.wild_clock import WildClock
 
-from delivery.core.answers import Again, Done, Failed, Limited, Rejected
+from delivery.core.answers import Again, Done, Failed, Limited, Rejected, Suspended
 from delivery.core.gate import GateState
 from delivery.core.rows import Claim, RetryMode
 from delivery.ledger.finishing import ClaimResult
@@ -39,6 +39,8 @@ class Watch:
         self._gate = GateWatch(plan.receiver)
         self._leases: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
+        self._limits: dict[int, int] = {}
+        """How often each row was limited, one time after the other."""
         self._holding: dict[str, int] = {}
         self._may_be_late: set[int] = set()
         self._running_behind: dict[int, set[int]] = {}
@@ -75,7 +77,6 @@ class Watch:
         self._check_heads(after)
         self._check_completions(before, after)
         taken = [each for each in results if _is_taken(each, before, after)]
-        self._check_ends(before, after, taken)
         for row in after.rows.values():
             if row.owner is None:
                 self._leases.pop(row.id, None)
@@ -85,7 +86,7 @@ class Watch:
             if old is not None and not old.is_open and row.is_open:
                 del self._ended_at[row.id]
                 self._note_reopened(row, before, now)
-        self._hear(before, after, taken, now)
+        self._check_ends(before, after, self._hear(before, after, taken, now))
         self._check_reopened_jobs(before, after)
         self._note_holds(before, after)
         known = {row.id: row.epoch for row in before.rows.values()}
@@ -105,6 +106,7 @@ class Watch:
             self.gone[row.id] = row
             for key in [key for key, by in self._holding.items() if by == row.id]:
                 del self._holding[key]
+        self._gate.forgot({row.key for row in self.gone.values()} - {row.key for row in after.rows.values()})
         for job in before.jobs.values():
             if job.id not in after.jobs:
                 self.gone_jobs[job.id] = job
@@ -184,6 +186,7 @@ class Watch:
         if row.status == "cancelled":
             _broken(f"row {row.id} was cancelled and is open again")
         self._not_before.pop(row.id, None)
+        self._limits.pop(row.id, None)
         self._holding = {key: by for key, by in self._holding.items() if by != row.id}
         later = self._later(row)
         is_repaired_late = row.job in self.late_wanted and "late" in _repairs(row.job, before, self.seen)
@@ -196,22 +199,28 @@ class Watch:
         running = {each.id for each in later if self._leases.get(each.id, 0) > now}
         self._running_behind.setdefault(row.id, set()).update(running)
 
-    def _hear(self, before: Seen, after: Seen, taken: Sequence[ClaimResult], now: int) -> None:
-        """Follow the outcomes, and compare what they make of the gate and of attempts."""
+    def _hear(self, before: Seen, after: Seen, taken: Sequence[ClaimResult], now: int) -> list[ClaimResult]:
+        """Follow the outcomes, and compare what they make of the gate and of attempts; return what they mean."""
         gate = self._gate
+        meant: list[ClaimResult] = []
         gate.given_back = {}
         uncounted: list[int] = []
         if gate.is_shut and not taken and after.gate.state is GateState.OPEN:
             gate.opened()
-        for result in taken:
-            old, new = before.rows[result.claim.row], after.rows[result.claim.row]
+        for heard in taken:
+            old, new = before.rows[heard.claim.row], after.rows[heard.claim.row]
             was_shut = gate.is_shut
-            gate.heard(result, old.attempts, now)
-            if self._check_attempts(result, old, new, is_shut=was_shut and gate.is_shut):
+            result = heard._replace(outcome=gate.meaning(heard))
+            meant.append(result)
+            is_own = result.outcome is not heard.outcome
+            if not is_own:
+                gate.heard(result, old.attempts, now)
+            if self._check_attempts(result, old, new, is_shut=was_shut and gate.is_shut and not is_own):
                 uncounted.append(new.id)
             if self._clock.misleads:
                 gate.probe_from = 0
-            self._note_wait(result, now, is_shut=gate.is_shut)
+            self._count_limit(result, rests=gate.is_shut and not is_own and (was_shut or isinstance(heard.outcome, Suspended)))
+            self._note_wait(result, now, is_shut=gate.is_shut and not is_own)
             if new.status != "processed":
                 for behind in self._running_behind.values():
                     behind.discard(new.id)
@@ -221,6 +230,13 @@ class Watch:
             _broken(f"an attempt of rows {sorted(missing)} is not counted")
         for row, attempts in gate.given_back.items():
             self._check_given_back(row, attempts, before, after)
+        return meant
+
+    def _count_limit(self, result: ClaimResult, *, rests: bool) -> None:
+        """Count a limit of a row. If it rests behind the shut gate only an answer that ends its step says something."""
+        row, outcome = result.claim.row, result.outcome
+        if not rests or isinstance(outcome, Done | Rejected):
+            self._limits[row] = self._limits.get(row, 0) + 1 if isinstance(outcome, Limited) else 0
 
     def _check_attempts(self, result: ClaimResult, old: Row, new: Row, *, is_shut: bool) -> bool:
         """Check that no attempt is counted that must not be; return whether one is missing."""
@@ -245,7 +261,8 @@ class Watch:
         claim, outcome = result
         wait = None
         if isinstance(outcome, Again | Limited) and not is_shut:
-            wait = outcome.after_ms
+            limits = self._limits.get(claim.row, 0) if isinstance(outcome, Limited) else 0
+            wait = max(outcome.after_ms, self._receiver.retry.back_off_ms(limits, 0.0) if limits else 0)
         elif isinstance(outcome, Done) and claim.step is Step.ANNOUNCE and Step.VERIFY in self._receiver.steps.all:
             wait = self._receiver.verify.delay_ms
         self._not_before.pop(claim.row, None)
