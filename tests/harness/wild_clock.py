@@ -16,8 +16,9 @@ _WILD, _SET, _BEGUN_ANEW = 0.3, 0.05, 0.15
 class WildClock:
     """`now` is the right time. `of_process` is what a process goes by, which knows what earlier ones of its name have kept.
 
-    Its draws are its own, so that a run in which nothing is set is the same with and without it. While it `misleads`, the machine
-    has begun anew with a wrong wall clock, which its processes cannot know: pauses may be too short. Nothing else may be wrong.
+    Its draws are its own, so that a run in which nothing is set is the same with and without it. While it `misleads`, the wall
+    clock is wrong since the machine has begun anew, or was set before it had agreed for long enough since then. Processes cannot
+    know that: pauses may be too short. Nothing else may be wrong.
     """
 
     def __init__(self, random: Random, begin_ms: int, *, may_be_wild: bool = True) -> None:
@@ -52,9 +53,10 @@ class WildClock:
         self._ahead_ms = self._random.choice(_JUMPS_MS) * self._random.choice((1, 1, -1))
         self._until = self._passed_ms + self._random.randint(200, _MOST_MS)
         text = f"the clock is set {self._ahead_ms} ms ahead until {self._until}"
-        if begin_anew is None or self._random.random() >= _BEGUN_ANEW:
+        begins_anew = begin_anew is not None and self._random.random() < _BEGUN_ANEW
+        self._boot += begins_anew
+        self.misleads = self._boot > 0
+        if begin_anew is None or not begins_anew:
             return text
-        self._boot += 1
-        self.misleads = True
         begin_anew()
         return f"{text}, and the machine begins anew"

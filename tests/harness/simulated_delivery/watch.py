@@ -69,8 +69,6 @@ class Watch:
         before = self.seen
         after = self._eye.look()
         self.seen = after
-        if self._clock.misleads:
-            self._misled_at = now
         self._note_gone(before, after, now)
         for job in after.jobs.values():
             self._check_counts(job, after)
@@ -87,6 +85,8 @@ class Watch:
                 del self._ended_at[row.id]
                 self._note_reopened(row, before, now)
         self._check_ends(before, after, self._hear(before, after, taken, now))
+        if self._clock.misleads:
+            self._misled_at, self._gate.probe_from = now, 0
         self._check_reopened_jobs(before, after)
         self._note_holds(before, after)
         known = {row.id: row.epoch for row in before.rows.values()}
@@ -217,8 +217,6 @@ class Watch:
                 gate.heard(result, old.attempts, now)
             if self._check_attempts(result, old, new, is_shut=was_shut and gate.is_shut and not is_own):
                 uncounted.append(new.id)
-            if self._clock.misleads:
-                gate.probe_from = 0
             self._count_limit(result, rests=gate.is_shut and not is_own and (was_shut or isinstance(heard.outcome, Suspended)))
             self._note_wait(result, now, is_shut=gate.is_shut and not is_own)
             if new.status != "processed":
