@@ -123,7 +123,8 @@ class Polled(msgspec.Struct, frozen=True):
     up to it is caught up; one with an open transaction is not. Deadlines use `ends`, so an open transaction does not delay them.
 
     `source_states` holds, for each partition that moved, what the source has to remember beside the offset, as opaque text. It is
-    committed with the units, and given back to `seek` by the next owner. A source that can replay from an offset has none.
+    committed with the units, and given back to `seek` by the next owner: what of a queue was taken, or what of a file was read.
+    A topic has none.
     """
 
     records: tuple[Record, ...]

@@ -31,7 +31,7 @@ class Console:
         self.settings = settings
         self.sources = sources
         self.tokens = FormTokens(sources.clock)
-        self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.clock)
+        self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.steady_clock)
         self.history = History(sources.run_directory)
         self.sampler = Sampler(sources, self.history, has_approval=bool(settings.approval))
         self.waiting = WaitingUnits(sources)

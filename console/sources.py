@@ -13,6 +13,7 @@ from delivery.direct.core.orders import DirectOrder, DirectOutcome
 from delivery.ledger.ledger import Ledger
 from domain.clock import Clock
 from domain.record import Partition
+from domain.steady_clock import SteadyClock
 from resequencer.unit_codec import UnitCodec
 from status.bridge import BridgeStatus
 from status.delivery import DeliveryStatus
@@ -78,6 +79,7 @@ class Sources(NamedTuple):
     `find_bridge` returns what the bridge reports.
     `groups` are the payments of messages, None where they are not counted.
     `regions` takes orders for regions, None where none can be given.
+    `clock` is the machine's, which pages show; by `steady_clock` the audit log is dated and deleted.
     `facts` are lines about the configuration for people: names and texts.
     """
 
@@ -89,6 +91,7 @@ class Sources(NamedTuple):
     codec: UnitCodec
     workers: WorkerControl
     clock: Clock
+    steady_clock: SteadyClock
     run_directory: Path
     lag_unit: str = "offsets"
     facts_unit: str = "offsets"

@@ -86,7 +86,7 @@ class OwnedPartition:
         self._last_written_at: Instant | None = None
         self._written_at: list[Instant] = []
         self.orders = self._next_orders = plan.orders
-        self._source_state = store.header.source_state
+        self.source_state = plan.source_state
 
     @property
     def done_to(self) -> int:
@@ -142,7 +142,7 @@ class OwnedPartition:
         """
         self._just_read, self.read_to = offsets, read_to
         if source_state is not None:
-            self._source_state = source_state
+            self.source_state = source_state
         if written_at is not None:
             self._last_written_at = written_at
 
@@ -264,7 +264,8 @@ class OwnedPartition:
         offset, undone = self._position(stays)
         done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
-        metadata = Metadata(*last_commit(self.store.header), published, done, at)
+        state = "" if self._is_durable else self.source_state
+        metadata = Metadata(*last_commit(self.store.header), published, done, at, state)
         position, is_last = Position(offset, metadata.encode(), highest=published), count >= len(self.unpublished)
         output = PartitionOutput(self.partition, leaves, position, is_last)
         self.attempt = output if leaves else None
@@ -326,5 +327,5 @@ class OwnedPartition:
             source=self._source,
             caught_up_ms=self.caught_up_ms,
             orders=self._next_orders.encode(),
-            source_state=self._source_state,
+            source_state=self.source_state,
         )

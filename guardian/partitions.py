@@ -203,7 +203,7 @@ class Partitions:
             output = owned.output(0)
             self._transport.publish([output])
             owned.note_published(output, self._tools.clock.now())
-        self._transport.seek(partition, owned.read_to, store.header.source_state)
+        self._transport.seek(partition, owned.read_to, owned.source_state)
         self._actors.rest(Rest(partition, owned.orders.pauses))
         self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
         self.owned[partition] = owned

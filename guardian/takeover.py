@@ -24,6 +24,8 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
 
     Where the source is the store, `done` encodes the done offsets beyond the position (guardian/done_offsets.py), and `position`
     is the offset for which `done` was written, None if nothing is done beyond it.
+
+    `source_state` is what the source has to remember, where the storage forgets it with the process; maybe of a later offset.
     """
 
     token: str
@@ -31,9 +33,11 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
     published: _Count
     done: str = ""
     position: _Count | None = None
+    source_state: str = ""
 
     def encode(self) -> str:
-        return msgspec.json.encode(self).decode()
+        fields = msgspec.structs.astuple(self)
+        return msgspec.json.encode(fields if self.source_state else fields[:-1]).decode()
 
 
 class Takeover(msgspec.Struct, frozen=True):
@@ -53,6 +57,7 @@ class Takeover(msgspec.Struct, frozen=True):
     `done` cause no output again.
 
     `orders` is what is known of the partition's orders, `lost_orders` the outcomes of those that the storage has lost.
+    `source_state` is for the source's `seek`.
     """
 
     offset: int
@@ -67,6 +72,7 @@ class Takeover(msgspec.Struct, frozen=True):
     done: DoneOffsets | None = None
     orders: PartitionOrders = PartitionOrders()
     lost_orders: tuple[OrderOutcome, ...] = ()
+    source_state: str = ""
 
 
 def plan_takeover(
@@ -86,8 +92,11 @@ def plan_takeover(
     """
     if not standing.remembers and not header.is_empty:
         assert header.next_offset is not None
-        return Takeover(header.next_offset, header.highest_number, header.heal_offset, tuple(pending))
-    plan = _plan(header, pending, position, log, is_durable=is_durable)
+        state = header.source_state
+        return Takeover(header.next_offset, header.highest_number, header.heal_offset, tuple(pending), source_state=state)
+    metadata = None if is_durable or position is None else find_metadata(position.metadata)
+    state = header.source_state if metadata is None else metadata.source_state
+    plan = replace(_plan(header, pending, position, log, is_durable=is_durable), source_state=state)
     if standing.window:
         return _without_replay(plan, header, position, standing.window) if plan.must_heal else plan
     if plan.offset >= log.start:

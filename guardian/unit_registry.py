@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from domain.clock import Instant
 from domain.order import LONGEST_HOLD_MS
 from domain.record import Partition
+from domain.steady_clock import SKEW_MS
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, rested_ms
@@ -28,9 +29,6 @@ _LOADED_SHARE = 0.125
 
 _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 """The kinds of waits that wake their unit as soon as they are due."""
-
-_SKEW_MS = 1_000
-"""Tolerated clock skew: differences between the clocks of two workers, and steps back of a clock, up to this have no effect."""
 
 _END_UNKNOWN_MS = 200
 """How long a deadline is put off if nothing says where the log of its partition ends."""
@@ -259,7 +257,7 @@ class UnitRegistry:
 
         This worker's clock may have been ahead and set back, or a unit may come from a worker whose clock is ahead.
         """
-        is_set_back, self._latest = now < self._latest - _SKEW_MS, now
+        is_set_back, self._latest = now < self._latest - SKEW_MS, now
         looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
         for key in looked_at:
             waits = self.waits.get(key)
@@ -276,7 +274,7 @@ class UnitRegistry:
         A wait that began in the future begins now, or when that was first noticed. A retry is due within the longest pause.
         """
         since, wakes_at, latest = waits.since, waits.wakes_at, now + self._settings.longest_pause_ms
-        if since > now + _SKEW_MS:
+        if since > now + SKEW_MS:
             known = self._anew.get(key)
             since = known[1] if known is not None and known[0] == waits.since else now
             self._anew[key] = waits.since, since
@@ -284,7 +282,7 @@ class UnitRegistry:
             wakes_at += since - waits.since
         elif waits.kind is WaitKind.HELD:
             wakes_at = min(wakes_at, now + LONGEST_HOLD_MS)
-        elif wakes_at > latest + _SKEW_MS:
+        elif wakes_at > latest + SKEW_MS:
             wakes_at = latest
         return waits if (since, wakes_at) == (waits.since, waits.wakes_at) else replace(waits, since=since, wakes_at=wakes_at)
 

@@ -125,7 +125,8 @@ class Header(msgspec.Struct, frozen=True):
     goes back, and stands still while there are unread records. Retention is measured on it.
 
     `orders` is what the owner knows of the partition's orders, opaque to storages; empty before the first order. `source_state`
-    is what a source without offsets of its own has to remember beside `next_offset`, opaque to storages.
+    is what a source has to remember beside `next_offset`, opaque to storages: what of a queue was taken, what of a file was
+    read.
     """
 
     token: str

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
-from time import monotonic, time
+from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topic_reader import CommittedReader
 from connectors.kafka.topics import Right, Topic, Topics
 from connectors.port import TransportRefused, TransportUnavailable
+from domain.clock import Clock
 from domain.errors import ResequencerError
 
 _RETENTION_MS = 86_400_000
@@ -35,7 +36,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Noted(NamedTuple):
-    """A copy holds everything below `next_offset`. What has replaced or deleted it since, the topic keeps from `read_at` on."""
+    """A copy holds everything below `next_offset`. What has replaced or deleted it since, the topic keeps from `read_at` on.
+
+    `read_at` is in seconds since 1970.
+    """
 
     next_offset: int
     read_at: float
@@ -44,14 +48,16 @@ class _Noted(NamedTuple):
 class Restoring:
     """Restores the values of partitions of one topic. Its clients are connected with the first one. Used from one thread.
 
-    `notes` are sentences for an operator about settings of the topic by which values get lost.
+    `notes` are sentences for an operator about settings of the topic by which values get lost. The age of a copy is judged by
+    `clock`: one that a jump does not move at once, for a copy that is taken for younger than it is brings back what was deleted.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
         values, commands = settings.topics.values, settings.topics.input
         self._topic = values
         self._settings = replace(settings, topics=KafkaTopics(values, values, values))
         self._topics = Topics(replace(settings, topics=KafkaTopics(commands, values, values)), Right.READ)
+        self._clock = clock
         self._reader: CommittedReader | None = None
         self._retention_ms: float = _RETENTION_MS
         self.notes: tuple[str, ...] = ()
@@ -72,7 +78,7 @@ class Restoring:
         reader, name, until = self._connected(), TopicPartition(self._topic, number), monotonic() + read_seconds
         reader.choose({number})
         try:
-            began = time()
+            began = seconds_of(self._clock)
             end, begin = reader.decided_ends(wait_seconds)[name], reader.begins()[name]
             noted = self._find_noted(file, topic.topic_id, begin, end)
             if noted is None:
@@ -135,7 +141,7 @@ class Restoring:
         except ValueError:
             return None
         # A copy from the future has a wrong age: the clock was set.
-        is_young = 0 <= time() - found.read_at < _SAFE_PART * self._retention_ms / 1000
+        is_young = 0 <= seconds_of(self._clock) - found.read_at < _SAFE_PART * self._retention_ms / 1000
         return found if is_young and begin <= found.next_offset <= end else None
 
     def _read(
@@ -164,6 +170,11 @@ class Restoring:
             if monotonic() > until and next_offset < ends[name]:
                 raise TransportUnavailable(f"its values are being read: offset {next_offset} of {ends[name]}")
         return values
+
+
+def seconds_of(clock: Clock) -> float:
+    """Return the instant as copies note it: in seconds since 1970."""
+    return clock.now() / 1_000
 
 
 def note_read(file: ValuesFile, next_offset: int, read_at: float) -> None:

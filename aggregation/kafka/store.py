@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from uuid import uuid4
 
 from aggregation.core.processor import Values
 from aggregation.kafka.records import value_record
-from aggregation.kafka.restoring import Restoring, note_read
+from aggregation.kafka.restoring import Restoring, note_read, seconds_of
 from aggregation.output import numbered
 from aggregation.port import Step
 from aggregation.values.file import ValuesFile
@@ -31,14 +31,16 @@ class KafkaStore:
     """Commands are `settings.topics.input`, values go to `topics.values`, completions to `topics.notifications`.
 
     Commands and values have the same partitions. `directory` holds the copies of the values of partitions that this worker has
-    had: a file for each partition. No other process may use it. A copy holds nothing that was not committed.
+    had: a file for each partition. No other process may use it. A copy holds nothing that was not committed. `clock` is one that
+    a jump does not move at once.
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path, clock: Clock) -> None:
         self._transport = KafkaTransport(settings, clock)
         self._values_topic = settings.topics.values
         self._log = LogReader(settings)
-        self._restoring = Restoring(settings)
+        self._restoring = Restoring(settings, clock)
+        self._clock = clock
         self._directory = directory
         self._owned: dict[Partition, ValuesFile] = {}
         self._noted_at: dict[Partition, float] = {}
@@ -94,7 +96,7 @@ class KafkaStore:
         self._commits += 1
         # No two transactions have the same position: that tells which of them was committed.
         metadata = f'["{self._token}",{self._commits}]'
-        began, ends = time(), self._find_ends(steps)
+        began, ends = seconds_of(self._clock), self._find_ends(steps)
         self._transport.publish([_output(partition, step, metadata) for partition, step in steps.items()])
         for partition, step in steps.items():
             self._keep(partition, step)

@@ -10,15 +10,16 @@ from aggregation.kafka.restoring import Restoring
 from aggregation.values.file import ValuesFile
 from aggregation.view import FileView
 from connectors.kafka.settings import KafkaSettings
+from domain.clock import Clock
 
 _PREFIX, _SUFFIX = "partition-", ".db"
 
 
 class TopicView:
-    """`directory` is this view's alone. What was read before is not read again."""
+    """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
 
-    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int) -> None:
-        self._restoring = Restoring(settings)
+    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: Clock) -> None:
+        self._restoring = Restoring(settings, clock)
         self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
         self._copies = CopiedView(directory, partitions)
 

@@ -11,6 +11,7 @@ from aggregation.payments.member import Member
 from aggregation.payments.original import valid_numbers
 
 _NOTHING = Tally(0, "0", 0)
+_EMPTY = Instruction({}, total="0")
 
 
 def with_member(
@@ -70,21 +71,30 @@ def _moved_instructions(
 ) -> dict[str, Instruction]:
     moved = dict(instructions)
     if before is not None and before.instruction is not None:
-        left = moved[before.instruction]
-        counts = _counts(left.counts, before.status, -1)
-        moved[before.instruction] = Instruction(counts, left.OrgnlNbOfTxs, left.OrgnlCtrlSum)
+        moved[before.instruction] = _counted(moved[before.instruction], before, -1)
     if after.instruction is not None:
-        known = moved.get(after.instruction) or Instruction({})
-        number, control_sum = known.OrgnlNbOfTxs, known.OrgnlCtrlSum
+        known = moved.get(after.instruction) or _EMPTY
         if stated is not None and _says_more(stated, known):
             said_number, said_sum = valid_numbers(stated)
-            number, control_sum = number or said_number, control_sum or said_sum
-        moved[after.instruction] = Instruction(_counts(known.counts, after.status, 1), number, control_sum)
+            number, control_sum = known.OrgnlNbOfTxs or said_number, known.OrgnlCtrlSum or said_sum
+            known = replace(known, OrgnlNbOfTxs=number, OrgnlCtrlSum=control_sum)
+        moved[after.instruction] = _counted(known, after, 1)
         if after.instruction not in instructions:
             moved = dict(sorted(moved.items()))
     if before is not None and before.instruction is not None and not moved[before.instruction].counts:
         del moved[before.instruction]
     return moved
+
+
+def _counted(instruction: Instruction, member: Member, times: int) -> Instruction:
+    """Return the payment information with a member counted once, or with -1 no more."""
+    total, unknown = instruction.total, instruction.unknown
+    if member.amount is None:
+        unknown += times
+    elif total is not None:
+        total = plain_of(units_of(total) + times * units_of(member.amount))
+    counts = _counts(instruction.counts, member.status, times)
+    return Instruction(counts, instruction.OrgnlNbOfTxs, instruction.OrgnlCtrlSum, total, unknown)
 
 
 def _says_more(stated: StatedInstruction, known: Instruction) -> bool:

@@ -3,7 +3,7 @@
 import msgspec
 
 from aggregation.payments.head import MOST_INSTRUCTIONS, GroupState, Head, decode_head
-from aggregation.payments.problems import Problem, find_problems
+from aggregation.payments.problems import CONTRADICTION, Problem, count_unknown_amounts, find_contradictions, find_problems
 from domain.clock import Instant
 
 _REMEDIES = {
@@ -11,7 +11,11 @@ _REMEDIES = {
     Problem.CONTRADICTORY_TOTAL: "ask the sender which is right",
     Problem.EXCEEDED: "ask the sender whether the message is right",
     Problem.CONTROL_SUM: "ask the sender whether the message is right",
+    Problem.AMOUNT_UNKNOWN: "look into the notifications of its payments, and ask the sender whether the message is right",
 }
+_SHOWN = 5
+"""The contradictory payment informations that are named. They may be a hundred."""
+
 _UNTIL = "; its report goes out at the deadline, or when you close it: resequencer groups close {} --because TEXT"
 
 
@@ -26,7 +30,8 @@ class StatusCount(msgspec.Struct, frozen=True):
 class GroupView(msgspec.Struct, frozen=True):
     """`missing` is how many payments have no final status. `total` is what the message says, None if it does not.
 
-    `problems` are sentences with a remedy. `last_at` is the last change, `due_at` when the group changes by itself.
+    `problems` are sentences with a remedy. Those that begin with a `Problem` keep the group from being complete. `last_at` is
+    the last change, `due_at` when the group changes by itself.
     """
 
     key: str
@@ -80,7 +85,22 @@ def describe(key: str, head: bytes) -> GroupView:
 
 def _problems(key: str, head: Head) -> tuple[str, ...]:
     until = _UNTIL.format(key) if head.state is GroupState.OPEN else ""
-    found = [f"{problem}: {what}; {_REMEDIES[problem]}{until}" for problem, what in find_problems(head).items()]
+    problems = find_problems(head)
+    found = [f"{problem}: {what}; {_REMEDIES[problem]}{until}" for problem, what in problems.items()]
+    unknown = count_unknown_amounts(head)
+    if unknown and Problem.AMOUNT_UNKNOWN not in problems:
+        found.append(
+            f"no-sum: payments without a known amount: {unknown}, so reports have no sum of their status; look"
+            " into the notifications of its payments"
+        )
+    # What stands before a semicolon is not for everybody (console/groups/shown.py), so no name has one.
+    contradictions = [f"{name.replace(';', ',')} {what}" for name, what in find_contradictions(head).items()]
+    if contradictions:
+        shown, more = contradictions[:_SHOWN], len(contradictions) - _SHOWN
+        found.append(
+            f"{CONTRADICTION}: {', and '.join(shown)}{f', and {more} more' if more > 0 else ''}; reports have no PmtInfSts"
+            " there, and the group completes all the same; ask the sender whether the message is right"
+        )
     if head.many_instructions:
         found.append(
             f"many-instructions: the message has more than {MOST_INSTRUCTIONS} payment informations, so reports have only the"

@@ -43,11 +43,17 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Instruction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A payment information: its own numbers, valid in a report, and how many of its members have each status."""
+    """A payment information: its own numbers, valid in a report, and how many of its members have each status.
+
+    `total` is the sum of the known amounts of its members (a plain text), `unknown` how many of the amounts are unknown. The sum
+    is None where a version that did not know it began to count.
+    """
 
     counts: Mapping[str, int]
     OrgnlNbOfTxs: str | None = None
     OrgnlCtrlSum: str | None = None
+    total: str | None = None
+    unknown: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="version", tag=1):
@@ -87,6 +93,11 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     is_swept: bool = False
     too_late: int = 0
     too_late_place: tuple[int, int] | None = None
+
+    @property
+    def is_all_there(self) -> bool:
+        """Whether as many payments have come as the message says."""
+        return self.total is not None and self.members >= self.total
 
     @property
     def missing(self) -> int:

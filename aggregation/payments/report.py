@@ -9,7 +9,7 @@ import msgspec
 from aggregation.core.aggregate import Completion
 from aggregation.payments.group_status import find_group_status
 from aggregation.payments.head import GroupState, Head, Instruction, Tally
-from aggregation.payments.problems import is_through
+from aggregation.payments.problems import find_contradictions, is_through
 from domain.clock import Instant, instant_text
 from domain.headers import (
     AMENDED,
@@ -103,8 +103,10 @@ def _instructions(head: Head) -> list[dict[str, Any]]:
     """Return OrgnlPmtInfAndSts, which says more than the group only where the message has several payment informations."""
     if len(head.instructions) < 2:
         return []
-    has_status = _has_status(head)
-    return [_instruction(name, each, has_status=has_status) for name, each in head.instructions.items()]
+    has_status, contradictions = _has_status(head), find_contradictions(head)
+    return [
+        _instruction(name, each, has_status=has_status and name not in contradictions) for name, each in head.instructions.items()
+    ]
 
 
 def _instruction(name: str, instruction: Instruction, *, has_status: bool) -> dict[str, Any]:

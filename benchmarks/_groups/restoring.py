@@ -14,6 +14,7 @@ from benchmarks._groups.commands import Shape, commands_of
 from benchmarks._groups.stage import PARTITIONS, Job, WrongResult, records_of, sending
 from benchmarks._worker import Spent, Stopwatch
 from connectors.kafka.quick_producer import partition_of
+from daemon.system_clock import SystemClock
 from domain.record import Origin, Partition, Record
 from guardian.gc_tuning import calm_collector
 
@@ -47,7 +48,7 @@ def restore(job: Job, values: int) -> Spent:
     """
     calm_collector()
     watch = Stopwatch()
-    restoring = Restoring(job.settings)
+    restoring = Restoring(job.settings, SystemClock())
     files = [ValuesFile(job.directory / f"partition-{number}.db", is_copy=True) for number in range(PARTITIONS)]
     for number, file in enumerate(files):
         restoring.restore(number, file)

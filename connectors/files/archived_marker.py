@@ -11,6 +11,15 @@ from connectors.files.operations import FileOperations, sync_directory, write_al
 from connectors.port import TransportRefused
 
 FORMAT = 1
+BLOCK_BYTES = 4096
+
+
+def kept_from(end: int) -> int:
+    """Return where the bytes begin that stay in a partition file before `end`, however much of it moves to the archive.
+
+    They prove later that it is the same file: up to two blocks of it, and more than one if there are so many.
+    """
+    return max(0, (end - 1) // BLOCK_BYTES - 1) * BLOCK_BYTES
 
 
 class _Document(msgspec.Struct):

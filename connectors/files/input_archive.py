@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.files.archived_marker import ArchivedMarker
+from connectors.files.archived_marker import ArchivedMarker, kept_from
 from connectors.files.errors import translated
 from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
 from connectors.files.operations import FileOperations, sync_directory
@@ -16,7 +16,6 @@ from connectors.port import TransportRefused
 PIECE_BYTES = 256 * 1024 * 1024
 """About the most bytes that one archive file holds, counted before packing."""
 
-_BLOCK_BYTES = 4096
 _CANNOT_PUNCH = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -147,8 +146,8 @@ class _Source:
         return until
 
     def give_back(self, end: int) -> None:
-        """Give back all whole blocks before `end`. The byte before `end` stays, as proof that a line begins at `end`."""
-        length = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
+        """Give back all whole blocks before `end` but for those that prove that the file is the one that was read."""
+        length = kept_from(end)
         if length <= 0:
             return
         try:

@@ -10,6 +10,9 @@ CHUNK_BYTES = 1024 * 1024
 BEGINNING_BYTES = 64 * 1024
 """How many bytes of a cut value are kept, so that people recognise it. The whole value stays where it was read from."""
 
+BEFORE_BYTES = 8 * 1024
+"""How many bytes of the lines that were returned are kept."""
+
 
 class FoundLine(NamedTuple):
     """A line without its newline. If `cut` is set, `content` is only the line's beginning and `cut` holds its full length."""
@@ -20,10 +23,11 @@ class FoundLine(NamedTuple):
 
 
 class _Overlong:
-    """The state of a line that is too long for memory, while its end is searched for."""
+    """The state of a line that is too long for memory, while its end is searched for. `before` is what stands before it."""
 
-    def __init__(self, start: int, beginning: bytes) -> None:
+    def __init__(self, start: int, beginning: bytes, before: bytes) -> None:
         self.start = start
+        self.before = before
         self._beginning = beginning
         self._length = 0
         self._digest = sha256()
@@ -39,22 +43,26 @@ class _Overlong:
 class LineReader:
     """Returns complete lines one by one from `offset`, which is the start of a line. The caller decides when to read how far.
 
-    `read(size, offset)` returns fewer bytes than asked for only at the end of the file.
+    `read(size, offset)` returns fewer bytes than asked for only at the end of the file. `before` are bytes that stand before
+    `offset`.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], offset: int, limit: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes], offset: int, limit: int, before: bytes = b"") -> None:
         self._read = read
         self._limit = limit
-        self._data = b""
-        self._base = offset
-        self._cursor = 0
-        self._searched = 0
+        self._data = before
+        self._base = offset - len(before)
+        self._cursor = self._searched = len(before)
         self._overlong: _Overlong | None = None
 
     @property
     def offset(self) -> int:
         """The start of the next line to be returned."""
         return self._overlong.start if self._overlong else self.progress
+
+    def before(self, size: int) -> bytes:
+        """Return the last bytes before `offset` as they were read: `size` of them, `BEFORE_BYTES` at most."""
+        return self._overlong.before[-size:] if self._overlong else self._data[max(0, self._cursor - size) : self._cursor]
 
     @property
     def progress(self) -> int:
@@ -91,17 +99,18 @@ class LineReader:
         chunk = self._read(min(CHUNK_BYTES, end - reached), reached) if end > reached else b""
         if not chunk:
             return False
-        self._base += self._cursor
-        self._data = self._data[self._cursor :] + chunk
-        self._searched -= self._cursor
-        self._cursor = 0
+        gone = max(0, self._cursor - BEFORE_BYTES)
+        self._base += gone
+        self._data = self._data[gone:] + chunk
+        self._searched -= gone
+        self._cursor -= gone
         return True
 
     def _swallow(self, stop: int) -> _Overlong:
         line = self._overlong
         if line is None:
             beginning = self._data[self._cursor : min(stop, self._cursor + min(self._limit, BEGINNING_BYTES))]
-            line = self._overlong = _Overlong(self.progress, beginning)
+            line = self._overlong = _Overlong(self.progress, beginning, self.before(BEFORE_BYTES))
         line.swallow(self._data[self._cursor : stop])
         self._cursor = stop
         return line

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from connectors.files.archived_marker import kept_from
 from connectors.files.errors import translated
 from connectors.files.lasting_length import FACTS_FILE, facts_name, find_lasting_length
 from connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
@@ -17,6 +18,14 @@ from domain.record import Cut, Origin, Partition, Record
 
 _REMEDY = "Restore the file, or move it away and give new input an unused partition number"
 _SEARCH_BYTES = 64 * 1024
+
+
+class _Mark(msgspec.Struct, frozen=True, array_like=True):
+    """The first 32 hexadecimal digits of the SHA-256 of the bytes from `start` to before `offset`, where reading goes on."""
+
+    start: int
+    offset: int
+    digest: str
 
 
 class PartitionFile:
@@ -39,17 +48,18 @@ class PartitionFile:
         self._readable = 0
         self._searched = 0
         self._stamp: tuple[int, int] | None = None
+        self._mark: _Mark | None = None
 
     @property
     def next_offset(self) -> int:
         """The start of the first line that was not yet taken."""
         return self._reader.offset
 
-    def seek(self, offset: int) -> None:
-        """Continue reading at `offset`.
+    def seek(self, offset: int, state: str = "") -> None:
+        """Continue reading at `offset`. `state` is what `state` returned, maybe for another offset; empty before the first.
 
         Raises:
-            TransportRefused: The file is shorter, or no line starts at `offset`.
+            TransportRefused: The file is shorter, no line starts at `offset`, or other bytes stand where `state` was read.
         """
         with translated(self.path):
             size = self._look().st_size
@@ -57,14 +67,21 @@ class PartitionFile:
                 raise self._refused(f"has {size} bytes but was read up to position {offset}: it was cut")
             if offset and self._read(1, offset - 1) != b"\n":
                 raise self._refused(f"no line starts at position {offset} of its {size} bytes: it was edited")
+            self._check(_find_mark(state))
+            self._begin_at(offset)
+            self._mark = self._marked()
         self.is_sought = True
-        self._begin_at(offset)
+
+    def state(self) -> str:
+        """Return what a later reader of this partition gives to `seek`: a digest of the last bytes that were read."""
+        self._mark = self._marked()
+        return msgspec.json.encode(self._mark).decode()
 
     def find_end(self) -> int:
         """Return the offset after the last complete line. Costs one stat if the file is unchanged, else reads what was added.
 
         Raises:
-            TransportRefused: The file is shorter than what was read of it, or was replaced by another file.
+            TransportRefused: The file is shorter than what was read of it, was rewritten, or was replaced by another file.
         """
         with translated(self.path):
             status = self._look()
@@ -73,6 +90,7 @@ class PartitionFile:
                 return self._find_readable()
             if size < self.next_offset:
                 raise self._refused(f"has {size} bytes but was read up to position {self.next_offset}: it was cut")
+            self._check(self._mark)
             if size < self._end:
                 # Complete lines that were not yet taken are gone, so their bytes read ahead must go too.
                 self._begin_at(self.next_offset)
@@ -137,9 +155,27 @@ class PartitionFile:
 
     def _begin_at(self, offset: int) -> None:
         """Start at `offset` and forget all that was known behind `offset`; bytes read ahead are read again."""
-        self._reader = LineReader(self._read, offset, self._settings.max_line_bytes)
+        start = kept_from(offset)
+        self._reader = LineReader(self._read, offset, self._settings.max_line_bytes, self._read(offset - start, start))
         self._end = self._readable = self._searched = offset
         self._stamp = None
+
+    def _marked(self) -> _Mark:
+        """Return the mark of what was read. It is made of the bytes as they were read: they may be other ones by now.
+
+        A hole that the archive has left is no part of it, so that the file can be made whole again.
+        """
+        offset = self.next_offset
+        before = self._reader.before(offset - kept_from(offset)).lstrip(b"\0")
+        return _Mark(offset - len(before), offset, _digest_of(before))
+
+    def _check(self, mark: _Mark | None) -> None:
+        """Refuse a file in which other bytes stand now. What the archive has cut since cannot be compared: it reads as zeros."""
+        if mark is None or mark.start == mark.offset:
+            return
+        found = self._read(mark.offset - mark.start, mark.start)
+        if not found.startswith(b"\0") and _digest_of(found) != mark.digest:
+            raise self._refused(f"holds other bytes before position {mark.offset} than were read there: it was rewritten")
 
     def _find_readable(self) -> int:
         """Return the end of the complete lines that may be read: all of them, or those that their writer has published."""
@@ -168,6 +204,18 @@ class PartitionFile:
 
     def _refused(self, problem: str) -> TransportRefused:
         return TransportRefused(str(self.path), f"{problem}. {_REMEDY}")
+
+
+def _find_mark(state: str) -> _Mark | None:
+    """Return the mark in a state; None if there is none, as before the first mark, or another kind of source has written it."""
+    try:
+        return msgspec.json.decode(state, type=_Mark)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _digest_of(content: bytes) -> str:
+    return sha256(content).hexdigest()[:32]
 
 
 def _identity_of(status: os.stat_result) -> tuple[int, int]:

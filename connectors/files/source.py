@@ -66,13 +66,13 @@ class FileSource:
             _LOG.info("%s begins at offset %d; the lines before it are in the archive and are not read again", path, offset)
         return offset
 
-    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:  # noqa: ARG002 - Files can be read again.
-        """Read the partition from `offset` on.
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        """Read the partition from `offset` on. `source_state` tells whether the file still is the one that was read.
 
         Raises:
-            TransportRefused: The file is missing, or no line starts at `offset`.
+            TransportRefused: The file is missing or was rewritten, or no line starts at `offset`.
         """
-        self._find(partition).seek(offset)
+        self._find(partition).seek(offset, source_state)
 
     def end_offset(self, partition: Partition) -> int:
         """Return the offset after the last complete line as of now."""
@@ -102,7 +102,8 @@ class FileSource:
         records = self._take_turns(sought, max_records)
         after = {each.partition: each.next_offset for each in sought}
         moved = {partition: offset for partition, offset in after.items() if offset != before[partition]}
-        return Polled(tuple(records), moved, ends, ends)
+        states = {each.partition: each.state() for each in sought if each.partition in moved}
+        return Polled(tuple(records), moved, ends, ends, states)
 
     def _take_turns(self, sought: list[PartitionFile], max_records: int) -> list[Record]:
         records: list[Record] = []

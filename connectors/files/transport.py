@@ -44,8 +44,8 @@ class FileTransport:
     def end_offset(self, partition: Partition) -> int:
         return self._source.end_offset(partition)
 
-    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:  # noqa: ARG002 - Files can be read again.
-        self._source.seek(partition, offset)
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        self._source.seek(partition, offset, source_state)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         return self._source.poll(max_records, timeout_ms, resting)

@@ -1,32 +1,20 @@
 """The audit log of the console: who looked at payment data and who changed what, when, and from where."""
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from time import monotonic
-from typing import NamedTuple
 
 import msgspec
 from starlette.requests import Request
 
 from console.access.client import Client
 from console.access.identity import Identity
-from domain.clock import Clock, Instant, instant_text
+from domain.clock import instant_text
 from domain.errors import TransientError
+from domain.steady_clock import SteadyClock
 
 _PREFIX, _SUFFIX = "console-audit-", ".jsonl"
-_STEADY_MS = 3_600_000
-_DRIFT_MS = 60_000
-"""A clock that moved further than this against the uptime between two lines was set."""
-
-
-class _Steady(NamedTuple):
-    """How far the clock is ahead of the uptime, and since which uptime."""
-
-    offset_ms: int
-    since_ms: int
 
 
 class AuditLogUnavailable(TransientError):
@@ -41,18 +29,15 @@ class AuditLogUnavailable(TransientError):
 class AuditLog:
     """A file for each day in the run directory, with one JSON object per line; older files are deleted after the retention.
 
-    A line is on the disk before what it tells of is done. Files are deleted only after the clock has agreed with `uptime`
-    (seconds of any monotonic clock) for an hour, and never one in which this process wrote within the retention. May be used
-    from several threads.
+    A line is on the disk before what it tells of is done. Files are deleted only while the clock is trusted, and never one in
+    which this process wrote within the retention. May be used from several threads.
     """
 
-    def __init__(self, directory: Path, retention_ms: int, clock: Clock, uptime: Callable[[], float] = monotonic) -> None:
+    def __init__(self, directory: Path, retention_ms: int, clock: SteadyClock) -> None:
         self._directory = directory
         self._retention_ms = retention_ms
         self._clock = clock
         self._lock = Lock()
-        self._uptime = uptime
-        self._steady: _Steady | None = None
         self._cleared_on = ""
         self._written_at = dict[Path, int]()
 
@@ -74,20 +59,11 @@ class AuditLog:
                 self._append(file, msgspec.json.encode(line) + b"\n")
             except OSError as error:
                 raise AuditLogUnavailable(file, error) from error
-            uptime_ms = round(self._uptime() * 1_000)
-            self._written_at[file] = uptime_ms
-            if self._follow_clock(now, uptime_ms) and day != self._cleared_on:
+            passed = self._clock.passed()
+            self._written_at[file] = passed
+            if day != self._cleared_on and self._clock.was_trusted:
                 self._cleared_on = day
-                self._clear(instant_text(now - self._retention_ms)[:10], uptime_ms - self._retention_ms)
-
-    def _follow_clock(self, now: Instant, uptime_ms: int) -> bool:
-        """Note the clock, and return whether it has run for an hour without being set: one that is ahead for a moment makes
-        nothing old.
-        """
-        offset_ms = now - uptime_ms
-        if self._steady is None or abs(offset_ms - self._steady.offset_ms) > _DRIFT_MS:
-            self._steady = _Steady(offset_ms, uptime_ms)
-        return uptime_ms - self._steady.since_ms >= _STEADY_MS
+                self._clear(instant_text(now - self._retention_ms)[:10], passed - self._retention_ms)
 
     def _append(self, file: Path, line: bytes) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -100,9 +76,9 @@ class AuditLog:
         finally:
             os.close(descriptor)
 
-    def _clear(self, before: str, before_uptime_ms: int) -> None:
-        # A clock that was behind gave an old name to a file with young lines: by the uptime it is young.
-        self._written_at = {file: at for file, at in self._written_at.items() if at >= before_uptime_ms}
+    def _clear(self, before: str, before_passed: int) -> None:
+        # A clock that was behind gave an old name to a file with young lines: by the time that has passed it is young.
+        self._written_at = {file: at for file, at in self._written_at.items() if at >= before_passed}
         for each in self._directory.glob(f"{_PREFIX}*{_SUFFIX}"):
             if each not in self._written_at and each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
                 with suppress(OSError):

@@ -18,6 +18,7 @@ import msgspec
 
 from aggregation.payments.group_view import GroupView, describe
 from aggregation.payments.head import GroupState
+from aggregation.payments.problems import Problem
 from aggregation.view import StoreView
 from domain.clock import Instant
 from domain.errors import TransientError
@@ -36,6 +37,7 @@ _ANEW = """
     CREATE INDEX known_place ON known (place, at, key);
     CREATE INDEX known_state ON known (state, has_problem);
 """
+_PROBLEMS = tuple(f"{each}:" for each in Problem)
 _NOT_THROUGH = (GroupState.OPEN, GroupState.INCOMPLETE)
 _PLACES = {GroupState.OPEN: 0, GroupState.INCOMPLETE: 0, GroupState.COMPLETE: 1, GroupState.CLOSED: 1, GroupState.ENDED: 2}
 """What is not through comes first, what has ended last."""
@@ -222,8 +224,8 @@ def _row(key: str, mark: bytes, head: bytes) -> tuple[object, ...] | None:
 
 
 def needs_person(group: GroupView) -> bool:
-    """Whether the group is not through and has a problem, so that it cannot become complete by itself."""
-    return group.state in _NOT_THROUGH and bool(group.problems)
+    """Whether the group is not through and has a problem, so that it cannot become complete by itself. Notes do not count."""
+    return group.state in _NOT_THROUGH and any(each.startswith(_PROBLEMS) for each in group.problems)
 
 
 def _forget(connection: sqlite3.Connection, view: StoreView) -> None:

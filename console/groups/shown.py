@@ -9,14 +9,14 @@ from aggregation.payments.amounts import plain_of, units_of
 from aggregation.payments.group_view import GroupView, StatusCount, describe
 from aggregation.payments.head import GroupState, Head, decode_head
 from aggregation.payments.member import decode_member
-from aggregation.payments.problems import Problem
+from aggregation.payments.problems import CONTRADICTION, Problem
 from aggregation.view import StoreView
 from console.access.identity import Identity
 from console.access.role import Role
 from domain.notification import group_report_id
 
 _HIDDEN = "needs the role payments"
-_OF_SUMS = (f"{Problem.CONTROL_SUM}:", f"{Problem.CONTRADICTORY_TOTAL}:")
+_OF_SUMS = (f"{Problem.CONTROL_SUM}:", f"{Problem.CONTRADICTORY_TOTAL}:", f"{CONTRADICTION}:")
 _MOST_REPORTS = 20
 
 

@@ -26,7 +26,7 @@ def make_worker(configuration: Configuration, slot: int, stop: StopSignal) -> Ag
     runners = []
     for names in stores_of(configuration):
         lock_store(names, slot)
-        opened = partial(open_store, configuration, names, slot, stop)
+        opened = partial(open_store, configuration, names, slot, stop, clock)
         runners.append(StoreRunner(names.name, make_aggregate(configuration, names.name), opened, clock, stop.wait))
     return AggregationWorker(runners, stop.wait)
 

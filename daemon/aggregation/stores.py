@@ -28,9 +28,10 @@ from daemon.configuration.sections import TransportType
 from daemon.configuration.store_constraints import PAYMENTS
 from daemon.supervision.run_lock import RunLock
 from daemon.supervision.stop_signal import StopSignal
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, passed_ms
 from daemon.working_directory import see_working_directory
 from domain.errors import ConfigurationError
+from domain.steady_clock import SteadyClock
 from resequencer.handlers.custom_target import import_callable
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -110,8 +111,8 @@ def find_unusable(configuration: Configuration, name: str) -> list[Configuration
     return problems
 
 
-def open_store(configuration: Configuration, names: StoreNames, slot: int, stop: StopSignal) -> Store:
-    """Open a store for the worker in this slot. On topics nothing is connected yet, but for the topics that are made.
+def open_store(configuration: Configuration, names: StoreNames, slot: int, stop: StopSignal, clock: SteadyClock) -> Store:
+    """Open a store for the worker in this slot, with its clock. On topics nothing is connected yet, but topics may be made.
 
     Raises:
         TransportUnavailable, TransportRefused: The brokers do not answer, or a topic is missing and cannot be made.
@@ -125,7 +126,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
     if names.name != PAYMENTS:
         make_topics(settings, names.commands, {names.completions: {}, names.dead_letters: {}})
     make_topics(settings, names.commands, {names.values: VALUES_CONFIGURATION})
-    return KafkaStore(settings, worker_directory(names, slot), SystemClock())
+    return KafkaStore(settings, worker_directory(names, slot), clock)
 
 
 def lock_store(names: StoreNames, slot: int) -> RunLock:
@@ -159,7 +160,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     looked = replace(settings, topics=replace(settings.topics, input=names.values))
     with closing(Topics(looked, Right.READ)) as topics:
         partitions = topics.look().partitions
-    return TopicView(looked, directory, partitions)
+    return TopicView(looked, directory, partitions, SteadyClock(SystemClock().now, passed_ms))
 
 
 def open_copies(configuration: Configuration, names: StoreNames, directory: Path) -> StoreView:

@@ -24,9 +24,17 @@ class EffectiveValue(msgspec.Struct, frozen=True):
     is_measure: bool = False
 
     def __str__(self) -> str:
-        """Return a line of HOCON; if the value is no default, a comment names the layer that set it."""
+        """Return a line of HOCON; if the value is no default, a comment names the layer that set it.
+
+        Of a list of objects the comment says how many there are: HOCON merges two objects between which no comma stands, and one
+        does not see that in a line.
+        """
         line = f"{self.path} = {_hocon(self.value, is_measure=self.is_measure)}"
-        return line if self.layer == REFERENCE else f"{line}  # {self.layer}"
+        if self.layer == REFERENCE:
+            return line
+        has_objects = isinstance(self.value, list) and any(isinstance(each, dict) for each in self.value)
+        count = f"{len(self.value)} element{'s' if len(self.value) > 1 else ''}, " if has_objects else ""
+        return f"{line}  # {count}{self.layer}"
 
 
 def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:

@@ -25,7 +25,7 @@ from daemon.delivery.composition import make_ledger
 from daemon.delivery.direct import order_delivery
 from daemon.delivery.status import find_delivery_of
 from daemon.supervision.running_service import find_service
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.printable import without_password
@@ -50,7 +50,7 @@ def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
     strategy, clock = make_strategy_of(configuration), SystemClock()
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
-    partitions = InputPartitions(configuration)
+    partitions, run_directory = InputPartitions(configuration), configuration.notification.run_directory
     return Sources(
         find_report=_find_report_of(configuration),
         open_view=_open_view_of(configuration),
@@ -61,7 +61,8 @@ def console_sources(configuration: Configuration) -> Sources:
         workers=LocalWorkers(configuration),
         regions=LocalRegions(configuration),
         clock=clock,
-        run_directory=configuration.notification.run_directory,
+        steady_clock=steady_clock(run_directory, "console", configuration.clock_trusted_after_ms, keeps=True),
+        run_directory=run_directory,
         lag_unit=_LAG_UNITS[configuration.ingress.transport],
         facts_unit=_LAG_UNITS[configuration.notification.transport],
         facts=_facts(configuration),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.service_under_test import FakeClock
+from harness.steady import steady
 from starlette.testclient import TestClient
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
@@ -90,7 +91,8 @@ def make_sources(
         open_dead_letters=open_dead_letters,
         codec=UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(strategy.needs_sequence)).decode),
         workers=workers or Workers(),
-        clock=clock or FakeClock(),
+        clock=(clock := clock or FakeClock()),
+        steady_clock=steady(clock),
         run_directory=directory,
         open_orders=open_orders,
         open_ledger=open_ledger,

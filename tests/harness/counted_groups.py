@@ -56,6 +56,7 @@ class GroupStage:
         amount: str | None = "12.50",
         instruction: str | None = None,
         control_sum: str | None = None,
+        instruction_sum: str | None = None,
     ) -> None:
         """Give a status of a payment of the message `M-<group>`."""
         said = None if total is None else str(total)
@@ -66,7 +67,7 @@ class GroupStage:
             currency=None if amount is None else "EUR",
             entity="BANK_1",
             original=StatedMessage(f"M-{group}", "pain.001.001.09", "2026-03-28T10:00:00Z", said, control_sum),
-            instruction=None if instruction is None else StatedInstruction(instruction),
+            instruction=None if instruction is None else StatedInstruction(instruction, None, instruction_sum),
             party=msgspec.Raw(msgspec.json.encode({"Nm": PARTY})),
         )
         self._commands.update(group, unit, msgspec.json.encode(fact))

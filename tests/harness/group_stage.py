@@ -32,6 +32,12 @@ def message(total: int | str | None = 2, control_sum: str | None = None, **other
     return ORIGINAL | {name: text for name, text in said.items() if text is not None} | others
 
 
+def instruction(name: str, total: str | None = None, control_sum: str | None = None) -> dict[str, str]:
+    """Return what a fact says of its payment information."""
+    stated = {"OrgnlPmtInfId": name, "OrgnlNbOfTxs": total, "OrgnlCtrlSum": control_sum}
+    return {key: text for key, text in stated.items() if text is not None}
+
+
 def status_body(unit: str, status: str, **fact: Any) -> bytes:
     """Return a fact as JSON. `instruction` may be an OrgnlPmtInfId alone; None leaves a part out."""
     if isinstance(fact.get("instruction"), str):

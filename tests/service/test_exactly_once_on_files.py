@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
 
+from connectors.port import TransportRefused
 from domain.errors import ConfigurationError
 from resequencer.settings import ResequencerSettings
 
@@ -29,6 +31,33 @@ def test_nothing_is_told_twice_after_restarts(service: Service) -> None:
     service.run()
     assert service.sequences("u") == [1, 2, 3, 4]
     assert len(set(service.numbers)) == len(service.numbers) == 4
+    assert service.dead == []
+
+
+@pytest.mark.parametrize(
+    "plan", [{}, {"storage": "none", "acknowledge_handled": True}, {"storage": "none"}], ids=["embedded", "none", "none stashed"]
+)
+def test_an_input_file_that_was_rewritten_while_the_service_was_stopped_is_refused_and_nothing_of_it_is_lost(
+    new_service: Callable[..., Service], plan: dict[str, Any]
+) -> None:
+    """A line begins where reading would go on, and those before it would be lost."""
+    service = new_service(**plan)
+    service.tell("a", 1)
+    service.tell("a", 2)
+    service.run()
+    service.stop()
+    file = service.directory / "in" / "partition-0.jsonl"
+    with file.open("wb") as rewritten:
+        rewritten.writelines(envelope_line(unit, 1) + b"\n" for unit in "bcdefg")
+    with pytest.raises(
+        TransportRefused, match=r"partition-0.jsonl: holds other bytes before position .*or move it away and give"
+    ):
+        service.start().run()
+    service.kill()
+    assert [each.unit for each in service.told] == ["a", "a"]
+    file.rename(file.with_name("partition-1.jsonl"))
+    service.start().run()
+    assert [each.unit for each in service.told] == ["a", "a", *"bcdefg"]
     assert service.dead == []
 
 

@@ -137,7 +137,7 @@ def _states(changes: DataFrame) -> DataFrame:
     total, members = F.col("first_total"), F.col("members")
     is_through = total.isNotNull() & (F.col("final") == members) & (members == total) & (F.col("other_total") == 0)
     control = F.col("first_control")
-    adds_up = control.isNull() | (F.col("unknown") > 0) | (control == F.col("units").cast("string"))
+    adds_up = control.isNull() | ((F.col("unknown") == 0) & (control == F.col("units").cast("string")))
     names_instructions = (F.col("is_many") == 0) & (F.col("instructions") > 1)
     states = ran.withColumns(other).select(
         "group",

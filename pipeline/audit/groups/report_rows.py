@@ -77,7 +77,7 @@ def _row(raw: RawRecord, texts: dict[str, str], group: str, number: int) -> Repo
         texts.get(CLOSED_BY),
         original.get("GrpSts"),
         find_status_of_all([each.status for each in counts]),
-        all(one.get("PmtInfSts") == _status_within(one) for one in instructions),
+        all(one.get("PmtInfSts") in _statuses_within(one) for one in instructions),
         all(one.get("PmtInfSts") is None for one in instructions),
     )
 
@@ -116,8 +116,18 @@ def _counts_within(instruction: dict[str, Any]) -> Iterator[Count]:
         yield _count(each)._replace(instruction=instruction["OrgnlPmtInfId"], units="")
 
 
-def _status_within(instruction: dict[str, Any]) -> str | None:
-    return find_status_of_all([each["DtldSts"] for each in instruction.get("NbOfTxsPerSts", [])])
+def _statuses_within(instruction: dict[str, Any]) -> tuple[str | None, ...]:
+    """Return what the PmtInfSts may be if all payments are there and final.
+
+    There is none where the payment information has another number than it says. Whether its sum is the one that it says is not in
+    the report.
+    """
+    within = instruction.get("NbOfTxsPerSts", [])
+    total = instruction.get("OrgnlNbOfTxs")
+    if total is not None and int(total) != sum(int(each["DtldNbOfTxs"]) for each in within):
+        return (None,)
+    status = find_status_of_all([each["DtldSts"] for each in within])
+    return (status,) if instruction.get("OrgnlCtrlSum") is None else (status, None)
 
 
 def _told(counts: Sequence[Count]) -> str:

@@ -34,7 +34,7 @@ class Why(StrEnum):
     UNDERSTATED = "its NbOfTxs is too small"
     EARLY = "its NbOfTxs is too small, and so many ended before the others came"
     NOT_ALL_SENT = "not all its payments were sent"
-    CONTROL_SUM = "its CtrlSum is not the sum of its payments"
+    CONTROL_SUM = "its CtrlSum is not the sum of its payments, or an amount is unknown"
     UNKNOWN = "the message of a payment was lost"
     NOT_FINAL = "a payment has no final status"
     WRONG = "a deviation"
@@ -164,7 +164,7 @@ class GroupsCheck:
             return Why.UNKNOWN
         if group.missing:
             return Why.NOT_FINAL
-        return Why.WRONG if group.find_difference() is None else Why.CONTROL_SUM
+        return Why.WRONG if group.adds_up else Why.CONTROL_SUM
 
     # Facts
 

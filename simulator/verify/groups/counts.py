@@ -4,7 +4,7 @@ The rules are those of docs/contract.md, written a second time: what is compared
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -22,6 +22,13 @@ class Payment(NamedTuple):
     status: str
     amount: Decimal | None
     instruction: str | None
+
+
+class Stated(NamedTuple):
+    """What a payment information says of itself: its NbOfTxs and its CtrlSum."""
+
+    total: int | None = None
+    control_sum: Decimal | None = None
 
 
 class Counted(NamedTuple):
@@ -49,13 +56,19 @@ class Counts(NamedTuple):
         return sum(each.payments for each in self.statuses if each.status in finals)
 
 
-def count(payments: Collection[Payment], *, has_status: bool) -> Counts:
-    """Count payments. `has_status`: they are all there and final, so that payment informations have a status."""
+def count(payments: Collection[Payment], stated: Mapping[str, Stated], *, has_status: bool) -> Counts:
+    """Count payments. `has_status`: they are all there and final, so that payment informations have a status.
+
+    One whose `stated` numbers are not what it holds has none.
+    """
     instructions = sorted({each.instruction for each in payments if each.instruction is not None})
     told = instructions if 2 <= len(instructions) <= MOST_INSTRUCTIONS else []
     return Counts(
         tuple(_counted(name, [each for each in payments if each.status == name]) for name in _statuses(payments)),
-        tuple(_instruction(name, [each for each in payments if each.instruction == name], has_status) for name in told),
+        tuple(
+            _instruction(name, [each for each in payments if each.instruction == name], stated.get(name, Stated()), has_status)
+            for name in told
+        ),
     )
 
 
@@ -85,13 +98,20 @@ def _statuses(payments: Iterable[Payment]) -> list[str]:
 
 
 def _counted(status: str, payments: Collection[Payment]) -> Counted:
-    amounts = [each.amount for each in payments if each.amount is not None]
-    return Counted(status, len(payments), sum(amounts, Decimal()) if len(amounts) == len(payments) else None)
+    return Counted(status, len(payments), _sum(payments))
 
 
 def _instruction(
-    name: str, payments: Collection[Payment], has_status: bool
+    name: str, payments: Collection[Payment], stated: Stated, has_status: bool
 ) -> tuple[str, str | None, tuple[tuple[str, int], ...]]:
     statuses = [each.status for each in payments]
     counted = tuple((each, statuses.count(each)) for each in sorted(set(statuses)))
-    return name, group_code(statuses) if has_status else None, counted
+    total = _sum(payments)
+    is_right = stated.total in (None, len(payments)) and (total is None or stated.control_sum in (None, total))
+    return name, group_code(statuses) if has_status and is_right else None, counted
+
+
+def _sum(payments: Collection[Payment]) -> Decimal | None:
+    """Return the sum of the amounts, None if one is unknown."""
+    amounts = [each.amount for each in payments if each.amount is not None]
+    return sum(amounts, Decimal()) if len(amounts) == len(payments) else None

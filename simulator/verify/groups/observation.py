@@ -26,7 +26,10 @@ from simulator.verify.groups.counts import Counted, Counts, whole_number
 
 
 class ObservedFact(msgspec.Struct, frozen=True):
-    """A status of a payment. `group` is None if the payment belongs to none; the texts are those of its message."""
+    """A status of a payment. `group` is None if the payment belongs to none; the texts are those of its message.
+
+    `instruction` is its payment information; `instruction_total` and `instruction_sum` are the NbOfTxs and CtrlSum of that.
+    """
 
     unit: str
     notification_id: str
@@ -38,6 +41,8 @@ class ObservedFact(msgspec.Struct, frozen=True):
     control_sum: str | None
     amount: str | None
     instruction: str | None
+    instruction_total: str | None = None
+    instruction_sum: str | None = None
 
 
 class ObservedGroupReport(msgspec.Struct, frozen=True):
@@ -88,6 +93,8 @@ def read_fact(line: bytes) -> ObservedFact | Defect | None:
         _text(original, "OrgnlCtrlSum"),
         _text(value, AMOUNT),
         _text(value.get("instruction"), "OrgnlPmtInfId"),
+        _text(value.get("instruction"), "OrgnlNbOfTxs"),
+        _text(value.get("instruction"), "OrgnlCtrlSum"),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from decimal import Decimal
 
-from simulator.verify.groups.counts import Counts, Payment, count, number, whole_number
+from simulator.verify.groups.counts import Counts, Payment, Stated, count, number, whole_number
 from simulator.verify.groups.observation import ObservedFact
 
 _LONGEST_ID = 35
@@ -22,6 +22,7 @@ class ReplayedGroup:
         self.total: int | None = None
         self.control_sum: Decimal | None = None
         self.is_contradictory = False
+        self._stated: dict[str, Stated] = {}
         self.first_through: Counts | None = None
         self.later: list[Counts] = []
         self._final = 0
@@ -36,6 +37,7 @@ class ReplayedGroup:
             return
         self._final += (after.status in finals) - (before is not None and before.status in finals)
         self.payments[fact.unit] = after
+        self._note_instruction(after.instruction, fact)
         if self.first_through is not None:
             self.later.append(self.counts())
         elif self.is_through:
@@ -44,7 +46,7 @@ class ReplayedGroup:
     @property
     def is_through(self) -> bool:
         """Whether all payments are there and final, and the message says nothing else."""
-        return self.is_counted and self.find_difference() is None
+        return self.is_counted and self.adds_up
 
     @property
     def is_counted(self) -> bool:
@@ -56,15 +58,14 @@ class ReplayedGroup:
         return max(self.total or 0, len(self.payments)) - self._final
 
     def counts(self) -> Counts:
-        return count(self.payments.values(), has_status=self.is_through)
+        return count(self.payments.values(), self._stated, has_status=self.is_through)
 
-    def find_difference(self) -> Decimal | None:
-        """Return the sum of the amounts if all are known and it is not the control sum."""
+    @property
+    def adds_up(self) -> bool:
+        """Whether there is no control sum, or all amounts are known and their sum is that."""
         amounts = [each.amount for each in self.payments.values() if each.amount is not None]
-        if self.control_sum is None or len(amounts) != len(self.payments):
-            return None
-        total = sum(amounts, Decimal())
-        return None if total == self.control_sum else total
+        are_known = len(amounts) == len(self.payments)
+        return self.control_sum is None or (are_known and sum(amounts, Decimal()) == self.control_sum)
 
     def _note_message(self, fact: ObservedFact) -> None:
         total, control_sum = whole_number(fact.total), number(fact.control_sum)
@@ -73,6 +74,14 @@ class ReplayedGroup:
         if self.control_sum is None:
             self.control_sum = control_sum
         self.is_contradictory |= total not in (None, self.total) or control_sum not in (None, self.control_sum)
+
+    def _note_instruction(self, name: str | None, fact: ObservedFact) -> None:
+        """Take over what a payment information says of itself: of each number the first that is valid."""
+        if name is not None:
+            known = self._stated.get(name, Stated())
+            total = whole_number(fact.instruction_total) if known.total is None else known.total
+            control_sum = number(fact.instruction_sum) if known.control_sum is None else known.control_sum
+            self._stated[name] = Stated(total, control_sum)
 
 
 def _after(before: Payment | None, fact: ObservedFact) -> Payment:

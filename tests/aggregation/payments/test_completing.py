@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from harness.group_stage import HOUR, GroupStage, marks_of, message, report_in
+from harness.group_stage import HOUR, GroupStage, instruction, marks_of, message, report_in
 
 from aggregation.payments.head import GroupState
 from aggregation.payments.problems import Problem, find_problems
@@ -56,6 +56,10 @@ TROUBLED: dict[Problem, tuple[list[dict[str, Any]], str]] = {
         [{"original": message(2, "10.00"), "amount": "5"}, {"original": message(2, "10.00"), "amount": "5.01"}],
         "the message says the sum 10.00, and its payments have 10.01",
     ),
+    Problem.AMOUNT_UNKNOWN: (
+        [{"original": message(2, "10.00"), "amount": "5"}, {"original": message(2, "10.00"), "amount": "1E+2"}],
+        "the CtrlSum of the message cannot be compared: payments without a known amount: 1",
+    ),
 }
 
 
@@ -79,6 +83,7 @@ def test_a_message_that_understates_its_payments_completes_early_if_the_others_c
 
 
 def test_another_control_sum_is_a_contradiction_too(stage: GroupStage) -> None:
+    stage.said = {"amount": "5"}
     stage.say("a", "ACCC", original=message(2, "10.00"))
     stage.say("b", "RCVD", original=message(3, "11"))
     stage.say("b", "ACCC", original=message(4, "12"))
@@ -89,20 +94,37 @@ def test_another_control_sum_is_a_contradiction_too(stage: GroupStage) -> None:
 
 
 def test_the_same_numbers_in_other_words_are_no_contradiction(stage: GroupStage) -> None:
+    stage.said = {"amount": "5"}
     stage.say("a", "ACCC", original=message(2, "10.00"))
     assert len(stage.say("b", "ACCC", original=message("002", "10"))) == 1
 
 
 def test_a_fact_that_says_no_number_or_an_invalid_one_contradicts_nothing(stage: GroupStage) -> None:
+    stage.said = {"amount": "5"}
     stage.say("a", "RCVD", original=message(2, "10"))
     stage.say("a", "ACCC", original=message("two", "ten"))
     assert len(stage.say("b", "ACCC", original=message(None))) == 1
 
 
-def test_a_sum_that_cannot_be_compared_because_an_amount_is_unknown_is_no_problem(stage: GroupStage) -> None:
-    stage.say("a", "ACCC", original=message(2, "10.00"), amount="5")
-    (report,) = stage.say("b", "ACCC", original=message(2, "10.00"))
+def test_an_unknown_amount_is_no_problem_where_the_message_says_no_sum(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", amount="5")
+    (report,) = stage.say("b", "ACCC")
     assert "DtldCtrlSum" not in report_in(report)["OrgnlGrpInfAndSts"]["NbOfTxsPerSts"][0]
+    assert find_problems(stage.head) == {}
+
+
+def test_an_amount_that_a_later_status_says_lets_the_group_complete(stage: GroupStage) -> None:
+    stage.said = {"original": message(2, "10.00")}
+    stage.say("a", "ACCC", amount="5")
+    assert stage.say("b", "ACCC") == []
+    (report,) = stage.say("b", "ACCC", amount="5")
+    assert marks_of(report) == {"group-report": "1", "group-status": "ACCC"}
+
+
+def test_a_payment_information_that_contradicts_itself_does_not_hold_the_group_up(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", instruction=instruction("PMT-1", "3"))
+    (report,) = stage.say("b", "ACCC", instruction=instruction("PMT-2", "1"))
+    assert marks_of(report) == {"group-report": "1", "group-status": "ACCC"}
 
 
 def test_a_problem_that_goes_away_lets_the_group_complete(stage: GroupStage) -> None:

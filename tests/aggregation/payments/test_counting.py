@@ -83,7 +83,7 @@ def test_a_payment_keeps_its_amount_and_payment_information_when_a_later_fact_do
     assert stage.member("a").amount == "0.10"
     assert stage.member("a").currency == "EUR"
     assert stage.head.statuses == {"ACCC": Tally(1, "0.10", 0)}
-    assert stage.head.instructions == {"PMT-1": Instruction({"ACCC": 1})}
+    assert stage.head.instructions == {"PMT-1": Instruction({"ACCC": 1}, total="0.10")}
 
 
 def test_an_amount_that_is_none_is_unknown(stage: GroupStage) -> None:
@@ -95,23 +95,23 @@ def test_an_amount_that_is_none_is_unknown(stage: GroupStage) -> None:
 def test_each_payment_information_has_its_numbers_and_counts(stage: GroupStage) -> None:
     stage.say("b", "RCVD", instruction={"OrgnlPmtInfId": "PMT-2", "OrgnlNbOfTxs": "1", "OrgnlCtrlSum": "x"})
     stage.say("a", "RCVD", instruction={"OrgnlPmtInfId": "PMT-1"})
-    stage.say("c", "ACSP", instruction={"OrgnlPmtInfId": "PMT-1", "OrgnlNbOfTxs": "2", "OrgnlCtrlSum": "7.00"})
+    stage.say("c", "ACSP", amount="5", instruction={"OrgnlPmtInfId": "PMT-1", "OrgnlNbOfTxs": "2", "OrgnlCtrlSum": "7.00"})
     stage.say("d", "ACSP")
     assert list(stage.head.instructions.items()) == [
-        ("PMT-1", Instruction({"ACSP": 1, "RCVD": 1}, "2", "7.00")),
-        ("PMT-2", Instruction({"RCVD": 1}, "1")),
+        ("PMT-1", Instruction({"ACSP": 1, "RCVD": 1}, "2", "7.00", "5", 1)),
+        ("PMT-2", Instruction({"RCVD": 1}, "1", None, "0", 1)),
     ]
 
 
 def test_a_payment_that_moves_to_another_payment_information_is_counted_there(stage: GroupStage) -> None:
     stage.say("a", "RCVD", instruction="PMT-1")
-    stage.say("a", "RCVD", instruction="PMT-2")
-    assert stage.head.instructions == {"PMT-2": Instruction({"RCVD": 1})}
+    stage.say("a", "RCVD", instruction="PMT-2", amount="0.30")
+    assert stage.head.instructions == {"PMT-2": Instruction({"RCVD": 1}, total="0.30")}
 
 
 def test_an_invalid_payment_information_is_that_of_the_notifications(stage: GroupStage) -> None:
     stage.say("a", "RCVD", instruction="x" * 36)
-    assert stage.head.instructions == {"NOTPROVIDED": Instruction({"RCVD": 1})}
+    assert stage.head.instructions == {"NOTPROVIDED": Instruction({"RCVD": 1}, None, None, "0", 1)}
 
 
 def test_beyond_a_hundred_payment_informations_none_is_counted(stage: GroupStage) -> None:

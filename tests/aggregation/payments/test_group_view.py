@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from harness.group_stage import HOUR, KEY, GroupStage, message
+from harness.group_stage import HOUR, KEY, GroupStage, instruction, message
 
 from aggregation.payments.group_view import GroupView, StatusCount, describe
 from aggregation.payments.head import GroupState
@@ -65,6 +65,42 @@ def test_a_group_without_a_total_cannot_complete_by_itself(stage: GroupStage) ->
     stage.say("a", "ACCC", original=message(None))
     (problem,) = stage.view.problems
     assert problem == f"no-total: no payment says how many the message has (NbOfTxs); the group cannot complete by itself{UNTIL}"
+
+
+def test_an_unknown_amount_is_a_note_where_the_message_says_no_sum(stage: GroupStage) -> None:
+    stage.say("a", "RCVD")
+    assert stage.view.problems == ()
+    stage.say("b", "RCVD", amount="5")
+    assert stage.view.problems == (
+        "no-sum: payments without a known amount: 1, so reports have no sum of their status; look into the notifications"
+        " of its payments",
+    )
+
+
+def test_an_unknown_amount_is_a_problem_where_the_message_says_a_sum(stage: GroupStage) -> None:
+    stage.say("a", "ACCC", original=message(1, "100.00"), amount="1E+2")
+    assert stage.view.problems == (
+        "amount-unknown: the CtrlSum of the message cannot be compared: payments without a known amount: 1; look into the"
+        f" notifications of its payments, and ask the sender whether the message is right{UNTIL}",
+    )
+
+
+def test_a_payment_information_that_contradicts_what_it_holds_is_named(stage: GroupStage) -> None:
+    stage.said = {"original": message(5)}
+    stage.say("a", "ACCC", amount="1", instruction=instruction("A;B", "1"))
+    assert stage.view.problems == ()
+    stage.say("b", "ACCC", amount="1", instruction=instruction("A;B", "1"))
+    remedy = (
+        "; reports have no PmtInfSts there, and the group completes all the same; ask the sender whether the message is right"
+    )
+    more = "A,B says that it has 1 payments, and 2 have come"
+    assert stage.view.problems == (f"payment-information: {more}{remedy}",)
+    stage.say("c", "ACCC", amount="1", instruction=instruction("C", "1", "1.00"))
+    stage.say("d", "ACCC", amount="1", instruction=instruction("D", "3"))
+    assert stage.view.problems == (f"payment-information: {more}{remedy}",)
+    stage.say("e", "ACCC", amount="1", instruction=instruction("E", "1", "2.00"))
+    less = "D says that it has 3 payments, and 1 have come, and E says the sum 2.00, and its payments have 1"
+    assert stage.view.problems == (f"payment-information: {more}, and {less}{remedy}",)
 
 
 def test_once_the_report_is_out_a_problem_needs_no_close(stage: GroupStage) -> None:

@@ -6,9 +6,11 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from harness.group_stage import HOUR, KEY, PARTY, GroupStage, document_in, message, report_in
+from harness.group_stage import HOUR, KEY, PARTY, GroupStage, document_in, instruction, message, report_in
+from msgspec.structs import replace
 
 from aggregation.core.aggregate import Completion
+from aggregation.core.processor import Slot
 from domain.clock import instant_text
 from domain.headers import texts_of
 
@@ -89,6 +91,40 @@ def test_each_report_of_a_group_has_its_own_id() -> None:
 def test_one_payment_information_alone_says_no_more_than_the_group(stage: GroupStage) -> None:
     (report,) = stage.say("a", "ACCC", original=message(1), instruction="PMT-1")
     assert "OrgnlPmtInfAndSts" not in report_in(report)
+
+
+@pytest.mark.parametrize("stated", [("3", None), ("1", None), (None, "9"), ("2", "10.01")])
+def test_a_payment_information_that_contradicts_what_it_holds_has_no_status(
+    stage: GroupStage, stated: tuple[str | None, str | None]
+) -> None:
+    """One that holds two payments of 10 together, in a message of three."""
+    stage.said = {"original": message(3), "amount": "5"}
+    stage.say("a", "ACCC", instruction=instruction("PMT-1", "1", "5.00"))
+    stage.say("b", "ACCC", instruction=instruction("PMT-2", *stated))
+    (report,) = stage.say("c", "ACCC", instruction=instruction("PMT-2", *stated))
+    right, wrong = report_in(report)["OrgnlPmtInfAndSts"]
+    assert right["PmtInfSts"] == "ACCC"
+    assert "PmtInfSts" not in wrong
+    assert report_in(report)["OrgnlGrpInfAndSts"]["GrpSts"] == "ACCC"
+
+
+def test_what_cannot_be_compared_contradicts_nothing(stage: GroupStage) -> None:
+    stage.said = {"original": message(2)}
+    stage.say("a", "ACCC", amount="5", instruction=instruction("PMT-1", "x", "y"))
+    (report,) = stage.say("b", "ACCC", instruction=instruction("PMT-2", "1", "5"))
+    assert [each["PmtInfSts"] for each in report_in(report)["OrgnlPmtInfAndSts"]] == ["ACCC", "ACCC"]
+
+
+def test_a_head_that_was_begun_without_sums_of_payment_informations_is_read_on(stage: GroupStage) -> None:
+    """As the baseline wrote it. Which amounts its members had is not known there."""
+    stage.said = {"original": message(2), "amount": "5"}
+    stage.say("a", "ACCC", instruction=instruction("PMT-1", "1", "9"))
+    head = stage.values.stored[Slot(KEY)]
+    before = head.body.replace(b',"total":"5"}', b"}")
+    assert before != head.body
+    stage.values.stored[Slot(KEY)] = replace(head, body=before)
+    (report,) = stage.say("b", "ACCC", instruction=instruction("PMT-2", "1", "5"))
+    assert [each["PmtInfSts"] for each in report_in(report)["OrgnlPmtInfAndSts"]] == ["ACCC", "ACCC"]
 
 
 def test_without_a_total_a_party_and_an_entity_these_are_left_out(stage: GroupStage) -> None:

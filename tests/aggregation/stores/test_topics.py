@@ -21,7 +21,9 @@ from aggregation.core.processor import MOST_VALUE_BYTES, Slot, Stored
 from aggregation.runner import StoreRunner
 from aggregation.values.file import ValuesFile
 from connectors.port import TransportUnavailable
+from daemon.system_clock import SystemClock
 from domain.headers import MEMBER
+from domain.steady_clock import SteadyClock
 from tests.aggregation.stores.stages import TopicStage, make_runner, run_until_read
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
@@ -240,7 +242,7 @@ def test_only_what_a_copy_lacks_is_read_when_a_partition_comes_back(
 def restoring(stage: TopicStage) -> Iterator[Restoring]:
     from aggregation.kafka.restoring import Restoring
 
-    with closing(Restoring(stage.settings())) as restoring:
+    with closing(Restoring(stage.settings(), SystemClock())) as restoring:
         yield restoring
 
 
@@ -301,6 +303,24 @@ def test_a_copy_that_is_in_doubt_is_read_anew(
         writing.put({Slot("deleted"): Stored(b"9")})
         writing.note(name, text)
     assert restore(restoring, file) == topic_values(stage) == {"a": b"1", "a/m": b"2", "b": b"3"}
+
+
+def test_a_clock_that_is_wrong_for_one_look_makes_no_copy_young(stage: TopicStage, file: ValuesFile) -> None:
+    """The copy is two days old, and the topic has forgotten what was deleted since. At that moment the clock is set back."""
+    from aggregation.kafka.restoring import Restoring
+
+    passed_ms, ahead_ms = 0, 1_774_740_835_941
+    clock = SteadyClock(lambda: ahead_ms + passed_ms, lambda: passed_ms)
+    with closing(Restoring(stage.settings(), clock)) as restoring:
+        write_values(stage, ("a", b"1"))
+        assert restore(restoring, file) == {"a": b"1"}
+        with file.writing() as writing:  # The topic has forgotten that this was deleted.
+            writing.put({Slot("gone"): Stored(b"0")})
+        for _ in range(2):
+            passed_ms += 86_400_000
+            clock.now()
+        ahead_ms -= 2 * 86_400_000
+        assert restore(restoring, file) == {"a": b"1"}
 
 
 def test_a_copy_that_is_in_no_doubt_is_kept(stage: TopicStage, restoring: Restoring, file: ValuesFile) -> None:

@@ -108,6 +108,37 @@ def test_a_reader_goes_on_and_one_that_begins_anew_begins_behind_the_archive(dir
     assert fresh.ignored_files == set()
 
 
+def test_what_the_archive_leaves_tells_whether_the_file_was_rewritten(directory, partition_file, settings):
+    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport.seek(P0, 0)
+    polled = transport.poll(40, 0)
+    offset, state = polled.next_offsets[P0], polled.source_states[P0]
+    assert offset == offset_of(40) > 3 * BLOCK
+    for until in (20, 40):
+        move(directory, partition_file, offset_of(until))
+        FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+    archive = partition_file.read_bytes()
+    partition_file.write_bytes(archive[: offset - 10] + b"X" + archive[offset - 9 :])
+    with pytest.raises(TransportRefused, match="it was rewritten"):
+        FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+    partition_file.write_bytes(CONTENT)
+    FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+
+
+def test_what_an_archive_has_cut_away_is_not_compared(partition_file, settings):
+    """As the baseline cuts: all whole blocks before the position."""
+    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport.seek(P0, 0)
+    polled = transport.poll(40, 0)
+    length = (polled.next_offsets[P0] - 1) // BLOCK * BLOCK
+    partition_file.write_bytes(b"\0" * length + CONTENT[length:])
+    again = FileTransport(settings, lambda ms: None, SystemFiles())
+    again.seek(P0, polled.next_offsets[P0], polled.source_states[P0])
+    later = again.poll(1, 0)
+    partition_file.write_bytes(CONTENT)  # The file was made whole again.
+    FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, later.next_offsets[P0], later.source_states[P0])
+
+
 def test_reading_begins_behind_an_archive_that_ends_at_the_end_of_a_block(directory, partition_file, settings):
     partition_file.write_bytes(b"x" * (2 * BLOCK - 1) + b"\n" + LINES[1])
     move(directory, partition_file, 2 * BLOCK)
@@ -272,7 +303,9 @@ def test_an_input_that_was_cut_is_refused(directory, partition_file):
     assert not archived(directory)
 
 
-def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(directory, partition_file, small_pieces):
+def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(directory, partition_file, monkeypatch):
+    monkeypatch.setattr(input_archive, "PIECE_BYTES", 3 * BLOCK)
+
     class Whole(SystemFiles):
         def punch(self, descriptor, length):
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")

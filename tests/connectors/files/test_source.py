@@ -6,7 +6,7 @@ import os
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from connectors.files.line_reader import BEGINNING_BYTES
@@ -408,6 +408,94 @@ def test_lines_that_are_cut_off_before_they_were_taken_are_not_taken_from_memory
     assert keys(transport.poll(10, 0)) == []
     write(0, line("d"))
     assert keys(transport.poll(10, 0)) == ["d"]
+
+
+def rewrite(settings, data: bytes) -> None:
+    """Write other content into the same file, as an editor or `cat new > file` does."""
+    with open(settings.in_directory / "partition-0.jsonl", "wb") as file:
+        file.write(data)
+
+
+REWRITTEN = r"partition-0.jsonl: holds other bytes before position \d+ .*it was rewritten. Restore the file, or move it away"
+
+
+def test_a_file_that_was_rewritten_in_place_while_it_is_read_is_refused_however_long_it_is(transport, write, settings):
+    write(0, line("a") + line("b"))
+    transport.seek(P0, 0)
+    transport.poll(10, 0)
+    rewrite(settings, line("c") + line("d") + line("e"))
+    for _ in range(2):
+        with pytest.raises(TransportRefused, match=REWRITTEN):
+            transport.poll(10, 0)
+
+
+def test_a_file_that_was_rewritten_in_place_meanwhile_is_refused_by_the_next_reader(transport, write, settings):
+    write(0, line("a") + line("b"))
+    transport.seek(P0, 0)
+    polled = transport.poll(10, 0)
+    offset, state = polled.next_offsets[P0], polled.source_states[P0]
+    write(0, line("c"))
+    again = FileTransport(settings, lambda ms: None)
+    again.seek(P0, offset, state)
+    assert keys(again.poll(10, 0)) == ["c"]
+    rewrite(settings, line("x") + line("y") + line("z"))
+    again = FileTransport(settings, lambda ms: None)
+    with pytest.raises(TransportRefused, match=REWRITTEN):
+        again.seek(P0, offset, state)
+    (settings.in_directory / "partition-0.jsonl").rename(settings.in_directory / "partition-1.jsonl")
+    again.seek(P1, 0)
+    assert keys(again.poll(10, 0)) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("state", ["", "AAAA", "[1]", '[0,0,"x"]'])
+def test_a_position_without_a_digest_gets_the_check_that_a_line_starts_there(transport, write, settings, state):
+    write(0, line("a") + line("b"))
+    transport.seek(P0, len(line("a")), state)
+    assert keys(transport.poll(10, 0)) == ["b"]
+
+
+def test_a_digest_is_of_the_bytes_that_were_read_and_not_of_what_stands_there_afterwards(settings, write):
+    """The file is rewritten between a read of a poll and the end of that poll."""
+
+    class Rewritten(SystemFiles):
+        def read(self, descriptor: int, size: int, offset: int) -> bytes:
+            data = super().read(descriptor, size, offset)
+            if is_armed and data.endswith(b"\n") and len(data) > len(line("a")):
+                rewrite(settings, line("x") + line("y") + line("z"))
+            return data
+
+    is_armed = False
+    write(0, line("a") + line("b"))
+    transport = FileTransport(settings, lambda ms: None, Rewritten())
+    transport.seek(P0, 0)
+    transport.end_offset(P0)
+    is_armed = True
+    polled = transport.poll(10, 0)
+    is_armed = False
+    assert keys(polled) == ["a", "b"]
+    with pytest.raises(TransportRefused, match=REWRITTEN):
+        FileTransport(settings, lambda ms: None).seek(P0, polled.next_offsets[P0], polled.source_states[P0])
+
+
+@given(st.lists(st.integers(0, 9_000), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 4_096))
+@example([3, 1_200_000, 5], 1, 4_096)  # The second is read in pieces.
+def test_any_byte_of_the_last_block_before_a_position_is_compared_whatever_the_lines(tmp_path_factory, lengths, batch, back):
+    directory = tmp_path_factory.mktemp("in")
+    path, content = directory / "partition-0.jsonl", b"".join(b"x" * length + b"\n" for length in lengths)
+    settings = FileSettings("T", directory, directory / "out", max_value_bytes=1_000)
+    path.write_bytes(content)
+    transport = FileTransport(settings, lambda ms: None)
+    transport.seek(P0, 0)
+    while (polled := transport.poll(batch, 0)).next_offsets:
+        offset, state = polled.next_offsets[P0], polled.source_states[P0]
+        FileTransport(settings, lambda ms: None).seek(P0, offset, state)
+    changed = bytearray(content)
+    at = max(0, offset - 1 - back)
+    changed[at] ^= 1
+    path.write_bytes(changed)
+    if at < offset - 1:
+        with pytest.raises(TransportRefused, match="it was rewritten"):
+            FileTransport(settings, lambda ms: None).seek(P0, offset, state)
 
 
 def test_another_file_in_its_place_is_refused_however_long_it_is(transport, write, settings):

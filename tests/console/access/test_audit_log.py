@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from console.access.audit_log import AuditLog
 from console.access.client import Client, find_client
 from console.access.identity import Identity
+from domain.steady_clock import Belief, SteadyClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -24,9 +25,18 @@ class Audited:
         self.directory = directory
         self.clock = FakeClock()
         self.uptime_ms = 0
-        self.log = AuditLog(directory, 90 * DAY_MS, self.clock, lambda: self.uptime_ms / 1_000)
+        self.known: Belief | None = None
+        self.begin_anew()
         state = {"identity": Identity("ann", frozenset(), sends_by_itself=False), "client": client}
         self.request = Request({"type": "http", "state": state, "headers": []})
+
+    def begin_anew(self) -> None:
+        """Let another console go on, which finds what the last one knew of the clock."""
+        clock = SteadyClock(self.clock.now, lambda: self.uptime_ms, known=self.known, keep=self._keep)
+        self.log = AuditLog(self.directory, 90 * DAY_MS, clock)
+
+    def _keep(self, belief: Belief) -> None:
+        self.known = belief
 
     def pass_and_note(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds)
@@ -57,6 +67,25 @@ def test_audit_files_are_deleted_after_the_retention_and_not_before(tmp_path: Pa
     assert "2025-12-27" not in audited.days
     audited.pass_and_note(100 * DAY_MS)
     assert len(audited.days) == 1, "also what this process wrote ends"
+
+
+def test_consoles_that_live_for_less_than_an_hour_delete_old_files_too(tmp_path: Path) -> None:
+    audited = Audited(tmp_path)
+    audited.made("2025-12-27")
+    for _ in range(4):
+        audited.pass_and_note(0)
+        audited.pass_and_note(HOUR_MS // 3)
+        audited.begin_anew()
+    audited.pass_and_note(0)
+    assert audited.days == ["2026-03-28", "2026-03-29"]
+
+
+def test_a_line_that_is_written_while_the_clock_is_ahead_has_the_date_of_before(tmp_path: Path) -> None:
+    audited = Audited(tmp_path)
+    audited.pass_and_note(0)
+    audited.pass_and_note(HOUR_MS)
+    audited.set_and_note(3_650 * DAY_MS)
+    assert max(audited.days) < "2026-04"
 
 
 def test_a_clock_that_is_ahead_for_a_moment_deletes_nothing(tmp_path: Path) -> None:

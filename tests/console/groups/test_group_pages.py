@@ -123,6 +123,10 @@ def test_groups_are_filtered_by_state_by_problems_and_by_a_part_of_their_ids(sta
     assert keys(text="muster") == [ODD, OPEN, DONE]
     assert "1 group" in stage.text("/groups?state=complete")
     assert "None matches" in stage.text("/groups?text=nobody")
+    # A note keeps no group from being complete.
+    stage.groups.status("NOSUM", "n1", "ACSP", amount=None, total=1)
+    stage.look()
+    assert keys(problems="true") == [ODD, OPEN]
 
 
 def test_the_list_is_bounded_and_says_how_many_there_are(stage: Stage) -> None:
@@ -172,7 +176,7 @@ def test_members_are_paged(stage: Stage) -> None:
 
 def test_without_the_role_payments_neither_parties_nor_sums_are_told_nor_found(stage: Stage) -> None:
     fill(stage.groups)
-    stage.groups.status("SUMS", "s1", control_sum="99.00", total=1)
+    stage.groups.status("SUMS", "s1", control_sum="99.00", total=1, instruction="P; Q", instruction_sum="99.00")
     stage.look()
     client = stage.client_for(Role.VIEWER)
     paths = ("/groups", f"/groups/{OPEN}", "/groups/SUMS", API, f"{API}/{OPEN}", f"{API}/SUMS", f"{API}/{OPEN}/members")
@@ -180,7 +184,9 @@ def test_without_the_role_payments_neither_parties_nor_sums_are_told_nor_found(s
         page = client.get(path).text
         for secret in ("Muster", "12.5", "99.00", ">99<"):
             assert secret not in unescape(page), (path, secret)
-    assert "control-sum: what differs needs the role payments; ask the sender" in unescape(client.get("/groups").text)
+    shown = unescape(client.get("/groups").text)
+    assert "control-sum: what differs needs the role payments; ask the sender" in shown
+    assert "payment-information: what differs needs the role payments; reports have no PmtInfSts there" in shown
     assert client.get(API, params={"text": "muster"}).json()["groups"] == []
     assert "Muster" in stage.text("/groups")
     assert "99" in stage.text("/groups/SUMS")

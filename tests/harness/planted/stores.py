@@ -80,7 +80,7 @@ def copy_notes_the_end_without_the_proof_of_a_commit(patch: Patch) -> None:
 
     def faulty(self: KafkaStore, partitions: Collection[Partition]) -> dict[Partition, int]:
         for partition, end in right(self, partitions).items():
-            restoring.note_read(self._owned[partition], end, restoring.time())
+            restoring.note_read(self._owned[partition], end, restoring.seconds_of(self._clock))
         return {}
 
     right = KafkaStore._find_ends

@@ -97,6 +97,8 @@ class RandomGroups:
             said["OrgnlCtrlSum"] = f"{units // 100}.{units % 100:02}" if chance.random() < 0.8 else "1.5"
         if chance.random() < 0.1:
             del said["OrgnlNbOfTxs"]
+        for name in {each["instruction"]["OrgnlPmtInfId"] for each in payments if "instruction" in each}:
+            _state_numbers([each for each in payments if each.get("instruction", {}).get("OrgnlPmtInfId") == name], chance)
         return said, payments
 
     def _payment(self, number: int) -> dict[str, Any]:
@@ -128,6 +130,18 @@ class RandomGroups:
             lines.append(Line(lines[0].value, lines[0].key, (*headers, ("possible-duplicate", b"true"))))
         with (self.facts / "partition-0.jsonl").open("ab") as file:
             file.writelines(map(encode_line, lines))
+
+
+def _state_numbers(payments: list[dict[str, Any]], chance: Random) -> None:
+    """Let the payment information of these payments state its NbOfTxs and its CtrlSum, which may be wrong."""
+    stated = payments[0]["instruction"]
+    if chance.random() < 0.5:
+        stated["OrgnlNbOfTxs"] = str(len(payments) + chance.choice((0, 0, 1)))
+    if chance.random() < 0.5:
+        units = sum(round(100 * float(each.get("amount", "0"))) for each in payments)
+        stated["OrgnlCtrlSum"] = f"{units // 100}.{units % 100:02}" if chance.random() < 0.7 else "1.5"
+    for each in payments:
+        each["instruction"] = stated
 
 
 def told_of(spark: SparkSession, records: GroupRecords) -> list[Told]:

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from harness.group_stage import GroupStage, message, status_body
+from harness.group_stage import GroupStage, instruction, message, status_body
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +87,27 @@ def test_a_report_says_its_counts_its_sums_and_its_statuses(target_type: str) ->
     assert (row.status, row.status_if_through, row.has_statuses, row.has_no_statuses) == ("PART", "PART", True, False)
     assert row.counts == fingerprint([Count("", "RJCT", 1, "100000"), Count("", "ACCC", 1, "1250000")])
     assert row.instruction_counts == fingerprint([Count("P2", "RJCT", 1, ""), Count("P1", "ACCC", 1, "")])
+
+
+@pytest.mark.parametrize(
+    ("stated", "fits", "also_without"),
+    [
+        (instruction("P1"), True, False),
+        (instruction("P1", "1"), True, False),
+        (instruction("P1", "3"), True, True),
+        (instruction("P1", "1", "9"), True, True),
+    ],
+)
+def test_a_payment_information_that_contradicts_itself_has_no_status(
+    stated: dict[str, str], fits: bool, also_without: bool
+) -> None:
+    stage = GroupStage()
+    stage.said = {"original": message(2), "amount": "5"}
+    stage.say("a", "RCVD", instruction=stated)
+    stage.say("b", "ACCC", instruction=stated | {"OrgnlPmtInfId": "P2"})
+    (completion,) = stage.say("a", "ACCC", instruction=stated)
+    assert reported(completion).has_statuses is fits
+    assert reported(completion).has_no_statuses is also_without
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -129,10 +130,15 @@ def _told(unit: ExpectedUnit, outcome: Outcome, parts: set[str]) -> Iterator[byt
             said |= {"OrgnlCtrlSum": message.control_sum} if message.control_sum else {}
             value["original"] = said
             if instruction and unit.payment_information_id:
-                value["instruction"] = {"OrgnlPmtInfId": unit.payment_information_id}
+                value["instruction"] = _instruction(unit.payment_information_id)
         headers = {"member": unit.unit, "notification-id": process.notification_id}
         headers |= {} if group is None else {"group-id": group}
         yield line(group or unit.unit, headers, value)
+
+
+def _instruction(name: str) -> dict[str, str]:
+    """Return what a payment information says of itself: the number is right for some, and wrong for others."""
+    return {"OrgnlPmtInfId": name, "OrgnlNbOfTxs": "2"} | ({"OrgnlCtrlSum": "1.5"} if crc32(name.encode()) % 4 == 0 else {})
 
 
 @pytest.fixture
