@@ -8,6 +8,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from connectors.line_format import Line
+from connectors.port import TransportRefused
+
+
+class LineRefused(TransportRefused):
+    """A start never takes the line at place `at` of those to append, for it is too large. The others may have been appended."""
+
+    def __init__(self, at: int, what: str, problem: str) -> None:
+        super().__init__(what, problem)
+        self.at = at
 
 
 class BridgeSource(Protocol):
@@ -48,7 +57,8 @@ class Start(Protocol):
         Raises:
             TransportUnavailable: It does not answer, or has no room. Any of the lines may have been appended: those that are
                 appended again are duplicates.
-            TransportRefused: It takes one of the lines only after an operator has changed something.
+            LineRefused: It does not take one of the lines.
+            TransportRefused: It takes nothing before an operator has changed something.
         """
         ...
 

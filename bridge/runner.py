@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import NamedTuple
 
-from bridge.keys import with_key
-from bridge.port import BridgeSource, Start
+from bridge.keys import find_shorter, with_key
+from bridge.port import BridgeSource, LineRefused, Start
 from connectors.line_format import Line
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.errors import ResequencerError
@@ -109,15 +109,33 @@ class Bridge:
         with _answering("source"):
             source = self._opened_source()
             # What a failed start has left is still there if the source is: else it comes again.
-            self._taken += source.take(0 if self._taken else _WAIT_MS)
+            self._taken += map(with_key, source.take(0 if self._taken else _WAIT_MS))
         if not self._taken:
             return
         with _answering("start"):
-            start.append([with_key(each) for each in self._taken])
+            try:
+                start.append(self._taken)
+            except LineRefused as error:
+                self._shorten(error)
+                return
         with _answering("source"):
             source.acknowledge()
         self._appended += len(self._taken)
         self._taken = []
+
+    def _shorten(self, error: LineRefused) -> None:
+        """Put the beginning of a line in the place of one that the start never takes. All are appended again at the next turn.
+
+        Raises:
+            TransportRefused: There is nothing shorter.
+        """
+        shorter = find_shorter(self._taken[error.at])
+        if shorter is None:
+            way_out = "Nothing behind it comes before that; or take the message away at the broker of the source"
+            raise TransportRefused(error.what, f"{error.problem}, for not even the length of a message is taken. {way_out}")
+        _LOG.warning("a message becomes a dead letter too-large, and only its beginning is kept: %s", error)
+        self._taken[error.at] = shorter
+        self._close_start()  # Batches may still be on their way.
 
     def _opened_source(self) -> BridgeSource:
         if self._source is None:

@@ -83,6 +83,9 @@ class EnvelopeDecoder:
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
+            if length <= limit:
+                error = f"the record was cut before it came here, its value had {length} bytes: the topic behind the bridge does "
+                error += "not take it. Send smaller envelopes and headers, or raise the topic's max.message.bytes"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if len(record.headers) > MOST_HEADERS:
             error = f"the record has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer headers"

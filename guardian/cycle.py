@@ -18,6 +18,7 @@ from domain.dead_letter import DeadLetter
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
+from domain.headers import as_cut
 from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Partition
@@ -202,7 +203,7 @@ class Cycle:
         written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
         decode = self._tools.decoder.decode
-        for record in polled.records:
+        for record in map(as_cut, polled.records):
             partition, offset = record.origin
             if partition not in owned:
                 continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.

@@ -21,7 +21,7 @@ from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
 from connectors.jms.queue_capability import FromQueue, ToQueue
-from connectors.jms.receiving_link import ReceivingLink
+from connectors.jms.receiving_link import SESSION_BYTES, ReceivingLink
 from connectors.jms.settings import BrokerSettings
 from connectors.jms.transaction import Transaction
 from connectors.port import NothingLeft, TransportUnavailable
@@ -117,11 +117,15 @@ class Io:
     def open_receiver(self, queue: str, selector: str, handler: Any, *, is_queue: bool = False) -> Any:
         """Return a link from a queue, which is open and has no credit. Raises: as `open_sender`.
 
-        With `is_queue` it carries the capability `queue`.
+        With `is_queue` it carries the capability `queue`. It has a session of its own: one that is not read must not keep the
+        broker from sending by the others.
         """
         options: list[Any] = [*([Selector(selector)] if selector else []), *([FromQueue()] if is_queue else [])]
         name = f"{queue}-{uuid4().hex}"
-        link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
+        session = self.connection.session()
+        session.incoming_capacity = SESSION_BYTES
+        session.open()
+        link = self.container.create_receiver(session, queue, name=name, handler=handler, options=options)
         self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
         return link
 
@@ -230,12 +234,18 @@ class JmsConnection:
                 raise TransportUnavailable(str(self._problem)) from None
             raise
 
-    def receive(self, queue: str, selector: str, window: int, *, is_queue: bool = False) -> ReceivingLink:
+    def post(self, work: Callable[[], None]) -> None:
+        """Let the thread do the work soon; nothing is done if the connection is lost. An error ends the connection."""
+        self._jobs.append(_Job(lambda _: work()))
+        self._waker.wake()
+
+    def receive(self, queue: str, selector: str, window: int, max_value_bytes: int, *, is_queue: bool = False) -> ReceivingLink:
         """Return a new link from a queue, with credit for `window` messages. Raises: as `call`, and as `Io.open_sender`.
 
-        With `is_queue` the link carries the capability `queue`: some brokers open a topic without it.
+        Of a message with a larger value than `max_value_bytes` only the beginning is kept. With `is_queue` the link carries the
+        capability `queue`: some brokers open a topic without it.
         """
-        made = ReceivingLink(window, self.arrived)
+        made = ReceivingLink(window, max_value_bytes, self.arrived, self.post)
 
         def attach(io: Io) -> None:
             io.on_end(made.forget)
