@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaProducer, errors
 
-from bridge.port import LineRefused
+from bridge.port import TooLarge
 from connectors.kafka.client import make_client
 from connectors.kafka.core.records import size_of
 from connectors.kafka.errors import text_of, to_transport_error, translated
@@ -45,23 +45,22 @@ class KafkaStart:
         """Send the lines, and wait until all replicas in sync have them. Raises: as bridge/port.py describes."""
         with translated(f"topic {self._topic}"):
             count = len(self._producer.partitions_for(self._topic))
-            sent = [self._send(at, each, count) for at, each in enumerate(lines)]
+            sent = [self._send(each, count) for each in lines]
             self._await(sent)
-        failed = [(at, each.exception) for at, each in enumerate(sent) if each.failed()]
-        # A record that is too large may fail those behind it, and is the one to name.
-        for at, error in sorted(failed, key=lambda each: not isinstance(each[1], _NEVER_TAKEN)):
-            raise self._failed(at, lines[at], error)
+        for line, each in zip(lines, sent, strict=True):
+            if each.failed():
+                raise self._failed(line, each.exception)
 
     def close(self) -> None:
         """Returns at once; the client's thread ends when its batches have expired."""
         Thread(target=close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
 
-    def _send(self, at: int, line: Line, count: int) -> Any:
+    def _send(self, line: Line, count: int) -> Any:
         number = partition_of(line.key or b"", count)
         try:
             return self._producer.send(self._topic, line.value, line.key, list(line.headers), partition=number)
         except errors.MessageSizeTooLargeError as error:
-            raise self._failed(at, line, error) from error
+            raise self._failed(line, error) from error
 
     def _await(self, sent: Sequence[Any]) -> None:
         """Wait until each has an outcome. A flush ends early if a batch is split."""
@@ -72,9 +71,9 @@ class KafkaStart:
             with suppress(errors.UnknownError):
                 self._producer.flush(left)
 
-    def _failed(self, at: int, line: Line, error: BaseException) -> Exception:
+    def _failed(self, line: Line, error: BaseException) -> Exception:
         if isinstance(error, _NEVER_TAKEN):
             size = size_of(line.key, line.headers, line.value)
             problem = f"it does not take a message of {size} bytes ({text_of(error)}). Raise its max.message.bytes"
-            return LineRefused(at, f"topic {self._topic}", problem)
+            return TooLarge(f"topic {self._topic}", problem)
         return to_transport_error(f"topic {self._topic}", error)

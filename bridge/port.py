@@ -11,12 +11,11 @@ from connectors.line_format import Line
 from connectors.port import TransportRefused
 
 
-class LineRefused(TransportRefused):
-    """A start never takes the line at place `at` of those to append, for it is too large. The others may have been appended."""
+class TooLarge(TransportRefused):
+    """A start never takes one of the lines to append, or several: they are too large. The others may have been appended.
 
-    def __init__(self, at: int, what: str, problem: str) -> None:
-        super().__init__(what, problem)
-        self.at = at
+    Which ones is known only of lines that are appended alone: a client blames all that were under way together.
+    """
 
 
 class BridgeSource(Protocol):
@@ -57,7 +56,7 @@ class Start(Protocol):
         Raises:
             TransportUnavailable: It does not answer, or has no room. Any of the lines may have been appended: those that are
                 appended again are duplicates.
-            LineRefused: It does not take one of the lines.
+            TooLarge: It never takes one of the lines.
             TransportRefused: It takes nothing before an operator has changed something.
         """
         ...

@@ -12,7 +12,7 @@ from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
 from domain.errors import our_mistake
-from domain.headers import SCHEMA_VERSION
+from domain.headers import SCHEMA_VERSION, as_cut
 from domain.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
@@ -77,6 +77,7 @@ class EnvelopeDecoder:
 
     def _screen(self, record: Record) -> None:
         """Refuse records that can be refused without reading the value."""
+        record = as_cut(record)
         if record.defect is not None:
             raise _Refused(DeadLetterReason.UNDECODABLE, record.defect)
         length = len(record.value) if record.cut is None else record.cut.length

@@ -131,11 +131,11 @@ def as_cut(record: Record) -> Record:
 
     Any other record is returned as it is.
     """
-    names = [name for name, _ in record.headers]
-    if record.cut is not None or DEAD_LETTER_VALUE_LENGTH not in names or DEAD_LETTER_VALUE_SHA256 not in names:
+    found = [value for name, value in record.headers if name == DEAD_LETTER_VALUE_LENGTH]
+    if not found or record.cut is not None:
         return record
     texts = texts_of(record.headers)
-    length, digest = texts[DEAD_LETTER_VALUE_LENGTH], texts[DEAD_LETTER_VALUE_SHA256]
+    length, digest = texts[DEAD_LETTER_VALUE_LENGTH], texts.get(DEAD_LETTER_VALUE_SHA256, "")
     if not (_LENGTH.fullmatch(length) and _SHA256.fullmatch(digest)):
         return record
     own = tuple(each for each in record.headers if each[0] not in (DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256))

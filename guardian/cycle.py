@@ -203,7 +203,7 @@ class Cycle:
         written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
         decode = self._tools.decoder.decode
-        for record in map(as_cut, polled.records):
+        for record in polled.records:
             partition, offset = record.origin
             if partition not in owned:
                 continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.
@@ -211,7 +211,7 @@ class Cycle:
             written_at[partition] = record.written_at
             decoded = decode(record)
             if isinstance(decoded, Refusal):
-                letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
+                letters[partition].append(DeadLetter(as_cut(record), decoded.reason, decoded.error, now))
                 continue
             if record.key is not None and record.key != decoded.unit.encode():
                 counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.
