@@ -114,19 +114,27 @@ class Io:
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
         return link
 
-    def open_receiver(self, queue: str, selector: str, handler: Any, *, is_queue: bool = False) -> Any:
+    def open_receiver(
+        self, queue: str, selector: str, handler: Any, *, is_queue: bool = False, session_bytes: int | None = None
+    ) -> Any:
         """Return a link from a queue, which is open and has no credit. Raises: as `open_sender`.
 
-        With `is_queue` it carries the capability `queue`. It has a session of its own: one that is not read must not keep the
-        broker from sending by the others.
+        With `is_queue` it carries the capability `queue`. With `session_bytes` it has a session of its own, in which the broker
+        sends no more than that before it is read: one that is not read must not keep the broker from sending by the others.
         """
         options: list[Any] = [*([Selector(selector)] if selector else []), *([FromQueue()] if is_queue else [])]
-        name = f"{queue}-{uuid4().hex}"
-        session = self.connection.session()
-        session.incoming_capacity = SESSION_BYTES
-        session.open()
-        link = self.container.create_receiver(session, queue, name=name, handler=handler, options=options)
-        self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
+        name, session = f"{queue}-{uuid4().hex}", self.connection
+        if session_bytes is not None:
+            session = self.connection.session()
+            session.incoming_capacity = session_bytes
+            session.open()
+        try:
+            link = self.container.create_receiver(session, queue, name=name, handler=handler, options=options)
+            self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
+        except BaseException:
+            if session_bytes is not None:
+                session.close()
+            raise
         return link
 
     def open_browser(self, queue: str, handler: Any) -> Any:
@@ -249,7 +257,7 @@ class JmsConnection:
 
         def attach(io: Io) -> None:
             io.on_end(made.forget)
-            made.attach(io.open_receiver(queue, selector, made, is_queue=is_queue))
+            made.attach(io.open_receiver(queue, selector, made, is_queue=is_queue, session_bytes=SESSION_BYTES))
 
         self.call(attach)
         return made

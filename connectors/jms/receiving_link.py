@@ -139,7 +139,9 @@ class ReceivingLink(MessagingHandler):
     def _read_on(self) -> None:
         """In the thread: read what has arrived, unless too much of it is not taken yet."""
         link = self._link
-        while link is not None and (delivery := link.current) is not None:
+        if link is None or self.is_detached:
+            return
+        while (delivery := link.current) is not None:
             # The worker looks at the mark after it has taken a message, so the mark comes before this look at the room.
             self._is_full = True
             if not self._has_room():
@@ -148,10 +150,11 @@ class ReceivingLink(MessagingHandler):
             if delivery.aborted:
                 self._arriving = None
                 delivery.settle()
+                link.flow(1)  # It has used a credit, and nothing of it is acknowledged later.
             elif not self._read(link, delivery):
                 break
         self._note_room()
-        if link is not None and not self._is_full:
+        if not self._is_full:
             link.flow(0)  # The client opens a closed window again with the next flow only.
 
     def _read(self, link: Any, delivery: Any) -> bool:
@@ -182,7 +185,7 @@ class ReceivingLink(MessagingHandler):
 
     def _note_room(self) -> None:
         """In the thread: note since when nothing keeps the broker from sending more."""
-        if self._is_full or self._arriving is not None or len(self._deliveries) >= self._window:
+        if self.is_detached or self._is_full or self._arriving is not None or len(self._deliveries) >= self._window:
             self._free_since = None
         elif self._free_since is None:
             self._free_since = monotonic()
@@ -199,4 +202,5 @@ class ReceivingLink(MessagingHandler):
         self._free_since = None
         self._arrived.set()
         event.link.close()
+        event.link.session.close()
         event.container.yield_()
