@@ -150,12 +150,10 @@ def test_a_partition_that_is_taken_over_anew_while_the_broker_waits_gets_all_aga
     one = queues.partitions()[0]
     queues.send(*[message(f"{each}" + "x" * 1_000_000) for each in range(40)])
     read = intake(queues)
-    link = read.source._readings[one].link
     for _ in range(3):
-        wait_until(lambda: link.waiting >= 16, "as many as there is room for")
+        wait_until(lambda: read.source._readings[one].link.waiting >= 16, "as many as there is room for")
         assert read.source.poll(2, 0).records
         read.source.seek(one, 0)
-        link = read.source._readings[one].link
     read.source.close()
     again = intake(queues)
     assert [int(each.rstrip(b"x")) for each in again.read(40)] == list(range(40))
