@@ -8,14 +8,15 @@ from typing import Any
 
 from kafka import KafkaProducer, errors
 
+from bridge.port import TooLarge
 from connectors.kafka.client import make_client
+from connectors.kafka.core.records import size_of
 from connectors.kafka.errors import text_of, to_transport_error, translated
 from connectors.kafka.producer import close_at_last
 from connectors.kafka.quick_producer import partition_of
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.topics import Right, Topics
 from connectors.line_format import Line
-from connectors.port import TransportRefused
 
 _GRACE_SECONDS = 5
 _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
@@ -72,6 +73,7 @@ class KafkaStart:
 
     def _failed(self, line: Line, error: BaseException) -> Exception:
         if isinstance(error, _NEVER_TAKEN):
-            problem = f"it does not take a message of {len(line.value)} bytes ({text_of(error)}). Raise its max.message.bytes"
-            return TransportRefused(f"topic {self._topic}", problem)
+            size = size_of(line.key, line.headers, line.value)
+            problem = f"it does not take a message of {size} bytes ({text_of(error)}). Raise its max.message.bytes"
+            return TooLarge(f"topic {self._topic}", problem)
         return to_transport_error(f"topic {self._topic}", error)

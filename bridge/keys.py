@@ -1,9 +1,16 @@
-"""Finds the key of a message: the unit of work of the envelope in it. Pure."""
+"""What a message becomes in the start: with the unit of work as its key, and cut if the start does not take it. Pure."""
+
+from hashlib import sha256
 
 import msgspec
 
 from connectors.line_format import Line
+from domain.headers import DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256, cut_headers
 from domain.identifiers import find_id_flaw
+from domain.record import Cut
+
+_BEGINNING_BYTES = 64 * 1024
+_OF_A_CUT = (DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -26,6 +33,19 @@ def with_key(line: Line) -> Line:
     """
     unit = _find_unit(line.value)
     return line if unit is None else Line(line.value, unit.encode(), line.headers)
+
+
+def find_shorter(line: Line) -> Line | None:
+    """Return what to append instead of a line that is too large: the beginning of its value, then its length and digest alone.
+
+    The service makes a dead letter `too-large` of either. None: there is nothing shorter.
+    """
+    of_a_cut = tuple(each for each in line.headers if each[0] in _OF_A_CUT)
+    if not of_a_cut:
+        cut = Cut(len(line.value), sha256(line.value).hexdigest())
+        return Line(line.value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
+    shortest = Line(b"", None, of_a_cut[-len(_OF_A_CUT) :])
+    return None if line == shortest else shortest
 
 
 def _find_unit(value: bytes) -> str | None:

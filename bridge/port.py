@@ -8,6 +8,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from connectors.line_format import Line
+from connectors.port import TransportRefused
+
+
+class TooLarge(TransportRefused):
+    """A start never takes one of the lines to append, or several: they are too large. The others may have been appended.
+
+    Which ones is known only of lines that are appended alone: a client blames all that were under way together.
+    """
 
 
 class BridgeSource(Protocol):
@@ -48,7 +56,8 @@ class Start(Protocol):
         Raises:
             TransportUnavailable: It does not answer, or has no room. Any of the lines may have been appended: those that are
                 appended again are duplicates.
-            TransportRefused: It takes one of the lines only after an operator has changed something.
+            TooLarge: It never takes one of the lines.
+            TransportRefused: It takes nothing before an operator has changed something.
         """
         ...
 

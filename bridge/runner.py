@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import NamedTuple
 
-from bridge.keys import with_key
-from bridge.port import BridgeSource, Start
+from bridge.keys import find_shorter, with_key
+from bridge.port import BridgeSource, Start, TooLarge
 from connectors.line_format import Line
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.errors import ResequencerError
@@ -61,6 +61,8 @@ class Bridge:
         self._source: BridgeSource | None = None
         self._start: Start | None = None
         self._taken: list[Line] = []
+        self._alone: int | None = None
+        """Of those that were taken, how many were appended, each alone; None while they are appended together."""
         self._opened_at = 0.0
         self._pause_ms = _FIRST_PAUSE_MS
         self._short_lives = 0
@@ -109,15 +111,46 @@ class Bridge:
         with _answering("source"):
             source = self._opened_source()
             # What a failed start has left is still there if the source is: else it comes again.
-            self._taken += source.take(0 if self._taken else _WAIT_MS)
+            self._taken += map(with_key, source.take(0 if self._taken else _WAIT_MS))
         if not self._taken:
             return
         with _answering("start"):
-            start.append([with_key(each) for each in self._taken])
+            if not self._append(start):
+                return
         with _answering("source"):
             source.acknowledge()
         self._appended += len(self._taken)
         self._taken = []
+
+    def _append(self, start: Start) -> bool:
+        """Append what was taken; return whether all of it is. What is never taken is cut, and appended at the next turn.
+
+        Raises:
+            TransportRefused: There is nothing shorter.
+        """
+        try:
+            if self._alone is None:
+                start.append(self._taken)
+            else:
+                while self._alone < len(self._taken):
+                    start.append([self._taken[self._alone]])
+                    self._alone += 1
+        except TooLarge as error:
+            self._close_start()  # Batches may still be on their way.
+            if self._alone is not None:
+                self._shorten(self._alone, error)
+            self._alone = self._alone or 0
+            return False
+        self._alone = None
+        return True
+
+    def _shorten(self, at: int, error: TooLarge) -> None:
+        shorter = find_shorter(self._taken[at])
+        if shorter is None:
+            way_out = "Nothing behind it comes before that, or before the message is taken away at the broker of the source"
+            raise TransportRefused(error.what, f"{error.problem}: not even a note of its length fits. {way_out}")
+        _LOG.warning("a message becomes a dead letter, too-large, of which the beginning is kept: %s", error)
+        self._taken[at] = shorter
 
     def _opened_source(self) -> BridgeSource:
         if self._source is None:
@@ -145,7 +178,7 @@ class Bridge:
 
     def _close_source(self) -> None:
         source, self._source = self._source, None
-        self._taken = []
+        self._taken, self._alone = [], None
         if source is not None:
             source.close()
 

@@ -12,7 +12,7 @@ from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
 from domain.errors import our_mistake
-from domain.headers import SCHEMA_VERSION
+from domain.headers import SCHEMA_VERSION, as_cut
 from domain.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from domain.record import Record
 from domain.wire import WireEnvelope, has_too_many_objects, read_envelope
@@ -77,12 +77,16 @@ class EnvelopeDecoder:
 
     def _screen(self, record: Record) -> None:
         """Refuse records that can be refused without reading the value."""
+        record = as_cut(record)
         if record.defect is not None:
             raise _Refused(DeadLetterReason.UNDECODABLE, record.defect)
         length = len(record.value) if record.cut is None else record.cut.length
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller envelopes"
+            if length <= limit:
+                error = f"the record was cut before it came here, its value had {length} bytes: the topic behind the bridge does "
+                error += "not take it. Send smaller envelopes and headers, or raise the topic's max.message.bytes"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if len(record.headers) > MOST_HEADERS:
             error = f"the record has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer headers"

@@ -6,6 +6,8 @@ All are UTF-8. Of several headers with one name the last one counts, as in Kafka
 import re
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from domain.clock import Instant, instant_of, instant_text
 from domain.dead_letter import DeadLetterReason
 from domain.record import Cut, Headers, Origin, Partition, Record
@@ -104,6 +106,8 @@ _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
 _OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})
 _ATTEMPTS = re.compile(r"0|[1-9][0-9]{0,8}")
+_LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def dead_letter_headers(reason: DeadLetterReason, error: str, position: bytes, at: Instant, cut: Cut | None = None) -> Headers:
@@ -120,6 +124,22 @@ def dead_letter_headers(reason: DeadLetterReason, error: str, position: bytes, a
 def cut_headers(cut: Cut) -> Headers:
     """Return the headers that describe a dead letter's value before it was cut."""
     return (DEAD_LETTER_VALUE_LENGTH, str(cut.length).encode()), (DEAD_LETTER_VALUE_SHA256, cut.sha256.encode())
+
+
+def as_cut(record: Record) -> Record:
+    """Return a record whose headers say that its value is a beginning, as the bridge writes it, with its `cut` and without them.
+
+    Any other record is returned as it is.
+    """
+    found = [value for name, value in record.headers if name == DEAD_LETTER_VALUE_LENGTH]
+    if not found or record.cut is not None:
+        return record
+    texts = texts_of(record.headers)
+    length, digest = texts[DEAD_LETTER_VALUE_LENGTH], texts.get(DEAD_LETTER_VALUE_SHA256, "")
+    if not (_LENGTH.fullmatch(length) and _SHA256.fullmatch(digest)):
+        return record
+    own = tuple(each for each in record.headers if each[0] not in (DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256))
+    return replace(record, headers=own, cut=Cut(int(length), digest))
 
 
 def mark_headers(incomplete: str | None, *, is_late: bool, is_ordered: bool = False) -> Headers:

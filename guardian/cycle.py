@@ -18,6 +18,7 @@ from domain.dead_letter import DeadLetter
 from domain.decoding import Refusal
 from domain.envelope import DataEnvelope
 from domain.errors import OwnershipLost
+from domain.headers import as_cut
 from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Partition
@@ -210,7 +211,7 @@ class Cycle:
             written_at[partition] = record.written_at
             decoded = decode(record)
             if isinstance(decoded, Refusal):
-                letters[partition].append(DeadLetter(record, decoded.reason, decoded.error, now))
+                letters[partition].append(DeadLetter(as_cut(record), decoded.reason, decoded.error, now))
                 continue
             if record.key is not None and record.key != decoded.unit.encode():
                 counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.

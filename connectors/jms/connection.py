@@ -21,7 +21,7 @@ from proton.utils import BlockingConnection
 
 from connectors.jms.errors import lost, to_transport_error
 from connectors.jms.queue_capability import FromQueue, ToQueue
-from connectors.jms.receiving_link import ReceivingLink
+from connectors.jms.receiving_link import SESSION_BYTES, ReceivingLink
 from connectors.jms.settings import BrokerSettings
 from connectors.jms.transaction import Transaction
 from connectors.port import NothingLeft, TransportUnavailable
@@ -114,15 +114,27 @@ class Io:
         self._opened(link, f"queue {queue}", lambda: link.remote_target.address)
         return link
 
-    def open_receiver(self, queue: str, selector: str, handler: Any, *, is_queue: bool = False) -> Any:
+    def open_receiver(
+        self, queue: str, selector: str, handler: Any, *, is_queue: bool = False, session_bytes: int | None = None
+    ) -> Any:
         """Return a link from a queue, which is open and has no credit. Raises: as `open_sender`.
 
-        With `is_queue` it carries the capability `queue`.
+        With `is_queue` it carries the capability `queue`. With `session_bytes` it has a session of its own, in which the broker
+        sends no more than that before it is read: one that is not read must not keep the broker from sending by the others.
         """
         options: list[Any] = [*([Selector(selector)] if selector else []), *([FromQueue()] if is_queue else [])]
-        name = f"{queue}-{uuid4().hex}"
-        link = self.container.create_receiver(self.connection, queue, name=name, handler=handler, options=options)
-        self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
+        name, session = f"{queue}-{uuid4().hex}", self.connection
+        if session_bytes is not None:
+            session = self.connection.session()
+            session.incoming_capacity = session_bytes
+            session.open()
+        try:
+            link = self.container.create_receiver(session, queue, name=name, handler=handler, options=options)
+            self._opened(link, f"queue {queue}" + (f" where {selector}" if selector else ""), lambda: link.remote_source.address)
+        except BaseException:
+            if session_bytes is not None:
+                session.close()
+            raise
         return link
 
     def open_browser(self, queue: str, handler: Any) -> Any:
@@ -230,16 +242,22 @@ class JmsConnection:
                 raise TransportUnavailable(str(self._problem)) from None
             raise
 
-    def receive(self, queue: str, selector: str, window: int, *, is_queue: bool = False) -> ReceivingLink:
+    def post(self, work: Callable[[], None]) -> None:
+        """Let the thread do the work soon; nothing is done if the connection is lost. An error ends the connection."""
+        self._jobs.append(_Job(lambda _: work()))
+        self._waker.wake()
+
+    def receive(self, queue: str, selector: str, window: int, max_value_bytes: int, *, is_queue: bool = False) -> ReceivingLink:
         """Return a new link from a queue, with credit for `window` messages. Raises: as `call`, and as `Io.open_sender`.
 
-        With `is_queue` the link carries the capability `queue`: some brokers open a topic without it.
+        Of a message with a larger value than `max_value_bytes` only the beginning is kept. With `is_queue` the link carries the
+        capability `queue`: some brokers open a topic without it.
         """
-        made = ReceivingLink(window, self.arrived)
+        made = ReceivingLink(window, max_value_bytes, self.arrived, self.post)
 
         def attach(io: Io) -> None:
             io.on_end(made.forget)
-            made.attach(io.open_receiver(queue, selector, made, is_queue=is_queue))
+            made.attach(io.open_receiver(queue, selector, made, is_queue=is_queue, session_bytes=SESSION_BYTES))
 
         self.call(attach)
         return made

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from connectors.jms.arriving_message import Beginning
 from connectors.kafka.core.records import to_record
 from domain import headers as names
 from domain.headers import texts_of
@@ -51,13 +52,19 @@ def property_name(header: str) -> str:
     return f"_{name}" if _RESERVED.match(name) else name
 
 
-def read_record(origin: Origin, message: Any, raw: bytes, max_value_bytes: int, *, needs_id: bool) -> Record:
+def read_record(origin: Origin, message: Any, raw: bytes | Beginning, max_value_bytes: int, *, needs_id: bool) -> Record:
     """Return the record of a message; what cannot be read becomes a defect. `message` is None if `raw` cannot be decoded."""
-    if message is None:
-        return Record(origin, raw[:max_value_bytes], defect="it is not a message of AMQP 1.0")
+    beginning = raw if isinstance(raw, Beginning) else None
+    if message is None or (beginning is not None and not beginning.is_message):
+        problem = "it is not a message of AMQP 1.0"
+        if isinstance(raw, Beginning):
+            return Record(origin, raw.value, defect=problem, cut=raw.cut)
+        return Record(origin, raw[:max_value_bytes], defect=problem)
     key = _bytes_or_none(message.correlation_id)
     headers = tuple((_OURS.get(str(name), str(name)), _bytes_of(each)) for name, each in (message.properties or {}).items())
     written_at = int(message.creation_time * 1000) or None
+    if beginning is not None:
+        return Record(origin, beginning.value, key, headers, cut=beginning.cut, written_at=written_at)
     body = message.body
     if isinstance(body, str | bytes | bytearray | memoryview) or body is None:
         record = to_record(origin, key, _bytes_or_none(body), headers, max_value_bytes, written_at)
@@ -68,15 +75,16 @@ def read_record(origin: Origin, message: Any, raw: bytes, max_value_bytes: int, 
     return record if refused is None else Record(origin, record.value, key, headers, refused, record.cut, written_at)
 
 
-def digest_of(message: Any, raw: bytes) -> bytes:
+def digest_of(message: Any, raw: bytes | Beginning) -> bytes:
     """Return what names a message in all its deliveries: the digest of its id, without one of its properties and its body."""
+    body = raw.cut.sha256 if isinstance(raw, Beginning) else None if message is None else message.body
     if message is None:
-        said = raw
+        said = raw if isinstance(raw, bytes) else raw.cut.sha256.encode()
     elif message.id is not None:
         said = repr((type(message.id).__name__, _plain(message.id))).encode()
     else:
         properties = sorted((str(name), _plain(each)) for name, each in (message.properties or {}).items())
-        said = repr((_plain(message.correlation_id), message.subject, properties, _plain(message.body))).encode()
+        said = repr((_plain(message.correlation_id), message.subject, properties, _plain(body))).encode()
     return blake2b(said, digest_size=DIGEST_BYTES).digest()
 
 

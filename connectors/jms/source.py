@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from connectors.jms.client import connect
 from connectors.jms.messages import digest_of, read_record
-from connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing
+from connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
 from connectors.jms.taken import Taken, TakenMessages
 from connectors.port import (
     Polled,
@@ -117,7 +117,7 @@ class JmsSource:
             self._connected().call(before.link.detach)
         named = self._named[partition]
         if link is None or link.is_detached:
-            link = self._connected().receive(named.queue, named.selector, self._settings.window)
+            link = self._receive(named)
         self._readings[partition] = _Reading(link, offset, taken)
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
@@ -158,6 +158,10 @@ class JmsSource:
             self._connection = self._connect(self._settings.broker)
         return self._connection
 
+    def _receive(self, named: QueuePartition) -> "ReceivingLink":
+        settings = self._settings
+        return self._connected().receive(named.queue, named.selector, settings.window, settings.max_value_bytes)
+
     def _is_served(self, partition: Partition) -> bool:
         if partition not in self._named or not self._named[partition].is_exclusive:
             return partition in self._named
@@ -176,7 +180,7 @@ class JmsSource:
         for name, each in self._named.items():
             if each.is_exclusive and name not in self._readings and name not in self._waiting:
                 try:
-                    self._waiting[name] = self._connected().receive(each.queue, each.selector, self._settings.window)
+                    self._waiting[name] = self._receive(each)
                 except (TransportWithheld, TransportRefused) as error:
                     self._unopened[name] = error
         if self._unopened and not (self._readings or self._waiting):

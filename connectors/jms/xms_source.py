@@ -11,20 +11,20 @@ from connectors.jms.messages import read_record
 from connectors.jms.settings import BrokerSettings
 from connectors.line_format import Line
 from connectors.port import TransportUnavailable
+from domain.headers import cut_headers
 from domain.record import Origin, Partition
 
 if TYPE_CHECKING:
     from connectors.jms.connection import Io, JmsConnection
 
-_ANY_SIZE = 1 << 40
-
 
 class XmsSourceSettings(msgspec.Struct, frozen=True):
-    """`window` is the most messages that are taken and not acknowledged."""
+    """`window` is the most messages that are taken and not acknowledged. A value of more than `max_value_bytes` is cut."""
 
     broker: BrokerSettings
     queue: str
     window: int = 500
+    max_value_bytes: int = 5 << 20
 
 
 class XmsSource:
@@ -42,10 +42,12 @@ class XmsSource:
 
     def __init__(self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
         self._origin = Origin(Partition(settings.queue, 0), 0)
+        self._max_value_bytes = settings.max_value_bytes
         self._taken: list[int] = []
         self._connection = connect(settings.broker)
         try:
-            self._link = self._connection.receive(settings.queue, "", settings.window, is_queue=True)
+            link = self._connection.receive(settings.queue, "", settings.window, settings.max_value_bytes, is_queue=True)
+            self._link = link
         except BaseException:
             self._connection.close()
             raise
@@ -77,10 +79,9 @@ class XmsSource:
     def _take(self) -> Line:
         number, raw, message = self._link.take()
         self._taken.append(number)
-        if message is None:
-            return Line(raw)
-        record = read_record(self._origin, message, raw, _ANY_SIZE, needs_id=False)
-        return Line(record.value, record.key, record.headers)
+        record = read_record(self._origin, message, raw, self._max_value_bytes, needs_id=False)
+        # The service makes a dead letter of a beginning, as it does of anything that is no envelope.
+        return Line(record.value, record.key, (*record.headers, *(cut_headers(record.cut) if record.cut else ())))
 
     def _check_open(self) -> None:
         if self._link.is_detached:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event
+from time import monotonic
 from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, MQTTv5
@@ -27,6 +28,7 @@ from domain.errors import ResequencerError
 
 _FAREWELL_SECONDS = 1
 _ID_BYTES = 2
+_LOOK_SECONDS = 0.1
 _ANY_SIZE = 268_435_460
 """The largest packet of MQTT, in bytes."""
 
@@ -97,6 +99,7 @@ class MqttConnection:
         self._seconds = settings.call_timeout_ms / 1000
         self._problem: ResequencerError | None = None
         self._opened, self._ended, self._subscribed = Event(), Event(), Event()
+        self._topics: list[str] = []
         self._subscription: list[Any] = []
         self.has_session = False
         self.limits = Limits(20, _ANY_SIZE, 2)
@@ -144,20 +147,34 @@ class MqttConnection:
             raise self._as_lost()
         return found
 
-    def subscribe(self, topics: list[str], qos: int) -> int:
+    def subscribe(self, topics: list[str], qos: int, is_blocked: Callable[[], bool] = lambda: False) -> int | None:
         """Subscribe to topics, wait until the broker has granted them, and return the lowest qos that it has granted.
+
+        Returns None as soon as `is_blocked`: the answer may be behind messages for which there is no room. `find_granted` has it
+        later.
 
         Raises:
             TransportUnavailable: No answer, or the connection is lost.
             TransportWithheld, TransportRefused: The broker refuses a topic.
         """
         self._subscribed.clear()
+        self._topics = topics
         # A retained message comes with a new subscription only, not whenever the session is taken up.
         options = SubscribeOptions(qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
         self._client.subscribe([(each, options) for each in topics])
-        if not self._subscribed.wait(self._seconds):
-            raise self._as_lost()
-        for topic, reason in zip(topics, self._subscription, strict=False):
+        until = monotonic() + self._seconds
+        while not self._subscribed.wait(_LOOK_SECONDS):
+            if is_blocked():
+                return None
+            if monotonic() > until:
+                raise self._as_lost()
+        return self.find_granted()
+
+    def find_granted(self) -> int | None:
+        """Return the lowest qos that the broker has granted, None while it has not answered. Raises: as `subscribe`."""
+        if not self._subscribed.is_set():
+            return None
+        for topic, reason in zip(self._topics, self._subscription, strict=False):
             if reason.value >= FIRST_FAILURE:
                 raise refused_topic(topic, reason)
         if self.is_lost:

@@ -1,6 +1,7 @@
 """Takes messages from a session of MQTT 5 for the bridge: they come again until they are acknowledged."""
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _MOST_BYTES = 64 << 20
+_USER_PROPERTY_BYTES = 256
+"""What a user property takes in memory beside its texts: a pair, and the header that it becomes."""
 
 
 class MqttSourceSettings(msgspec.Struct, frozen=True):
@@ -36,10 +39,11 @@ Connect = Callable[[BrokerSettings, "Session", "OnMessage"], "MqttConnection"]
 class MqttSource:
     """Implements the port of the bridge's sources. Messages of all topics come in the order in which the broker sends them.
 
-    It takes no more than `queue_size` messages, and about 64 MiB. A broker that sends more than it was allowed waits then:
-    nothing is read from the connection until something was acknowledged.
+    It takes no more than `queue_size` messages, and about 64 MiB of payload, topic and properties; one message may exceed that. A
+    broker that sends more than it was allowed waits then: nothing is read from the connection until something was acknowledged.
+    No maximum packet size is asked for: a broker discards what is larger, as if it had been sent.
 
-    Raises of the constructor:
+    Raises of the constructor, of `take` and of `acknowledge`:
         TransportUnavailable: The broker does not answer.
         TransportWithheld, TransportRefused: It refuses the login, the session or a topic.
     """
@@ -52,7 +56,7 @@ class MqttSource:
         self._waiting: list[Any] = []
         self._taken: list[Any] = []
         self._bytes = 0
-        self._is_closed = False
+        self._is_blocked = self._is_granted = self._is_closed = False
         self.notes: Sequence[str] = ()
         session = Session(settings.session_expiry_ms // 1000, settings.queue_size)
         self._connection = connect(settings.broker, session, self._on_message)
@@ -94,24 +98,35 @@ class MqttSource:
             told = f"the broker had no session for client id {broker.client_id}, and began one: it keeps messages from now on"
             self.notes = (told,)
             _LOG.warning("%s. At the first start this is as it should be; later it means that the broker lost messages", told)
-        granted = self._connection.subscribe(list(settings.topics), settings.qos)
-        if granted < min(settings.qos, 1):
+        # A session that is taken up may send more than there is room for before it answers.
+        self._check_granted(self._connection.subscribe(list(settings.topics), settings.qos, lambda: self._is_blocked))
+
+    def _check_granted(self, granted: int | None) -> None:
+        settings = self._settings
+        self._is_granted = granted is not None
+        if granted is not None and granted < min(settings.qos, 1):
             problem = f"it grants a quality of service of {granted} only, which promises nothing; raise it at the broker"
-            raise TransportRefused(broker.place, problem)
+            raise TransportRefused(settings.broker.place, problem)
 
     def _on_message(self, message: Any) -> None:
         """In the client's thread: while there is no room, the thread waits, and reads nothing more."""
+        size = _size(message)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._has_room())
+            self._is_blocked = not self._has_room(size)
+            self._changed.wait_for(lambda: self._is_closed or self._has_room(size))
+            self._is_blocked = False
             if not self._is_closed:
                 self._waiting.append(message)
-                self._bytes += _size(message)
+                self._bytes += size
                 self._changed.notify_all()
 
-    def _has_room(self) -> bool:
-        return len(self._waiting) + len(self._taken) < self._settings.queue_size and self._bytes < _MOST_BYTES
+    def _has_room(self, size: int) -> bool:
+        count = len(self._waiting) + len(self._taken)
+        return not count or (count < self._settings.queue_size and self._bytes + size <= _MOST_BYTES)
 
     def _check_open(self) -> None:
+        if not self._is_granted:
+            self._check_granted(self._connection.find_granted())
         problem = self._connection.problem
         if isinstance(problem, SessionTakenOver):
             whose = f"another bridge runs with client id {self._settings.broker.client_id}"
@@ -130,4 +145,9 @@ def _line(message: Any) -> Line:
 
 
 def _size(message: Any) -> int:
-    return len(message.payload)
+    """Return about how many bytes a message takes in memory."""
+    properties = message.properties
+    texts = getattr(properties, "UserProperty", ())
+    about = sum([sys.getsizeof(name) + 2 * sys.getsizeof(value) + _USER_PROPERTY_BYTES for name, value in texts])
+    others = (getattr(properties, name, "") for name in ("CorrelationData", "ResponseTopic", "ContentType"))
+    return len(message.payload) + len(message.topic) + about + sum(map(len, others))

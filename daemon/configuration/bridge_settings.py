@@ -18,4 +18,5 @@ def mqtt_source_settings(configuration: Configuration) -> MqttSourceSettings:
 def xms_source_settings(configuration: Configuration) -> XmsSourceSettings:
     """Return broker and queue; no connection is made."""
     xms = configuration.bridge.xms
-    return XmsSourceSettings(AmqpBroker(xms.url, xms.user, xms.password), xms.queue)
+    largest = configuration.ingress.max_record_bytes
+    return XmsSourceSettings(AmqpBroker(xms.url, xms.user, xms.password), xms.queue, max_value_bytes=largest)

@@ -1,9 +1,11 @@
 """What the bridge does when one of its sides fails, with a broker and a start in memory."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 import pytest
 
+from bridge.port import TooLarge
 from bridge.runner import Bridge
 from connectors.line_format import Line
 from connectors.port import TransportRefused, TransportUnavailable
@@ -56,14 +58,16 @@ class Source:
 
 
 class Start:
-    """`failures` are raised by the next appends; a failing one appends `before_failure` lines."""
+    """`failures` are raised by the next appends; a failing one appends `before_failure` lines. No line may exceed `longest`."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.values: list[bytes] = []
         self.keys: list[bytes | None] = []
+        self.headers: list[dict[str, bytes]] = []
         self.failures: list[Exception] = []
         self.before_failure = 0
+        self.longest = 1 << 30
         self.opened = 0
 
     def open(self) -> "Start":
@@ -71,10 +75,13 @@ class Start:
         return self
 
     def append(self, lines: Sequence[Line]) -> None:
+        if any(len(each.value) + sum(len(name) + len(value) for name, value in each.headers) > self.longest for each in lines):
+            raise TooLarge("topic T", "it does not take it. Raise its limit")
         lines = lines[: self.before_failure] if self.failures else lines
         self.broker.calls.append(f"append {len(lines)}")
         self.values += [each.value for each in lines]
         self.keys += [each.key for each in lines]
+        self.headers += [dict(each.headers) for each in lines]
         if self.failures:
             raise self.failures.pop(0)
 
@@ -193,6 +200,40 @@ def test_it_stops_between_two_turns():
     stops = iter((False, True))
     stage.bridge.run(lambda: next(stops))
     assert stage.start.values == [b"1"]
+
+
+def test_of_a_message_that_the_start_never_takes_the_beginning_is_appended_and_what_is_behind_it_comes_whole():
+    large = b"x" * 100_000
+    stage = Stage(b"1", large, b"3")
+    stage.start.longest = 70_000
+    stage.bridge.turn()
+    stage.bridge.turn()
+    assert stage.broker.kept == [b"1", large, b"3"]
+    stage.bridge.turn()
+    assert stage.start.values == [b"1", large[:65_536], b"3"]
+    cut = {"dead-letter-value-length": b"100000", "dead-letter-value-sha256": sha256(large).hexdigest().encode()}
+    assert stage.start.headers == [{}, cut, {}]
+    assert (stage.broker.kept, stage.bridge.report()) == ([], (3, 0, None, ("a note",)))
+
+
+def test_if_not_even_a_beginning_is_taken_its_length_is_and_else_the_way_out_is_named():
+    stage = Stage(b"x" * 100_000)
+    stage.start.longest = 200
+    for _ in range(4):
+        stage.bridge.turn()
+    assert (stage.start.values, stage.start.headers[0]["dead-letter-value-length"]) == ([b""], b"100000")
+    stage = Stage(b"x" * 100_000)
+    stage.start.longest = 20
+    for _ in range(6):
+        stage.bridge.turn()
+    problem = stage.bridge.report().problem
+    assert problem is not None
+    assert "Raise its limit: not even a note of its length fits" in problem
+    assert "taken away at the broker of the source" in problem
+    assert len(stage.broker.kept) == 1
+    stage.start.longest = 200
+    stage.bridge.turn()
+    assert (stage.start.values, stage.broker.kept, stage.bridge.report().problem) == ([b""], [], None)
 
 
 def test_the_key_is_the_unit_of_work_of_the_envelope(unit_of: Callable[[str], bytes]):

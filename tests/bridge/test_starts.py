@@ -1,6 +1,7 @@
 """The contract of replayable starts, on real files and on a real broker: what was appended is read by the source, in order."""
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from harness.waiting import wait_until
 
 from bridge.file_start import FileStart
-from bridge.port import Start
+from bridge.port import Start, TooLarge
+from bridge.runner import Bridge
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.source import FileSource
@@ -19,8 +21,10 @@ from connectors.kafka.core.topic_names import KafkaTopics
 from connectors.kafka.settings import KafkaSettings
 from connectors.line_format import Line, partition_of
 from connectors.port import TransportRefused, TransportUnavailable
-from domain.record import Record
+from domain.headers import as_cut
+from domain.record import Cut, Record
 from servers.kafka.server import KafkaServer
+from tests.bridge.test_runner import Broker
 
 PARTITIONS = 3
 
@@ -102,9 +106,32 @@ def test_a_topic_that_takes_no_such_large_message_is_named_with_the_remedy(
     topic = fresh_name("small")
     kafka.create_topics(topic, partitions=1)
     start = open_on_kafka(kafka, topic)
-    with pytest.raises(TransportRefused, match=r"does not take a message of 3000000 bytes .* Raise its max.message.bytes"):
+    with pytest.raises(TooLarge, match=r"does not take a message of 300\d{4} bytes .* Raise its max.message.bytes"):
         start.append([Line(os.urandom(3_000_000), b"unit")])
     start.close()
+
+
+@pytest.mark.slow
+def test_what_a_topic_does_not_take_becomes_a_record_that_says_what_it_was(
+    kafka: KafkaServer, fresh_name: Callable[[str], str]
+) -> None:
+    """Behind the bridge the service makes a dead letter of it: a message that is too large does not stop those behind it."""
+    topic, large = fresh_name("cut"), os.urandom(3_000_000)
+    kafka.create_topics(topic, partitions=1)
+    broker = Broker(large, b"behind it")
+    bridge = Bridge(broker.open, lambda: open_on_kafka(kafka, topic), lambda _: None)
+
+    def is_carried_over() -> bool:
+        bridge.turn()
+        return not broker.kept
+
+    wait_until(is_carried_over, "both messages")
+    bridge.close()
+    found = [as_cut(each) for each in read_topic(kafka, topic, 2)]
+    assert [(each.value, each.cut) for each in found if each.cut] == [
+        (large[:65_536], Cut(len(large), hashlib.sha256(large).hexdigest()))
+    ]
+    assert {each.value for each in found} == {large[:65_536], b"behind it"}
 
 
 @pytest.mark.slow

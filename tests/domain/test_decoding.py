@@ -183,7 +183,11 @@ def test_a_defect_of_the_source_is_undecodable_in_its_own_words(decode: Any) -> 
 
 
 def test_a_cut_value_is_too_large_and_its_whole_length_is_told(decode: Any, wire: Any) -> None:
-    assert "77777" in refusal(decode(wire, cut=Cut(77_777, "00")), Reason.TOO_LARGE)
+    assert "77777" in refusal(decode(wire, cut=Cut(7_777_777, "00")), Reason.TOO_LARGE)
+
+
+def test_a_value_that_was_cut_below_the_limit_names_the_limit_that_cut_it(decode: Any, wire: Any) -> None:
+    assert "max.message.bytes" in refusal(decode(wire, cut=Cut(77_777, "00")), Reason.TOO_LARGE)
 
 
 def test_the_limit_is_a_length_that_is_still_accepted(wire: Any) -> None:

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.rooms import SERVICE_ROOMS
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 import domain.headers
 from domain.clock import instant_of
 from domain.dead_letter import DeadLetterReason
-from domain.headers import dead_letter_headers, mark_headers, texts_of
-from domain.record import Cut, Origin, OutputNumber, Partition
+from domain.headers import as_cut, cut_headers, dead_letter_headers, mark_headers, texts_of
+from domain.record import Cut, Origin, OutputNumber, Partition, Record
 
 NAMES = {value for name, value in vars(domain.headers).items() if name.isupper() and isinstance(value, str)}
 WORDS = {"channel", "incomplete", "language", "late", "schedule"}
@@ -156,3 +157,24 @@ def test_marks_are_there_or_not():
 
 def test_of_several_headers_of_one_name_the_last_one_counts_and_what_is_no_utf_8_is_replaced():
     assert texts_of((("a", b"1"), ("a", b"\xff"))) == {"a": "\ufffd"}
+
+
+def test_a_record_that_was_cut_on_its_way_says_so_in_headers_which_become_its_cut():
+    cut = Cut(70_000_000, "ab" * 32)
+    own = (("a", b"1"), ("b", b"2"))
+    record = Record(Origin(Partition("T", 0), 1), b"beginning", b"k", (own[0], *cut_headers(cut), own[1]))
+    assert as_cut(record) == Record(record.origin, b"beginning", b"k", own, cut=cut)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("dead-letter-value-length", b"5"),),
+        (("dead-letter-value-length", b"five"), ("dead-letter-value-sha256", b"ab" * 32)),
+        (("dead-letter-value-length", b"5"), ("dead-letter-value-sha256", b"AB")),
+    ],
+)
+def test_headers_that_say_nothing_of_a_cut_stay_what_they_are(headers: Any):
+    record = Record(Origin(Partition("T", 0), 1), b"value", None, headers)
+    assert as_cut(record) is record

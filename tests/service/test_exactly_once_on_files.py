@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
 
+from connectors.line_format import Line, encode_line
 from connectors.port import TransportRefused
 from domain.errors import ConfigurationError
+from domain.headers import cut_headers
+from domain.record import Cut
 from resequencer.settings import ResequencerSettings
 
 GARBAGE = (b"no json", b'{"key": "k", "value-base64": "/wD+"}', b'{"key": "k", "value": "k\\u00fcrzer"}', b"\xff\xfe")
@@ -151,6 +154,19 @@ def test_garbage_costs_a_dead_letter_with_its_exact_bytes(service: Service) -> N
     service.restart()
     service.run()
     assert len(service.dead) == 4
+
+
+def test_what_was_cut_before_it_came_here_is_a_dead_letter_that_says_what_it_was(service: Service) -> None:
+    """As the bridge writes it. The service's own headers stand behind the reason, as with a value that it has cut itself."""
+    cut = cut_headers(Cut(70_000_000, "ab" * 32))
+    service.put(encode_line(Line(b"beginning", b"u", (("a", b"1"), *cut))).rstrip())
+    service.run()
+    (dead,) = service.dead
+    assert (dead.value, dead.reason) == (b"beginning", "too-large")
+    (line,) = service._lines("dead-letters")
+    names = list(line["headers"])
+    assert (names[0], names[-2:]) == ("a", [name for name, _ in cut])
+    assert line["headers"]["dead-letter-value-length"] == "70000000"
 
 
 def test_a_crash_before_anything_is_committed_reads_it_again(service: Service) -> None:

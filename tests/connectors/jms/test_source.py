@@ -1,11 +1,15 @@
 """What a JMS source makes of messages, and when it takes which."""
 
+import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from connectors.jms.settings import Missing, QueuePartition
 from connectors.port import Position
@@ -102,6 +106,95 @@ def test_a_value_beyond_the_limit_is_cut(artemis: ArtemisServer) -> None:
     assert read.records[0].cut is not None
     assert (read.records[0].cut.length, len(read.records[0].value), read.records[1].value) == (500_000, 1_000, b"y")
     read.source.close()
+
+
+def test_what_waits_is_bounded_by_its_bytes_and_all_of_it_comes(artemis: ArtemisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = Queues.fresh(artemis)
+    one = queues.partitions()[0]
+    queues.send(*[message(f"{each}" + "x" * 1_000_000) for each in range(60)])
+    read = intake(queues)
+    link = read.source._readings[one].link
+    wait_until(lambda: link.waiting >= 16, "as many as there is room for")
+    # Of the 60 that the credit allows, the broker keeps those that have no room here.
+    monkeypatch.setattr("connectors.jms.receiving_link.monotonic", lambda: monotonic() + 60)
+    queues.browse(f"{queues.name}-OTHER")
+    assert 16 <= link.waiting <= 18
+    assert not link.is_caught_up
+    assert [int(each.rstrip(b"x")) for each in read.read(60)] == list(range(60))
+    read.acknowledge(one)
+    wait_until(lambda: one in read.poll().ends, "the end is known")
+    read.source.close()
+    assert queues.browse(queues.events) == []
+
+
+def test_a_partition_that_is_not_read_keeps_no_other_one_waiting(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    resting, other = queues.partitions(2)
+    queues.send(*[message("x" * 1_000_000, part=0) for _ in range(40)])
+    queues.send_to(1, *[b"%d" % each for each in range(30)])
+    read = Intake(queues.source(2))
+    for each in (resting, other):
+        read.seek(each)
+    found: list[bytes] = []
+
+    def come() -> bool:
+        found.extend(each.value for each in read.source.poll(500, 50, [resting]).records)
+        return len(found) == 30
+
+    wait_until(come, "those of the other partition")
+    read.source.close()
+
+
+def test_a_partition_that_is_taken_over_anew_while_the_broker_waits_gets_all_again_in_order(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    one = queues.partitions()[0]
+    queues.send(*[message(f"{each}" + "x" * 1_000_000) for each in range(40)])
+    read = intake(queues)
+    for _ in range(3):
+        wait_until(lambda: read.source._readings[one].link.waiting >= 16, "as many as there is room for")
+        assert read.source.poll(2, 0).records
+        read.source.seek(one, 0)
+    read.source.close()
+    again = intake(queues)
+    assert [int(each.rstrip(b"x")) for each in again.read(40)] == list(range(40))
+    again.acknowledge(one)
+    again.source.close()
+    assert queues.browse(queues.events) == []
+
+
+_TAKES_ONE = """
+import sys
+from connectors.jms.settings import BrokerSettings, JmsSourceSettings, QueuePartition
+from connectors.jms.source import JmsSource
+from domain.record import Partition
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1_024
+
+url, queue = sys.argv[1:]
+broker = BrokerSettings(url, heartbeat_ms=60_000, call_timeout_ms=60_000)
+source = JmsSource(JmsSourceSettings(broker, [QueuePartition(queue)], max_value_bytes=1_000_000))
+before = peak()
+source.seek(Partition(queue, 0), 0)
+while not (polled := source.poll(10, 1_000)).records:
+    pass
+(record,) = polled.records
+print(peak() - before, len(record.value), record.cut.length, record.cut.sha256, record.key.decode(), dict(record.headers)["part"])
+source.close()
+"""
+
+
+def test_a_message_beyond_the_limit_is_discarded_as_it_arrives(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    body = os.urandom(1 << 20) * 100
+    large = message(None, correlation_id="U1")
+    large.body, large.inferred = body, True
+    queues.send(large)
+    command = [sys.executable, "-c", _TAKES_ONE, artemis.url, queues.events]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_SECONDS)
+    grown, *kept = ended.stdout.split()
+    assert kept == ["65536", str(len(body)), hashlib.sha256(body).hexdigest(), "U1", "b'0'"]
+    assert int(grown) < 60, "of 100 MiB"
 
 
 def test_no_more_than_the_window_is_taken_before_it_is_acknowledged(artemis: ArtemisServer) -> None:

@@ -1,5 +1,6 @@
 """The bridge's source of AMQP 1.0 without transactions, on a real broker. No queue manager of IBM was tested."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -30,6 +31,35 @@ def test_body_correlation_id_and_properties_are_value_key_and_headers(artemis: A
         Line(b"{'a': 1}"),
         Line(b"grouped"),
     ]
+    source.close()
+
+
+def test_a_message_beyond_the_limit_comes_as_its_beginning_with_length_and_digest(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    queues.send(Message(body=b"x" * 3_000_000, correlation_id="unit", properties={"other": "x"}), Message(body=b"{}"))
+    source = open_source(queues, max_value_bytes=1_000_000)
+    found, behind = take(source, 2)
+    assert (found.key, found.value, behind.value) == (b"unit", b"x" * 65_536, b"{}")
+    digest = hashlib.sha256(b"x" * 3_000_000).hexdigest().encode()
+    cut = (("dead-letter-value-length", b"3000000"), ("dead-letter-value-sha256", digest))
+    assert found.headers == (("other", b"x"), *cut)
+    source.acknowledge()
+    source.close()
+
+
+def test_what_is_not_taken_is_bounded_by_its_bytes_and_comes_later(artemis: ArtemisServer) -> None:
+    queues = Queues.fresh(artemis)
+    queues.send(*[Message(body=b"%d" % each + b"x" * 1_000_000) for each in range(40)])
+    source = open_source(queues)
+    wait_until(lambda: source._link.waiting >= 16, "as many as there is room for")
+    queues.browse(f"{queues.name}-OTHER")
+    found: list[Line] = []
+    while len(found) < 40:
+        taken = source.take(5_000)
+        assert 0 < len(taken) <= 18
+        found += taken
+        source.acknowledge()
+    assert [int(each.value.rstrip(b"x")) for each in found] == list(range(40))
     source.close()
 
 

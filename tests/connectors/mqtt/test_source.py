@@ -108,6 +108,60 @@ def test_no_more_is_taken_than_the_queue_has_room_for(stage: Stage, size: int) -
     assert sorted(found) == sorted(numbers(0, 60))
 
 
+def test_topic_and_properties_count_among_the_bytes_that_are_taken(
+    mosquitto: MosquittoServer, fresh_name: Callable[[str], str]
+) -> None:
+    """40 messages of 2 MB without a payload: 64 MiB of them are taken, and properties take twice their size in memory.
+
+    Artemis takes no such large properties.
+    """
+    stage = Stage(mosquitto, fresh_name("bridge"))
+    source = stage.source()
+    properties = tuple((f"name-{number}", "x" * 65_000) for number in range(30))
+    connection = connect(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
+    for _ in range(40):
+        connection.publish(Outgoing(f"{stage.name}/a", b"", None, properties), 1)
+        connection.next_confirmation()
+    connection.close()
+    found: list[Line] = []
+    while len(found) < 40:
+        taken = wait_until(lambda: source.take(100), "a message") + source.take(200)
+        assert len(taken) <= 17
+        found += taken
+        source.acknowledge()
+    assert {len(each.headers) for each in found} == {30}
+    stage.close()
+
+
+def test_a_session_with_more_than_there_is_room_for_is_taken_up(
+    mosquitto: MosquittoServer, fresh_name: Callable[[str], str]
+) -> None:
+    """The broker answers the subscription behind what it had kept: a wait for the answer before the first take would not end."""
+    stage = Stage(mosquitto, fresh_name("bridge"))
+    stage.source().close()
+    stage.publish(*[b"x" * (8 << 20) for _ in range(15)])
+    broker = BrokerSettings(stage.server.mqtt_url, client_id=stage.name, heartbeat_ms=PATIENT_MS, call_timeout_ms=20_000)
+    source, came = stage.source(broker=broker), 0
+    while came < 15:
+        came += len(wait_until(lambda: source.take(100), "a message"))
+        source.acknowledge()
+    stage.close()
+
+
+def test_a_message_larger_than_all_that_may_be_taken_comes_alone(stage: Stage) -> None:
+    source = stage.source()
+    stage.publish(b"before", b"x" * (65 << 20), b"behind")
+    found: list[int] = []
+
+    def come() -> bool:
+        found.extend(len(each.value) for each in source.take(100))
+        source.acknowledge()
+        return len(found) == 3
+
+    wait_until(come, "all three")
+    assert found == [6, 65 << 20, 6]
+
+
 def test_a_new_session_is_told_of_and_one_that_is_taken_up_is_not(stage: Stage) -> None:
     source = stage.source()
     assert "had no session for client id" in source.notes[0]
