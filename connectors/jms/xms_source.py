@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from connectors.jms.connection import Io, JmsConnection
 
 
+_MOST_BYTES = 16 << 20
+"""About how many bytes are taken and not acknowledged: while the start is away, more must not come."""
+
+
 class XmsSourceSettings(msgspec.Struct, frozen=True):
     """`window` is the most messages that are taken and not acknowledged. A value of more than `max_value_bytes` is cut."""
 
@@ -44,6 +48,7 @@ class XmsSource:
         self._origin = Origin(Partition(settings.queue, 0), 0)
         self._max_value_bytes = settings.max_value_bytes
         self._taken: list[int] = []
+        self._bytes = 0
         self._connection = connect(settings.broker)
         try:
             link = self._connection.receive(settings.queue, "", settings.window, settings.max_value_bytes, is_queue=True)
@@ -58,14 +63,18 @@ class XmsSource:
         while True:
             self._connection.arrived.clear()
             left = until - monotonic()
-            if self._link.waiting or self._link.is_detached or left <= 0:
+            has_room = self._bytes < _MOST_BYTES
+            if (self._link.waiting and has_room) or self._link.is_detached or left <= 0:
                 break
             self._connection.arrived.wait(left)
         self._check_open()
-        return [self._take() for _ in range(self._link.waiting)]
+        found: list[Line] = []
+        while self._link.waiting and self._bytes < _MOST_BYTES:
+            found.append(self._take())
+        return found
 
     def acknowledge(self) -> None:
-        numbers, self._taken = self._taken, []
+        numbers, self._taken, self._bytes = self._taken, [], 0
 
         def accept(_: "Io") -> None:
             self._link.settle(numbers)
@@ -81,6 +90,7 @@ class XmsSource:
         self._taken.append(number)
         record = read_record(self._origin, message, raw, self._max_value_bytes, needs_id=False)
         # The service makes a dead letter of a beginning, as it does of anything that is no envelope.
+        self._bytes += record.size
         return Line(record.value, record.key, (*record.headers, *(cut_headers(record.cut) if record.cut else ())))
 
     def _check_open(self) -> None:

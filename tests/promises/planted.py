@@ -520,17 +520,49 @@ PLANTED = (
         "README.md, From MQTT and IBM MQ",
         "bridge/runner.py",
         '        with _answering("start"):\n'
-        "            start.append([with_key(each) for each in self._taken])\n"
+        "            if not self._append(start):\n"
+        "                return\n"
         '        with _answering("source"):\n'
         "            source.acknowledge()\n",
         '        with _answering("source"):\n'
         "            source.acknowledge()\n"
         '        with _answering("start"):\n'
-        "            start.append([with_key(each) for each in self._taken])\n",
+        "            if not self._append(start):\n"
+        "                return\n",
         (
             "tests/bridge/test_runner.py::test_a_message_is_acknowledged_after_it_was_appended",
             "tests/process/test_bridge.py::test_the_broker_keeps_what_comes_while_the_start_is_away",
         ),
+    ),
+    PlantedFault(
+        "bridge-cuts-what-was-under-way-with-it",
+        "Of a message that the topic does not take for its size the beginning is appended; what is taken with it stays whole.",
+        _CONTRACT.format("9. Dead letters"),
+        "bridge/runner.py",
+        "            if self._alone is not None:\n                self._shorten(self._alone, error)\n",
+        "            for at in range(len(self._taken)):\n                self._shorten(at, error)\n",
+        (
+            "tests/bridge/test_runner.py::"
+            "test_of_a_message_that_the_start_never_takes_the_beginning_is_appended_and_what_is_behind_it_comes_whole",
+        ),
+    ),
+    PlantedFault(
+        "queue-bounded-by-count-alone",
+        "A queue's messages that are not taken are bounded by their bytes.",
+        _CONTRACT.format("17. JMS queues"),
+        "connectors/jms/receiving_link.py",
+        "return not here or here + (0 if arriving is None else arriving.held) < _MOST_BYTES",
+        "return True",
+        ("tests/connectors/jms/test_source.py::test_what_waits_is_bounded_by_its_bytes_and_all_of_it_comes",),
+    ),
+    PlantedFault(
+        "queue-that-waits-for-ever",
+        "While more of a queue has come than there is room for, the broker waits: the rest comes when there is room.",
+        _CONTRACT.format("17. JMS queues"),
+        "connectors/jms/receiving_link.py",
+        "        if self._is_full and self._has_room():\n            self._post(self._read_on)\n",
+        "",
+        ("tests/connectors/jms/test_source.py::test_what_waits_is_bounded_by_its_bytes_and_all_of_it_comes",),
     ),
     # Delivery
     PlantedFault(

@@ -63,6 +63,22 @@ def test_what_is_not_taken_is_bounded_by_its_bytes_and_comes_later(artemis: Arte
     source.close()
 
 
+def test_what_is_taken_and_not_acknowledged_is_bounded_by_its_bytes_too(artemis: ArtemisServer) -> None:
+    """A start that is away for hours must not let the bridge take all that the queue has."""
+    queues = Queues.fresh(artemis)
+    queues.send(*[Message(body=b"%d" % each + b"x" * 1_000_000) for each in range(60)])
+    source = open_source(queues)
+    found = take(source, 16)
+    wait_until(lambda: source._link.waiting >= 16, "as many as there is room for")
+    found += source.take(0)
+    assert len(found) <= 18
+    while len(found) < 60:
+        source.acknowledge()
+        found += take(source, 1)
+    assert [int(each.value.rstrip(b"x")) for each in found] == list(range(60))
+    source.close()
+
+
 def test_what_was_not_acknowledged_comes_again_in_order(artemis: ArtemisServer) -> None:
     queues = Queues.fresh(artemis)
     queues.send(*[Message(body=b"%d" % each) for each in range(20)])
