@@ -34,6 +34,7 @@ class SourceReader:
         self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
         self._told: dict[str, str] = {}
+        self._lacks: dict[str, str | None] = {}
         self._not_before: dict[str, float] = {}
 
     @property
@@ -84,6 +85,13 @@ class SourceReader:
             _LOG.warning("job %s takes nothing in: %s", job, problem)
         self._told[job] = problem
 
+    def _tell_missing(self, job: str, lacks: str | None) -> None:
+        """Log what is missing, once. All processes find it in the ledger."""
+        if lacks is not None and self._lacks.get(job) != lacks:
+            remedy = f"put it back there, or accept the loss: resequencer delivery accept-loss {job} --because TEXT"
+            _LOG.error("job %s lacks %s: %s", job, lacks, remedy)
+        self._lacks[job] = lacks
+
     def _read_job(self, job: str, source: str) -> bool:
         if monotonic() < self._not_before.get(job, 0.0):
             return False
@@ -115,4 +123,8 @@ class SourceReader:
             raise
         if self._ledger.take_in(intake, self._name, portion):
             self._taken()
+        if portion.missing is not None:
+            self._tell_missing(job, portion.lacks)
+        if portion.missing and not portion.items:
+            self._ledger.close_intake(intake)  # Another process may be able to read what is missing here.
         return not portion.is_end

@@ -124,6 +124,7 @@ def _told_gate(gate: GateReport) -> GateStatus:
         retries=tuple(msgspec.structs.asdict(gate.retries).items()),
         stalled_jobs=gate.stalled_jobs,
         unread_ms=gate.unread_ms,
+        missing_jobs=gate.missing_jobs,
     )
 
 

@@ -30,7 +30,7 @@ LONGEST_NAME = 100
 
 _HELD = (KEYS.c.receiver, KEYS.c.key, KEYS.c.held_by)
 _MODES = ("suspensions", "verifications", "back_offs", "limits")
-_COUNTED = (
+_COPIED = (
     "read",
     "duplicates",
     "not_selected",
@@ -41,6 +41,9 @@ _COUNTED = (
     "cancelled",
     "late",
     "refused_results",
+    "missing",
+    "lacks",
+    "accepted",
 )
 
 
@@ -245,6 +248,7 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant, s
         failed=int(jobs["failed"] or 0),
         retries=Retries(*(int(jobs[each] or 0) for each in _MODES)),
         stalled_jobs=int(jobs["stalled"] or 0),
+        missing_jobs=int(jobs["missing"] or 0),
         unread_ms=None if jobs["read_at"] is None else max(0, now - jobs["read_at"]),
     )
 
@@ -253,12 +257,14 @@ def _sums(receiver: Receiver, stalled_since: Instant) -> Select[Any]:
     """Ask for numbers over all jobs of a receiver. A job of a schedule has no source, nor has a live one that is not live now."""
     read_at = case((JOBS.c.taken_at > JOBS.c.caught_up_at, JOBS.c.taken_at), else_=JOBS.c.caught_up_at)
     has_source = (JOBS.c.source != SCHEDULE) & (~JOBS.c.is_live | literal(receiver.is_live))
-    is_stalled = has_source & JOBS.c.sealed_at.is_(None) & JOBS.c.cancelled_at.is_(None) & (read_at < stalled_since)
+    is_open = JOBS.c.sealed_at.is_(None) & JOBS.c.cancelled_at.is_(None)
+    is_stalled = has_source & is_open & (read_at < stalled_since)
     return select(
         func.sum(JOBS.c.ingested - ENDED).label("waiting"),
         func.sum(JOBS.c.failed).label("failed"),
         *(func.sum(JOBS.c[each]).label(each) for each in _MODES),
         func.sum(case((is_stalled, 1), else_=0)).label("stalled"),
+        func.sum(case((is_open & (JOBS.c.missing > 0), 1), else_=0)).label("missing"),
         func.max(case((has_source & JOBS.c.is_live, read_at))).label("read_at"),
     )
 
@@ -279,7 +285,7 @@ def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Jo
         held_units=held,
         sealed_at=job["sealed_at"],
         completed_at=job["completed_at"],
-        **{name: job[name] for name in _COUNTED},
+        **{name: job[name] for name in _COPIED},
     )
 
 
@@ -288,6 +294,8 @@ def _state(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> J
         return JobState.CANCELLED
     if job["completed_at"] is not None:
         return JobState.COMPLETE
+    if job["missing"]:
+        return JobState.MISSING
     if held:
         return JobState.HELD
     # A live job reads its source to the end again and again; that of a schedule has no source.

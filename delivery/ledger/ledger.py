@@ -80,6 +80,9 @@ class Ledger:
         is_read = not job.is_live or (job.receiver in self.receivers and self.receivers[job.receiver].is_live)
         return job if is_read or job.state is not JobState.STALLED else msgspec.structs.replace(job, state=JobState.ACTIVE)
 
+    def accept_loss(self, job: str, by: str, because: str) -> str:
+        return intake.accept_loss(self.database, job, by, because)
+
     def cancel_job(self, job: str) -> None:
         cancelling.cancel_job(self.database, self.receivers, job)
 

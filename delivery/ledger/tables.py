@@ -71,6 +71,11 @@ JOBS = Table(
     Column("caught_up_at", BigInteger, nullable=False, default=0),
     # How far the schedule is whose requests are the rows of the job; null: it is the job of no schedule.
     Column("progress", Text),
+    # How much of its source went before it was read, and what, for people; 0 and null: nothing, as far as is known.
+    Column("missing", BigInteger, nullable=False, server_default="0"),
+    Column("lacks", Text),
+    # Which losses were accepted, when, by whom and why: a line for each.
+    Column("accepted", Text, nullable=False, server_default=""),
 )
 
 SOURCES = Table(

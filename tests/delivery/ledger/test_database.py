@@ -11,12 +11,29 @@ from harness.ledger_stage import open_database
 from sqlalchemy import inspect, text
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
+from delivery.ledger.database import _upgrade
 from delivery.ledger.tables import METADATA
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(url: str) -> None:
     database = open_database(url)
     with database.write() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    database.close()
+
+
+def test_tables_of_the_baseline_are_brought_to_today_with_what_they_hold(url: str) -> None:
+    database = open_database(url)
+    with database._engine.begin() as connection:
+        _upgrade(connection, "0003")
+        named = {"id": "'j'", "receiver": "'r'", "source": "'s'", "started_by": "'ann'", "is_live": "false", "intake_owner": "''"}
+        zero = [
+            each.name for each in METADATA.tables["delivery_job"].columns if not each.nullable and each.server_default is None
+        ]
+        values = dict.fromkeys(zero, "0") | named
+        connection.execute(text(f"insert into delivery_job ({', '.join(values)}) values ({', '.join(values.values())})"))
+    with database.read() as connection:
+        assert connection.execute(text("select id, missing, accepted from delivery_job")).all() == [("j", 0, "")]
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     database.close()
 
