@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable
+from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable, RunDirectoryCopied
 from delivery.feeds.port import Feed
+from delivery.ledger.jobs import Former
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver
 from domain.errors import ResequencerError
@@ -18,10 +19,12 @@ _STAND_BACK_SECONDS = 5.0
 
 
 class Sources:
-    """Makes feeds. `live` is the source of the jobs that never end, as far as they are of this service."""
+    """Makes feeds. `live` is the source of the jobs that never end, as far as they are of this service; `former` is its name of
+    before.
+    """
 
-    def __init__(self, live: str, open_feed: Callable[[str, Receiver], Feed]) -> None:
-        self.live = live
+    def __init__(self, live: str, open_feed: Callable[[str, Receiver], Feed], former: Former | None = None) -> None:
+        self.live, self.former = live, former
         self.open_feed = open_feed
 
 
@@ -50,9 +53,9 @@ class SourceReader:
         Raises:
             LedgerUnavailable: The ledger does not answer. The call may be repeated.
         """
-        if self._receiver.is_live:
-            self._ensure_live()
-        opened = [(job, source) for job, source in self._ledger.open_jobs(self._name) if self._is_read_here(source)]
+        is_live = self._receiver.is_live and self._ensure_live()
+        found = self._ledger.open_jobs(self._name)
+        opened = [(job, source) for job, source in found if self._is_read_here(source, is_live=is_live)]
         self._leave({job for job, _ in opened})
         # Each gets its turn, also behind one that has more.
         return sum(self._read_job(job, source) for job, source in opened) > 0
@@ -61,10 +64,10 @@ class SourceReader:
         for feed in self._feeds.values():
             feed.close()
 
-    def _is_read_here(self, source: str) -> bool:
+    def _is_read_here(self, source: str, *, is_live: bool) -> bool:
         """Return whether it is a source of a job that ends, or what this service lets out."""
         kind = self._sources.live.partition(":")[0]
-        return self._receiver.is_live and source == self._sources.live if source.partition(":")[0] == kind else True
+        return is_live and source == self._sources.live if source.partition(":")[0] == kind else True
 
     def _leave(self, opened: set[str]) -> None:
         """Close the feeds of the jobs that take nothing in any more."""
@@ -73,12 +76,15 @@ class SourceReader:
         for job in set(self._told) - opened - {_LIVE}:
             del self._told[job]
 
-    def _ensure_live(self) -> None:
+    def _ensure_live(self) -> bool:
+        """Return whether this service may read what it lets out."""
         try:
-            self._ledger.ensure_live(self._name, self._sources.live)
-            self._told.pop(_LIVE, None)
-        except JobRefused as error:
+            self._ledger.ensure_live(self._name, self._sources.live, self._sources.former)
+        except (JobRefused, RunDirectoryCopied) as error:
             self._tell(_LIVE, str(error))
+            return False
+        self._told.pop(_LIVE, None)
+        return True
 
     def _tell(self, job: str, problem: str) -> None:
         if self._told.get(job) != problem:

@@ -126,9 +126,10 @@ class GateReport(msgspec.Struct, frozen=True):
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """The end of a job. `number` counts the events of a ledger without a gap, and `ledger` tells it from other ledgers.
+    """The end of a job. `number` counts the events of a `service` in a `ledger` without a gap, each once.
 
-    `run` is above 1 when the job has ended before: after `retry-failed`, or when rows of it were open again.
+    `service` is empty in events of a version that knew no services. `run` is above 1 when the job has ended before: after
+    `retry-failed`, or when rows of it were open again.
     """
 
     ledger: str
@@ -143,3 +144,4 @@ class JobEvent(msgspec.Struct, frozen=True):
     rejected: int
     failed: int
     cancelled: int
+    service: str = ""

@@ -60,6 +60,10 @@ class FileFeed:
                 return self._with_missing(portion, positions, written, paths, ends)
         return Portion([], {})
 
+    def find_parts(self) -> list[str]:
+        """Return the parts that are there now."""
+        return [part for _, part in self._parts(output_files(self._path))]
+
     def close(self) -> None:
         """Nothing is kept open."""
 

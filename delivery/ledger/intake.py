@@ -13,7 +13,7 @@ from delivery.errors import IntakeLost, JobRefused
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
-from delivery.ledger.finding import get_job
+from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import ready_status
 from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
@@ -140,10 +140,12 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
         if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
             raise _lost(intake)  # Long ago perhaps: the job may be deleted, and rows of it could not be written.
         items = {item.dedup: item for item in portion.items}
-        known = _known(connection, intake.job, list(items))
+        # Before it is asked what is known: the source of another live job may hold the same.
+        keys = _lock_keys(connection, name, {item.key for item in items.values() if item.defect is None})
+        known = _known(connection, _remembering(connection, intake.job, name), list(items))
         new = [item for dedup, item in items.items() if dedup not in known]
         fit = [item for item in new if item.defect is None]
-        keys = _lock_keys(connection, name, {item.key for item in fit})
+        keys = {key: keys[key] for key in {item.key for item in fit}}
         if fit:
             # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
             connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
@@ -155,10 +157,17 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
     return len(new)
 
 
-def _known(connection: Connection, job: str, dedups: list[str]) -> set[str]:
+def _remembering(connection: Connection, job: str, name: str) -> list[str]:
+    """Return the jobs whose rows are duplicates for this one: the live jobs of a receiver remember together."""
+    is_live = (JOBS.c.receiver == name) & JOBS.c.is_live & (JOBS.c.source != SCHEDULE)
+    found = list(connection.scalars(select(JOBS.c.id).where(is_live)))
+    return found if job in found else [job]
+
+
+def _known(connection: Connection, jobs: list[str], dedups: list[str]) -> set[str]:
     found: set[str] = set()
     for some in chunks(dedups):
-        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(some))
+        asked = select(ROWS.c.dedup).where(ROWS.c.job.in_(jobs), ROWS.c.dedup.in_(some))
         found.update(connection.scalars(asked))
     return found
 

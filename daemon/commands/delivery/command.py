@@ -16,7 +16,7 @@ from daemon.commands.delivery.schedules import schedules
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
-from daemon.delivery.sources import delivers_files, source_of_archive, source_of_files, source_of_topic
+from daemon.delivery.sources import delivers_files, find_service, source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
@@ -25,6 +25,7 @@ from delivery.core.jobs import GateReport, Job, RowError
 from delivery.errors import JobRefused
 from delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from delivery.ledger.ledger import Ledger
+from delivery.ledger.services import Service
 from domain.clock import instant_text
 from domain.identifiers import find_id_flaw
 from domain.printable import counted, printable
@@ -42,7 +43,8 @@ def delivery(arguments: Namespace) -> ExitCode:
         return direct_delivery(arguments, configuration)
     if arguments.subcommand == "schedules":
         return schedules(arguments, configuration)
-    with closing(make_ledger(configuration, getattr(arguments, "slot", None))) as ledger:
+    service = find_service(configuration) if arguments.subcommand in ("run", "start") else Service()
+    with closing(make_ledger(configuration, getattr(arguments, "slot", None), service)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
         if arguments.subcommand == "start":
