@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from sqlalchemy import Connection, RowMapping, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from delivery.core.jobs import JobEvent
 from delivery.core.published_events import PublishedMark
@@ -64,15 +63,18 @@ def _take_over(connection: Connection, service: RowMapping, *, is_late: bool) ->
 
 def _make(connection: Connection, service: str) -> bool:
     """Note a service that is not known yet; return whether it was not."""
-    if connection.scalar(select(SERVICES.c.id).where(SERVICES.c.id == service)) is not None:
+    known = select(SERVICES.c.id).where(SERVICES.c.id == service)
+    if connection.scalar(known) is not None:
         return False
     ledger_id(connection)
-    lock_counter(connection)  # Of two that are noted at once one is the first.
+    lock_counter(connection)  # Of those that are noted at once one is the first.
+    if connection.scalar(known) is not None:
+        return False
     is_first = not connection.scalar(select(func.count()).select_from(SERVICES))
     number = find_published_before(connection) if is_first else 0
     values = {"id": service, "takes_over": is_first, "done": number, "number": number, "compared": number}
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    return connection.execute(insert(SERVICES).on_conflict_do_nothing().values(**values)).rowcount == 1
+    connection.execute(SERVICES.insert().values(**values))
+    return True
 
 
 class ServiceEvents:
