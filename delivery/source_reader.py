@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable, RunDirectoryCopied
+from delivery.errors import IntakeLost, LedgerUnavailable
 from delivery.feeds.port import Feed
 from delivery.ledger.jobs import Former
 from delivery.ledger.ledger import Ledger
@@ -80,7 +80,9 @@ class SourceReader:
         """Return whether this service may read what it lets out."""
         try:
             self._ledger.ensure_live(self._name, self._sources.live, self._sources.former)
-        except (JobRefused, RunDirectoryCopied) as error:
+        except LedgerUnavailable:
+            raise
+        except (ResequencerError, OSError) as error:
             self._tell(_LIVE, str(error))
             return False
         self._told.pop(_LIVE, None)

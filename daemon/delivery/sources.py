@@ -151,7 +151,9 @@ def find_service(configuration: Configuration) -> Service:
         return Service(configuration.storage.namespace)
     directory = configuration.notification.run_directory.absolute()
     identifier, inode = _durable_id(directory)
-    return Service(identifier, f"{socket.gethostname()}:{directory} ({inode:x})")
+    # A ledger of its own is in the directory: a copy has another.
+    is_shared = configuration.delivery.ledger.url is not None
+    return Service(identifier, f"{socket.gethostname()}:{directory} ({inode:x})" if is_shared else None)
 
 
 def _durable_id(directory: Path) -> tuple[str, int]:

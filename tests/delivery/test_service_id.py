@@ -7,6 +7,7 @@ import pytest
 
 from daemon.configuration.configuration import load
 from daemon.delivery.sources import find_service, live_source
+from delivery.ledger.services import Service
 from domain.errors import ConfigurationError
 
 KEYS = "payment-status-notification"
@@ -22,20 +23,23 @@ def configuration(tmp_path: Path, run_directory: Path, more: str = "") -> Path:
     return path
 
 
+SHARED = f'{KEYS}.delivery.ledger.url = "postgresql://ledger.example/l"'
+
+
 def test_a_run_directory_has_one_id_also_when_it_is_moved_and_no_other_has_it(tmp_path: Path) -> None:
     run, moved = tmp_path / "run", tmp_path / "moved"
-    first = find_service(load(configuration(tmp_path, run)))
-    assert find_service(load(configuration(tmp_path, run))) == first
+    first = find_service(load(configuration(tmp_path, run, SHARED)))
+    assert find_service(load(configuration(tmp_path, run, SHARED))) == first
     assert stat.S_IMODE((run / "delivery-id").stat().st_mode) == 0o600
     run.rename(moved)
-    again = find_service(load(configuration(tmp_path, moved)))
+    again = find_service(load(configuration(tmp_path, moved, SHARED)))
     assert again.id == first.id
     assert again.home != first.home
     assert find_service(load(configuration(tmp_path, run))).id != first.id
 
 
 def test_the_live_source_of_a_shared_ledger_is_named_by_the_id(tmp_path: Path) -> None:
-    shared = load(configuration(tmp_path, tmp_path / "run", f'{KEYS}.delivery.ledger.url = "postgresql://ledger.example/l"'))
+    shared = load(configuration(tmp_path, tmp_path / "run", SHARED))
     service = find_service(shared)
     source, former = live_source(shared, service)
     assert source == f"live:{service.id}"
@@ -43,6 +47,7 @@ def test_the_live_source_of_a_shared_ledger_is_named_by_the_id(tmp_path: Path) -
     assert former.source.endswith(f":{tmp_path}/run/out/notifications.jsonl")
     own = load(configuration(tmp_path, tmp_path / "run"))
     assert live_source(own, service) == ("live", None)
+    assert find_service(own) == Service(service.id), "a copy of the directory has a ledger of its own"
 
 
 def test_an_id_that_a_crash_has_torn_is_made_anew_and_another_content_is_refused(tmp_path: Path) -> None:
