@@ -165,7 +165,7 @@ class _TearingLog(ServiceEvents):
         written = self._world.events.stat().st_size - self._before
         if written > 0:
             with self._world.events.open("r+b") as file:
-                file.truncate(self._before + self._world.random.randrange(written))
+                file.truncate(self._before + self._world.random.randrange(written + 1))
         raise Crash(f"torn events up to {mark.number}")
 
 
