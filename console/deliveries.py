@@ -9,10 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from console.access.identity import Identity
-from console.context import Console
+from console.context import Console, identity_of
 from console.masking import answer_for
 from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from delivery.errors import JobRefused
+from delivery.ledger.intake import LONGEST_REASON
 from delivery.ledger.ledger import Ledger
 
 _Found = TypeVar("_Found")
@@ -59,6 +60,19 @@ def check_receiver(console: Console, receiver: str) -> str:
 def cancel_job(console: Console, request: Request, job: str) -> None:
     find_job(console, job)
     _change(console, request, "delivery.cancel", lambda ledger: ledger.cancel_job(job), job=job)
+
+
+def accept_loss(console: Console, request: Request, job: str, because: str) -> None:
+    find_job(console, job)
+    by = identity_of(request).name
+    _change(
+        console,
+        request,
+        "delivery.accept-loss",
+        lambda ledger: ledger.accept_loss(job, by, because),
+        job=job,
+        because=because.strip()[:LONGEST_REASON],
+    )
 
 
 def retry_failed(console: Console, request: Request, job: str, *, with_late: bool) -> tuple[int, int]:

@@ -339,6 +339,10 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
         "Jobs that take nothing in although their source was not read to the end.",
         lambda each: each.stalled_jobs,
     ),
+    "delivery_jobs_missing": (
+        "Jobs that lack a part of their source, which went before it was read, until an operator accepts the loss.",
+        lambda each: each.missing_jobs,
+    ),
     "delivery_intake_age_seconds": (
         "Time since the source of the live job was read; absent without a live job.",
         lambda each: None if each.unread_ms is None else each.unread_ms / 1_000,

@@ -20,6 +20,17 @@ class JobRefused(ResequencerError):
     """What was asked of a job is not possible; the text says why."""
 
 
+class RunDirectoryCopied(ResequencerError):
+    """A run directory with the same id is in use at another place."""
+
+    def __init__(self, service: str, home: str, other: str) -> None:
+        super().__init__(
+            f"the run directory {home} has the id {service}, which the one at {other} uses now: one of them is a copy. Stop this "
+            f"service; or delete the file delivery-id in this directory, so that it gets an id of its own. If the directory was "
+            "moved, wait for half a minute after the last process of the other has ended"
+        )
+
+
 class IntakeLost(ResequencerError):
     """Another process reads the source of the job now: what this one read is not written."""
 

@@ -2,75 +2,72 @@
 
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Protocol
 
 import msgspec
+
+from delivery.core.jobs import JobEvent
+from delivery.core.published_events import EventLog, find_event, is_of, next_events
 
 _TAIL_BYTES = 65_536
 _AT_ONCE = 500
 
-EventsAfter = Callable[[int, int], Sequence[bytes]]
-"""Gets a number, and returns the events behind it, as many as the second number at most."""
-
-
-class _Numbered(msgspec.Struct):
-    number: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-
-
-class Mark(Protocol):
-    """The number of the last event that was published, as far as it was noted. It may be less than the number."""
-
-    def find(self) -> int: ...
-
-    def note(self, number: int) -> None: ...
-
 
 class EventFile:
-    """The file may be moved away or damaged: the mark says what was published, and the file what was not noted any more."""
+    """The file may be moved away or damaged: the log says what was published, and the file what was not noted any more."""
 
-    def __init__(self, path: Path, mark: Mark) -> None:
-        self._path, self._mark = path, mark
+    def __init__(self, path: Path, log: EventLog) -> None:
+        self._path, self._log = path, log
 
-    def publish(self, events_after: EventsAfter) -> int:
+    def publish(self) -> int:
         """Append the events that are missing, and return how many.
 
-        A half line that a crash has left is cut off before. Processes append one at a time. Lines of another ledger, and lines
-        that are no events, are left as they are.
+        A half line that a crash has left is cut off before. Processes append one at a time. Lines of another ledger or service,
+        and lines that are no events, are left as they are.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            noted = self._mark.find()
-            last = max(noted, _last_number(file.fileno(), events_after))
-            new = events_after(last, _AT_ONCE)
-            if new:
-                file.write(b"".join(event + b"\n" for event in new))
+            _cut_half_line(file.fileno())
+            mark = self._log.find()
+            waiting = self._log.after(mark.done, _AT_ONCE)
+            if not waiting:
+                return 0
+            following = next_events(self._log, mark, waiting, self._behind(file.fileno(), mark.compared))
+            if following.events:
+                file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in following.events))
                 file.flush()
                 os.fsync(file.fileno())
-            if last + len(new) > noted:
-                self._mark.note(last + len(new))
-        return len(new)
+            self._log.note(following.mark)
+        return len(following.events)
+
+    def _behind(self, descriptor: int, number: int) -> Iterator[JobEvent]:
+        """Yield the events that may be of this service and have a higher number, the last one first."""
+        for line in _lines_from_the_end(descriptor):
+            found = find_event(line)
+            if found is None or not is_of(found, self._log):
+                continue
+            if found.number > number:
+                yield found
+            elif found.service:
+                return
 
 
-def _last_number(descriptor: int, events_after: EventsAfter) -> int:
-    """Return the number of the last line that is an event of the ledger word for word; 0 without one."""
+def _cut_half_line(descriptor: int) -> None:
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    complete = tail[: tail.rfind(b"\n") + 1]
-    if len(complete) < len(tail):
-        os.ftruncate(descriptor, size - len(tail) + len(complete))
-    for line in reversed(complete.splitlines()):
-        number = _number(line)
-        if number is not None and list(events_after(number - 1, 1)) == [line]:
-            return number
-    return 0
+    complete = tail.rfind(b"\n") + 1
+    if complete < len(tail):
+        os.ftruncate(descriptor, size - len(tail) + complete)
 
 
-def _number(line: bytes) -> int | None:
-    """Return the number of an event; None if the line is none that a ledger can have written."""
-    try:
-        return msgspec.json.decode(line, type=_Numbered).number
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def _lines_from_the_end(descriptor: int) -> Iterator[bytes]:
+    at, rest = os.fstat(descriptor).st_size, b""
+    while at > 0:
+        length = min(_TAIL_BYTES, at)
+        at -= length
+        first, *others = (os.pread(descriptor, length, at) + rest).split(b"\n")
+        yield from reversed(others)
+        rest = first
+    yield rest

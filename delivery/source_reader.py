@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from delivery.errors import IntakeLost, JobRefused, LedgerUnavailable
+from delivery.errors import IntakeLost, LedgerUnavailable
 from delivery.feeds.port import Feed
+from delivery.ledger.jobs import Former
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver
 from domain.errors import ResequencerError
@@ -18,10 +19,12 @@ _STAND_BACK_SECONDS = 5.0
 
 
 class Sources:
-    """Makes feeds. `live` is the source of the jobs that never end, as far as they are of this service."""
+    """Makes feeds. `live` is the source of the jobs that never end, as far as they are of this service; `former` is its name of
+    before.
+    """
 
-    def __init__(self, live: str, open_feed: Callable[[str, Receiver], Feed]) -> None:
-        self.live = live
+    def __init__(self, live: str, open_feed: Callable[[str, Receiver], Feed], former: Former | None = None) -> None:
+        self.live, self.former = live, former
         self.open_feed = open_feed
 
 
@@ -34,6 +37,7 @@ class SourceReader:
         self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
         self._told: dict[str, str] = {}
+        self._lacks: dict[str, str | None] = {}
         self._not_before: dict[str, float] = {}
 
     @property
@@ -49,9 +53,9 @@ class SourceReader:
         Raises:
             LedgerUnavailable: The ledger does not answer. The call may be repeated.
         """
-        if self._receiver.is_live:
-            self._ensure_live()
-        opened = [(job, source) for job, source in self._ledger.open_jobs(self._name) if self._is_read_here(source)]
+        is_live = self._receiver.is_live and self._ensure_live()
+        found = self._ledger.open_jobs(self._name)
+        opened = [(job, source) for job, source in found if self._is_read_here(source, is_live=is_live)]
         self._leave({job for job, _ in opened})
         # Each gets its turn, also behind one that has more.
         return sum(self._read_job(job, source) for job, source in opened) > 0
@@ -60,10 +64,10 @@ class SourceReader:
         for feed in self._feeds.values():
             feed.close()
 
-    def _is_read_here(self, source: str) -> bool:
+    def _is_read_here(self, source: str, *, is_live: bool) -> bool:
         """Return whether it is a source of a job that ends, or what this service lets out."""
         kind = self._sources.live.partition(":")[0]
-        return self._receiver.is_live and source == self._sources.live if source.partition(":")[0] == kind else True
+        return is_live and source == self._sources.live if source.partition(":")[0] == kind else True
 
     def _leave(self, opened: set[str]) -> None:
         """Close the feeds of the jobs that take nothing in any more."""
@@ -72,17 +76,29 @@ class SourceReader:
         for job in set(self._told) - opened - {_LIVE}:
             del self._told[job]
 
-    def _ensure_live(self) -> None:
+    def _ensure_live(self) -> bool:
+        """Return whether this service may read what it lets out."""
         try:
-            self._ledger.ensure_live(self._name, self._sources.live)
-            self._told.pop(_LIVE, None)
-        except JobRefused as error:
+            self._ledger.ensure_live(self._name, self._sources.live, self._sources.former)
+        except LedgerUnavailable:
+            raise
+        except (ResequencerError, OSError) as error:
             self._tell(_LIVE, str(error))
+            return False
+        self._told.pop(_LIVE, None)
+        return True
 
     def _tell(self, job: str, problem: str) -> None:
         if self._told.get(job) != problem:
             _LOG.warning("job %s takes nothing in: %s", job, problem)
         self._told[job] = problem
+
+    def _tell_missing(self, job: str, lacks: str | None) -> None:
+        """Log what is missing, once. All processes find it in the ledger."""
+        if lacks is not None and self._lacks.get(job) != lacks:
+            remedy = f"put it back there, or accept the loss: resequencer delivery accept-loss {job} --because TEXT"
+            _LOG.error("job %s lacks %s: %s", job, lacks, remedy)
+        self._lacks[job] = lacks
 
     def _read_job(self, job: str, source: str) -> bool:
         if monotonic() < self._not_before.get(job, 0.0):
@@ -115,4 +131,8 @@ class SourceReader:
             raise
         if self._ledger.take_in(intake, self._name, portion):
             self._taken()
+        if portion.missing is not None:
+            self._tell_missing(job, portion.lacks)
+        if portion.missing and not portion.items:
+            self._ledger.close_intake(intake)  # Another process may be able to read what is missing here.
         return not portion.is_end

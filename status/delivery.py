@@ -19,8 +19,9 @@ class GateStatus(msgspec.Struct, frozen=True):
 
     `since` is when the gate was shut, and `probe_at` when the next call tries whether the receiver is awake; None while it is
     open. `waiting` are the rows that are not delivered yet, `failed` those that have failed, `held_units` the units that one of
-    them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in; `unread_ms` is
-    how long ago the source of the live job was read, None without one.
+    them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in,
+    `missing_jobs` lack a part of their source, which went before it was read; `unread_ms` is how long ago the source of the live
+    job was read, None without one.
     """
 
     receiver: str
@@ -34,6 +35,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     retries: tuple[tuple[str, int], ...] = ()
     stalled_jobs: int = 0
     unread_ms: int | None = None
+    missing_jobs: int = 0
 
 
 class BlockedStatus(msgspec.Struct, frozen=True):
@@ -266,6 +268,9 @@ def _worker(slot: int, report: DeliveryReport | None, now: Instant) -> DeliveryW
 
 def _gate_line(gate: GateStatus) -> str:
     waiting = f"{gate.waiting} waiting"
+    if gate.missing_jobs:
+        lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which went before it was read"
+        waiting = f"{waiting}, {lacks} (`resequencer delivery jobs`)"
     if gate.is_open:
         return f"receiver {gate.receiver}: open, {waiting}"
     return f"receiver {gate.receiver}: shut since {gate.since}, next probe at {gate.probe_at}, {waiting}: {gate.reason}"

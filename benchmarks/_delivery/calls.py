@@ -68,14 +68,14 @@ def worker(run: Run, file: Path, _: str, concurrency: int) -> tuple[float, float
     """A delivery worker. The rows are in the ledger when the clock starts; it stops with the job's completion."""
     with run.ledger() as ledger:
         take_in(run, ledger, file)
-        configuration, events = run.configuration(), list[bytes]()
+        configuration, events = run.configuration(), list[object]()
         assert configuration.delivery.receivers[0][1].concurrency == concurrency
         deliverer = DeliveryWorker(
             ledger,
             configuration.delivery.worker,
             "benchmark",
             Sources("live", partial(open_feed, configuration)),
-            lambda: events.extend(ledger.events_after(0, 1)),
+            lambda: events.extend(ledger.events.after(0, 1)),
         )
         began, cpu = time.time(), time.process_time()
         deliverer.run(lambda: bool(events))

@@ -1,6 +1,7 @@
 """How far a file that another service writes will stay as it is, by the positions of that service."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,7 @@ FACTS_FILE = "partition-0.jsonl"
 
 class _Lengths(msgspec.Struct, gc=False):
     lengths: dict[str, int] = {}
+    before: dict[str, int] = {}
 
 
 _decode = msgspec.json.Decoder(_Lengths).decode
@@ -21,6 +23,27 @@ _decode = msgspec.json.Decoder(_Lengths).decode
 def facts_name(file: str) -> str:
     """Return the name of a file of facts among the lengths. Files of the output directory have no slash in their names."""
     return f"{Channel.FACTS}/{file}"
+
+
+class Written(NamedTuple):
+    """How many bytes the files of an output had before its present one, and how many that one has."""
+
+    before: int
+    length: int
+
+
+def find_written(positions: Path, name: str) -> Written | None:
+    """Return what `positions.json` tells of the output with this name; None without it, or if it is damaged.
+
+    Raises:
+        TransportUnavailable, TransportRefused: The file cannot be read.
+    """
+    with translated(positions):
+        try:
+            found = _decode(positions.read_bytes())
+        except (FileNotFoundError, msgspec.DecodeError, RecursionError):
+            return None
+    return Written(found.before.get(name, 0), found.lengths[name]) if name in found.lengths else None
 
 
 def find_lasting_length(positions: Path, name: str) -> int:
@@ -32,12 +55,5 @@ def find_lasting_length(positions: Path, name: str) -> int:
     Raises:
         TransportUnavailable, TransportRefused: The file cannot be read.
     """
-    with translated(positions):
-        try:
-            found = positions.read_bytes()
-        except FileNotFoundError:
-            return 0
-    try:
-        return max(0, _decode(found).lengths.get(name, 0))
-    except (msgspec.DecodeError, RecursionError):
-        return 0
+    written = find_written(positions, name)
+    return 0 if written is None else max(0, written.length)

@@ -25,13 +25,14 @@ class OutputFile:
     A file that was moved away (by the service or by another program) or emptied is started anew. Complete lines behind the
     known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
     off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
-    resets it. `name` is the name under which its length is stored, by default that of the file.
+    resets it. `before` is how many bytes the files had that were moved away, emptied or rotated before this one. `name` is the
+    name under which both are stored, by default that of the file.
     """
 
     def __init__(self, path: Path, files: FileOperations, name: str | None = None) -> None:
         self.path = path
         self.name = name or path.name
-        self.length = 0
+        self.length = self.before = 0
         self.is_begun_anew = False
         self._files = files
         self._descriptor: int | None = None
@@ -60,8 +61,11 @@ class OutputFile:
                 self._is_torn = False
             if self._was_moved():
                 _LOG.warning("%s was moved away when it had %d bytes; starting a new file", self.path, self.length)
-                self.is_begun_anew = True
-                return self.open(0)
+                moved = self._begin_anew()
+                numbers = self.open(0)
+                # What is there already is what was moved away, put back, or somebody's: it was not written beside the other.
+                self.before -= min(moved, self.length)
+                return numbers
             return self._recover()
 
     def append(self, lines: bytes) -> None:
@@ -93,8 +97,7 @@ class OutputFile:
             self._files.replace(self.path, target)
             self.close()
             self._open()
-            self.length = 0
-            self.is_begun_anew = True
+            self._begin_anew()
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -109,6 +112,13 @@ class OutputFile:
     def _open(self) -> None:
         self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         sync_directory(self._files, self.path.parent)
+
+    def _begin_anew(self) -> int:
+        """Note that the file has ended; return how long it was."""
+        ended, self.length = self.length, 0
+        self.before += ended
+        self.is_begun_anew = True
+        return ended
 
     def _cut_back(self) -> None:
         # Never extend the file: one that was emptied meanwhile would be filled with zeros.
@@ -129,8 +139,7 @@ class OutputFile:
         size = os.fstat(self._opened).st_size
         if size == 0 and self.length:
             _LOG.warning("%s is empty but %d bytes had been written; starting it anew", self.path, self.length)
-            self.is_begun_anew = True
-            self.length = 0
+            self._begin_anew()
         if size < self.length:
             raise self._refused(f"has {size} bytes where {self.length} were written: it was cut")
         if size == self.length:

@@ -22,13 +22,15 @@ class Positions(msgspec.Struct, frozen=True):
     """`lengths` are the output files' lengths in bytes, by name. A position's `beyond` lists numbers published beyond it.
 
     `rotated` is the number of the last rotated file, by the same names. No number is used twice, even if the file is gone.
-    `highest` has the highest number of an output record that was published for each partition, before `beyond`.
+    `highest` has the highest number of an output record that was published for each partition, before `beyond`. `before` is how
+    many bytes the files had that an output had before its present one, by the same names.
     """
 
     lengths: Mapping[str, int]
     partitions: Mapping[Partition, Position]
     rotated: Mapping[str, int] = {}
     highest: Mapping[Partition, int] = {}
+    before: Mapping[str, int] = {}
 
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -53,6 +55,7 @@ class _Document(msgspec.Struct):
     lengths: dict[str, _Count]
     partitions: list[_Entry]
     rotated: dict[str, _Count] = {}
+    before: dict[str, _Count] | msgspec.UnsetType = msgspec.UNSET
 
 
 class PositionsFile:
@@ -116,7 +119,8 @@ def _from_document(document: _Document) -> Positions:
         for each in document.partitions
     }
     highest = {Partition(each.topic, each.partition): each.highest for each in document.partitions if each.highest}
-    return Positions(document.lengths, partitions, document.rotated, highest)
+    before = {} if document.before is msgspec.UNSET else document.before
+    return Positions(document.lengths, partitions, document.rotated, highest, before)
 
 
 def _to_document(positions: Positions) -> _Document:
@@ -131,4 +135,5 @@ def _to_document(positions: Positions) -> _Document:
         )
         for partition, position in positions.partitions.items()
     ]
-    return _Document(FORMAT, dict(positions.lengths), entries, dict(positions.rotated))
+    before = dict(positions.before) or msgspec.UNSET
+    return _Document(FORMAT, dict(positions.lengths), entries, dict(positions.rotated), before)

@@ -122,6 +122,7 @@ class FileSink:
         stored = found or Positions({}, {})
         self._positions, self._highest = dict(stored.partitions), dict(stored.highest)
         for output in self._outputs.values():
+            output.before = stored.before.get(output.name, 0)
             self._note(output.open(stored.lengths.get(output.name, 0)))
             if found is None and output in self._rotated:
                 self._note(self._rotation.last_numbers(output))
@@ -158,7 +159,8 @@ class FileSink:
 
     def _write(self, positions: dict[Partition, Position], highest: dict[Partition, int]) -> None:
         lengths = {output.name: output.length for output in self._outputs.values()}
-        self._stored.write(Positions(lengths, positions, self._rotation.last, highest))
+        before = {output.name: output.before for output in self._outputs.values() if output.before}
+        self._stored.write(Positions(lengths, positions, self._rotation.last, highest, before))
         self._positions, self._highest = positions, highest
 
 

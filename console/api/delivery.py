@@ -10,9 +10,11 @@ from console import deliveries, topic_deliveries
 from console.api.operation import Operation, change_of
 from console.context import Console, identity_of
 from delivery.core.jobs import GateReport, Job, RowError, WaitingRow
+from delivery.ledger.intake import LONGEST_REASON
 from status.delivery import DirectStatus, ScheduleStatus
 
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
+Because = Annotated[str, Meta(min_length=1, max_length=LONGEST_REASON)]
 Limit = Annotated[int, Meta(ge=1, le=500)]
 
 
@@ -61,6 +63,13 @@ class JobName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The name of a job."""
 
     job: Name
+
+
+class AcceptLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name of a job that lacks a part of its source, and why it may do without; the reason is kept with the job."""
+
+    job: Name
+    because: Because
 
 
 class RetryFailed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,6 +125,10 @@ def delivery_operations(console: Console) -> list[Operation]:
         deliveries.cancel_job(console, request, told.job)
         return Changed()
 
+    def accept(request: Request, told: AcceptLoss) -> Changed:
+        deliveries.accept_loss(console, request, told.job, told.because)
+        return Changed()
+
     def retry(request: Request, told: RetryFailed) -> Changed:
         return Changed(*deliveries.retry_failed(console, request, told.job, with_late=told.late))
 
@@ -134,6 +147,7 @@ def delivery_operations(console: Console) -> list[Operation]:
             "/delivery/receiver", "delivery-receiver", receiver, ReceiverAnswer, "What waits for a receiver", ReceiverQuery
         ),
         change_of("/delivery/cancel", "cancel-job", cancel, Changed, "Deliver nothing more of a job", JobName),
+        change_of("/delivery/accept-loss", "accept-loss", accept, Changed, "Do without what is missing of a source", AcceptLoss),
         change_of("/delivery/retry-failed", "retry-failed", retry, Changed, "Deliver the failed rows again", RetryFailed),
         change_of("/delivery/open-gate", "open-gate", open_gate, Changed, "Open a shut gate now", ReceiverName),
         change_of("/delivery/release", "release-unit", release, Changed, "Let a held unit go on", HeldUnit),

@@ -22,6 +22,7 @@ def delivery_routes(console: Console) -> list[Route]:
     pages = _DeliveryPages(console)
     changes = (
         ("cancel", pages.cancel, "cancel-job"),
+        ("accept-loss", pages.accept_loss, "accept-loss"),
         ("retry-failed", pages.retry_failed, "retry-failed"),
         ("open-gate", pages.open_gate, "open-gate"),
         ("release", pages.release, "release-unit"),
@@ -103,6 +104,11 @@ class _DeliveryPages:
     def cancel(self, request: Request) -> Response:
         job = request.state.form.get("job", "")
         deliveries.cancel_job(self._console, request, job)
+        return _to_job(job)
+
+    def accept_loss(self, request: Request) -> Response:
+        job, because = _fields(request.state.form, "job", "because")
+        deliveries.accept_loss(self._console, request, job, because)
         return _to_job(job)
 
     def retry_failed(self, request: Request) -> Response:

@@ -22,6 +22,7 @@ from delivery.direct.receiver import DirectReport
 from delivery.event_file import EventFile
 from delivery.ledger.database import Database
 from delivery.ledger.ledger import Ledger
+from delivery.ledger.services import Service
 from delivery.schedules.runner import ScheduleReport
 from delivery.settings import DeliverySettings
 from delivery.source_reader import Sources
@@ -39,13 +40,11 @@ from status.delivery import (
     ScheduleStatus,
 )
 
-EventsAfter = Callable[[int, int], Sequence[bytes]]
 
-
-def make_ledger(configuration: Configuration, slot: int | None = None) -> Ledger:
+def make_ledger(configuration: Configuration, slot: int | None = None, service: Service = Service()) -> Ledger:  # noqa: B008
     """Return the ledger, which connects at its first use; `slot` is the delivery worker's, None for any other process.
 
-    It has the receivers whose policy is `ledger`.
+    It has the receivers whose policy is `ledger`. What starts jobs, or publishes their ends, names its `service`.
 
     Raises:
         ConfigurationError: Neither a receiver nor a schedule is configured.
@@ -56,7 +55,7 @@ def make_ledger(configuration: Configuration, slot: int | None = None) -> Ledger
     settings = delivery.ledger
     url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
     clock = _clock(configuration, slot, "" if settings.url is None else "-ledger")
-    return Ledger(Database(url, clock), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms)
+    return Ledger(Database(url, clock), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms, service)
 
 
 def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) -> DeliveryWorker:
@@ -64,8 +63,9 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     delivery = configuration.delivery
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
-    sources = Sources(live_source(configuration), partial(open_feed, configuration))
-    publish = partial(_event_publisher(configuration, ledger), ledger.events_after)
+    live, former = live_source(configuration, ledger.service)
+    sources = Sources(live, partial(open_feed, configuration), former)
+    publish = _event_publisher(configuration, ledger)
     direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
     clock = ledger.database.clock if ledger.database.is_sqlite else _clock(configuration, slot)
     schedules = [make_runner(configuration, name, each, ledger, owner, clock) for name, each in delivery.schedules]
@@ -83,14 +83,14 @@ def _clock(configuration: Configuration, slot: int | None, of: str = "") -> Stea
     return steady_clock(run_directory, f"delivery-{slot or 0}{of}", trusted_ms, keeps=slot is not None)
 
 
-def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[EventsAfter], int]:
+def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[], int]:
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
-        return EventFile(notification.output_directory / "job-events.jsonl", ledger.published).publish
+        return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
     from delivery.event_topic import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
-    return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.published).publish
+    return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish
 
 
 def _report(
@@ -124,6 +124,7 @@ def _told_gate(gate: GateReport) -> GateStatus:
         retries=tuple(msgspec.structs.asdict(gate.retries).items()),
         stalled_jobs=gate.stalled_jobs,
         unread_ms=gate.unread_ms,
+        missing_jobs=gate.missing_jobs,
     )
 
 

@@ -1,5 +1,9 @@
 """The sources of jobs: how the ledger names them, and the feeds that read them."""
 
+import fcntl
+import os
+import re
+import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import closing
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from connectors.files.operations import SystemFiles
+from connectors.files.operations import SystemFiles, sync_directory, write_all
 from connectors.port import Channel
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
@@ -19,8 +23,11 @@ from delivery.errors import JobRefused
 from delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
 from delivery.feeds.files import FileFeed
 from delivery.feeds.port import Feed
-from delivery.settings import Receiver
+from delivery.ledger.jobs import Former
+from delivery.ledger.services import Service
+from delivery.settings import Receiver, Select
 from domain.clock import Instant
+from domain.errors import ConfigurationError
 from domain.printable import printable
 from pipeline.archive.records_in_order import find_ends
 
@@ -28,6 +35,7 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from delivery.feeds.topics import TopicFeed
 
 LIVE = "live"
+_ID_BYTES = 32
 _SPANS, _TOPIC, _ARCHIVE = "file-spans:", "topic:", "archive:"
 
 
@@ -132,14 +140,55 @@ def open_feed(configuration: Configuration, source: str, receiver: Receiver) -> 
     return FileFeed(_output(configuration), operations, receiver.select)
 
 
-def live_source(configuration: Configuration) -> str:
-    """Return the source of what the service lets out.
+def find_service(configuration: Configuration) -> Service:
+    """Return the service as its ledger knows it: with files by the id of its run directory, with Kafka by its namespace.
 
-    With files and a ledger that several machines may share it names the file: other services write others.
+    Raises:
+        ConfigurationError: The file with the id holds something else.
+        OSError: It cannot be read or written.
+    """
+    if configuration.notification.transport is not TransportType.FILE:
+        return Service(configuration.storage.namespace)
+    directory = configuration.notification.run_directory.absolute()
+    identifier, inode = _durable_id(directory)
+    # A ledger of its own is in the directory: a copy has another.
+    is_shared = configuration.delivery.ledger.url is not None
+    return Service(identifier, f"{socket.gethostname()}:{directory} ({inode:x})" if is_shared else None)
+
+
+def _durable_id(directory: Path) -> tuple[str, int]:
+    """Return the id of a run directory, which is made at the first call, and the inode of its file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path, files = directory / "delivery-id", SystemFiles()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        found = os.pread(descriptor, 100, 0)
+        if len(found) < _ID_BYTES:  # Of a crash in the midst.
+            os.ftruncate(descriptor, 0)
+            found = secrets.token_hex(_ID_BYTES // 2).encode() + b"\n"
+            write_all(files, descriptor, found)
+            os.fsync(descriptor)
+            sync_directory(files, directory)
+        if re.fullmatch(rb"[0-9a-f]{%d}\n?" % _ID_BYTES, found) is None:
+            remedy = "put back what was in it, or delete it: then all output that is there is delivered again"
+            raise ConfigurationError(str(path), f"has no id of {_ID_BYTES} hexadecimal digits: {remedy}")
+        return found.decode().strip(), os.fstat(descriptor).st_ino
+    finally:
+        os.close(descriptor)
+
+
+def live_source(configuration: Configuration, service: Service) -> tuple[str, Former | None]:
+    """Return the source of what the service lets out, and how a version before named it.
+
+    With files and a ledger that several machines may share it names the run directory by its id: other services have others.
+    Host and path may change.
     """
     if configuration.notification.transport is not TransportType.FILE or configuration.delivery.ledger.url is None:
-        return LIVE
-    return f"{LIVE}:{socket.gethostname()}:{_output(configuration).absolute()}"
+        return LIVE, None
+    output = _output(configuration)
+    feed = FileFeed(output, SystemFiles(), Select((), ()))
+    return f"{LIVE}:{service.id}", Former(f"{LIVE}:{socket.gethostname()}:{output.absolute()}", feed.find_parts)
 
 
 def _output(configuration: Configuration) -> Path:

@@ -12,6 +12,8 @@ class JobState(StrEnum):
     """It takes rows, or delivers them."""
     STALLED = "STALLED"
     """Its source is not read, although it was not read to the end; that of a live job never is."""
+    MISSING = "MISSING"
+    """A part of its source went before it was read: an operator puts it back, or accepts the loss."""
     HELD = "HELD"
     """A unit of it waits for an operator's decision."""
     COMPLETE = "COMPLETE"
@@ -30,7 +32,8 @@ class Retries(msgspec.Struct, frozen=True):
 
 class Job(msgspec.Struct, frozen=True):
     """`read` is what was read from the source: `duplicates` and `not_selected` made no row. `expected` is how many rows the job
-    has in the end, and is None until its source was read to the end.
+    has in the end, and is None until its source was read to the end. `missing` is how many bytes of files, or offsets of a topic,
+    went before they were read, and `lacks` says so for people. `accepted` are the losses that were accepted, a line for each.
 
     Always: processed + failed + rejected + cancelled + open = ingested.
     """
@@ -58,6 +61,9 @@ class Job(msgspec.Struct, frozen=True):
     held_units: int
     sealed_at: Instant | None
     completed_at: Instant | None
+    missing: int = 0
+    lacks: str | None = None
+    accepted: str = ""
 
 
 class RowError(msgspec.Struct, frozen=True):
@@ -97,7 +103,8 @@ class GateReport(msgspec.Struct, frozen=True):
     """`waiting` are the open rows of the receiver, `running` the calls under way. `probe_at` is None while the gate is open.
 
     `failed` and `retries` are of all jobs to the receiver that the ledger holds, `stalled_jobs` those of them that take nothing
-    in. `unread_ms` is how long ago the source of the live job was read last; None without a live job.
+    in, `missing_jobs` those that lack a part of their source. `unread_ms` is how long ago the source of the live job was read
+    last; None without a live job.
     """
 
     receiver: str
@@ -114,13 +121,15 @@ class GateReport(msgspec.Struct, frozen=True):
     failed: int
     retries: Retries
     stalled_jobs: int
+    missing_jobs: int
     unread_ms: int | None
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """The end of a job. `number` counts the events of a ledger without a gap, and `ledger` tells it from other ledgers.
+    """The end of a job. `number` counts the events of a `service` in a `ledger` without a gap, each once.
 
-    `run` is above 1 when the job has ended before: after `retry-failed`, or when rows of it were open again.
+    `service` is empty in events of a version that knew no services. `run` is above 1 when the job has ended before: after
+    `retry-failed`, or when rows of it were open again.
     """
 
     ledger: str
@@ -135,3 +144,4 @@ class JobEvent(msgspec.Struct, frozen=True):
     rejected: int
     failed: int
     cancelled: int
+    service: str = ""

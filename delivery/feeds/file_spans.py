@@ -11,10 +11,9 @@ from connectors.files.operations import FileOperations
 from connectors.files.rotated_names import find_rotated
 from connectors.files.scan import scan
 from delivery.core.rows import Item
-from delivery.errors import JobRefused
 from delivery.feeds.files import end_of, inode_of, item_of
 from delivery.feeds.port import MOST_BYTES, select_items
-from delivery.ledger.intake import Portion
+from delivery.ledger.intake import ACCEPTED, Portion
 from delivery.settings import Select
 
 _COMPARED_BYTES = 65_536
@@ -55,14 +54,16 @@ class FileSpanFeed:
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
         """As `Feed.read`.
 
-        Raises:
-            JobRefused: A file is not there any more, under its name or as one that was rotated out of it.
+        What is missing is a file that is not there any more, under its name or as one that was rotated out of it. Those behind it
+        wait for it, until an operator accepts the loss.
         """
         left = [(part, span) for part, span in self._spans.items() if positions.get(part, 0) < span.size]
         if not left:
-            return Portion([], {}, is_end=True, seals=True)
+            return Portion([], {}, missing=0, is_end=True, seals=True)
         part, span = left[0]
         path = _find(span)
+        if path is None:
+            return _without(part, span, positions, is_last=len(left) == 1)
         before = inode_of(path)
         if not _holds(path, span):
             return Portion([], {})
@@ -71,7 +72,8 @@ class FileSpanFeed:
             return Portion([], {})  # It was rotated meanwhile: what was read may be of another file.
         selected = select_items(items, self._select)
         is_end = at >= span.size and len(left) == 1
-        return Portion(selected, {part: at}, len(items) - len(selected), is_end, seals=is_end)
+        moved = {part: at} | ({ACCEPTED: 0} if positions.get(ACCEPTED) else {})  # What is here was not accepted as lost.
+        return Portion(selected, moved, len(items) - len(selected), is_end, seals=is_end, missing=0)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -89,13 +91,21 @@ class FileSpanFeed:
         return items, at
 
 
-def _find(span: FileSpan) -> Path:
+def _without(part: str, span: FileSpan, positions: Mapping[str, int], *, is_last: bool) -> Portion:
+    """Say what is missing, or go on behind it if the loss was accepted."""
+    missing, accepted = span.size - positions.get(part, 0), positions.get(ACCEPTED, 0)
+    if missing <= accepted:
+        return Portion([], {part: span.size, ACCEPTED: 0}, missing=0, is_end=is_last, seals=is_last)
+    lacks = f"{missing} bytes of {span.path}, which is missing, or does not hold any more what it held when the job was started"
+    return Portion([], {}, missing=missing, lacks=lacks, is_end=True)
+
+
+def _find(span: FileSpan) -> Path | None:
     path = Path(span.path)
     for each in (path, *(rotated.path for rotated in find_rotated(path))):
         if _holds(each, span):
             return each
-    problem = "is missing, or does not hold any more what it held when the job was started"
-    raise JobRefused(f"{span.path} {problem}; put it there, or cancel the job")
+    return None
 
 
 def _holds(path: Path, span: FileSpan) -> bool:

@@ -13,11 +13,14 @@ from connectors.kafka.topics import Topic
 from delivery.core.rows import Item
 from delivery.errors import JobRefused
 from delivery.feeds.port import MOST_BYTES, make_item, select_items
-from delivery.ledger.intake import Portion
+from delivery.ledger.intake import ACCEPTED, Portion
 from delivery.settings import Select
 from domain.record import Origin, Partition
 
 _LOG = logging.getLogger(__name__)
+_LOST = "lost"
+"""The part whose position is how many offsets are missing: retention has deleted them before they were read."""
+
 _LOOK_SECONDS = 10.0
 """How often it is checked whether the topic has more partitions, or was deleted and made anew."""
 
@@ -75,17 +78,22 @@ class TopicFeed:
             for number in reader.numbers
             if self._span is None or number in self._span.ends
         }
-        self._follow(reader, wanted)
+        missing = max(0, positions.get(_LOST, 0) + self._follow(reader, wanted, positions) - positions.get(ACCEPTED, 0))
+        noted = {part: at for part, at in ((_LOST, missing), (ACCEPTED, 0)) if at != positions.get(part, 0)}
+        lacks = f"{missing} offsets of {self._topic}, which retention deleted before they were read" if missing else None
         ends = self._ends(reader)
         if all(wanted[number] >= ends[number] for number in wanted):
-            return Portion([], {}, is_end=True, seals=self._span is not None)
+            # Also of an empty partition: what is deleted of it from now on is missing.
+            noted |= {self._part(number): at for number, at in wanted.items() if self._part(number) not in positions}
+            return Portion([], noted, is_end=True, seals=self._span is not None, missing=missing, lacks=lacks)
         items = self._polled(reader, ends, most)
         self._at = {number: reader.position(self._name(number)) for number in wanted}
         after = {number: min(at, ends[number]) for number, at in self._at.items()}
         selected = select_items(items, self._select)
         is_end = all(after[number] >= ends[number] for number in wanted)
         moved = {self._part(number): at for number, at in after.items() if at != positions.get(self._part(number))}
-        return Portion(selected, moved, len(items) - len(selected), is_end, is_end and self._span is not None)
+        seals = is_end and self._span is not None
+        return Portion(selected, moved | noted, len(items) - len(selected), is_end, seals, missing=missing, lacks=lacks)
 
     def _polled(self, reader: CommittedReader, ends: Mapping[int, int], most: int) -> list[Item]:
         """Poll once. Of what is beyond `MOST_BYTES` nothing is kept: it is read again."""
@@ -116,18 +124,23 @@ class TopicFeed:
         self._looks_at = monotonic() + _LOOK_SECONDS
         return self._reader
 
-    def _follow(self, reader: CommittedReader, wanted: Mapping[int, int]) -> None:
-        """Go on at these offsets. Those that retention has deleted are gone, which is told."""
+    def _follow(self, reader: CommittedReader, wanted: Mapping[int, int], positions: Mapping[str, int]) -> int:
+        """Go on at these offsets; return how many of them retention has deleted since the job had to read them."""
         if self._at == wanted:
-            return
+            return 0
+        lost = 0
         begins = {name.partition: offset for name, offset in reader.begins().items()}
         for number in reader.numbers:
             at = max(wanted.get(number, begins[number]), begins[number])
-            if number in wanted and 0 < wanted[number] < at:
+            end = at if self._span is None else min(at, self._span.ends.get(number, 0))
+            is_ours = self._span is not None or self._part(number) in positions
+            if is_ours and wanted.get(number, end) < end:
+                lost += end - wanted[number]
                 told = "%s-%d: retention deleted the records from %d to %d before they were taken in for delivery"
-                _LOG.error(told, self._topic, number, wanted[number], at)
+                _LOG.error(told, self._topic, number, wanted[number], end)
             reader.seek(self._name(number), at)
         self._at = dict(wanted)
+        return lost
 
     def _start(self, number: int) -> int:
         return 0 if self._span is None else self._span.starts.get(number, 0)

@@ -1,4 +1,4 @@
-"""The completion of jobs: one numbered event, written with the change that ended the last row."""
+"""The completion of jobs: one event, written with the change that ended the last row. It is numbered when it is published."""
 
 import secrets
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.core.jobs import JobEvent, JobState
-from delivery.ledger.tables import COUNTERS, EVENTS, JOBS
+from delivery.ledger.tables import COUNTERS, EVENTS, JOBS, SERVICES
 from domain.clock import Instant
 
 ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
@@ -35,12 +35,6 @@ def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> 
             _write(connection, found, now)
 
 
-def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
-    """Return the bodies of the events behind this number, in order."""
-    asked = select(EVENTS.c.body).where(EVENTS.c.number > number).order_by(EVENTS.c.number).limit(most)
-    return [bytes(each) for each in connection.scalars(asked)]
-
-
 def ledger_id(connection: Connection) -> str:
     """Return what tells this ledger from others, also from one that was in the same place before: 16 hexadecimal digits."""
     asked = select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER)
@@ -55,21 +49,15 @@ def ledger_id(connection: Connection) -> str:
     return f"{found or 0:016x}"
 
 
-def find_published(connection: Connection) -> int:
-    """Return the number that `note_published` noted last; 0 before the first."""
+def find_published_before(connection: Connection) -> int:
+    """Return the number up to which a version that knew no services has published; 0 if none has."""
     found = connection.scalar(select(COUNTERS.c.value).where(COUNTERS.c.name == _PUBLISHED))
     return int(found or 0)
 
 
-def note_published(connection: Connection, number: int) -> None:
-    """Remember that the events up to this number were published."""
-    noted = update(COUNTERS).where(COUNTERS.c.name == _PUBLISHED).values(value=number)
-    if connection.execute(noted).rowcount == 0:
-        try:
-            with connection.begin_nested():
-                connection.execute(COUNTERS.insert().values(name=_PUBLISHED, value=number))
-        except IntegrityError:
-            connection.execute(noted)  # Another transaction has made it.
+def lock_counter(connection: Connection) -> None:
+    """Let other transactions that call this wait until this one ends. `ledger_id` was called before."""
+    connection.execute(select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER).with_for_update())
 
 
 def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
@@ -85,7 +73,9 @@ def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
         expected=job["ingested"] if job["expected"] is None else job["expected"],
         **{name: job[name] for name in ("processed", "rejected", "failed", "cancelled")},
     )
-    values: dict[str, Any] = {"number": number, "at": now, "job": job["id"], "body": msgspec.json.encode(event)}
+    # What a version before has begun belongs to the service that takes over.
+    owner = job["service"] or connection.scalar(select(SERVICES.c.id).where(SERVICES.c.takes_over)) or ""
+    values: dict[str, Any] = {"number": number, "at": now, "job": job["id"], "body": msgspec.json.encode(event), "service": owner}
     connection.execute(EVENTS.insert().values(**values))
 
 

@@ -16,7 +16,7 @@ from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
 from domain.steady_clock import SteadyClock
 
-VERSION = "0004"
+VERSION = "0006"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -178,7 +178,7 @@ def _postgresql_engine(url: URL) -> Engine:
     return create_engine(url.set(drivername="postgresql+psycopg"), connect_args=arguments, pool_size=_POOL)
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection, to: str = "head") -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # It logs as it is imported, too.
     # Imported where it is needed: a start with current tables does without.
     from alembic import command
@@ -187,4 +187,4 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, to)

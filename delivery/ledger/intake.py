@@ -9,17 +9,22 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from delivery.core.rows import Item, Status
-from delivery.errors import IntakeLost
+from delivery.errors import IntakeLost, JobRefused
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
+from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import ready_status
 from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
-from domain.clock import Instant
+from domain.clock import Instant, instant_text
 from domain.steady_clock import Unchanged
 
 LEASE_MS = 30_000
+ACCEPTED = "accepted"
+"""The part of a source whose position is how much of what is missing an operator has accepted. The feed sets it back to 0."""
+
+LONGEST_REASON = 1_000
 _headers = msgspec.json.Encoder()
 
 
@@ -40,6 +45,9 @@ class Portion(msgspec.Struct, frozen=True):
 
     `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
     there ever be. `progress` is stored with the items, if it is not None.
+
+    `missing` is how many bytes or offsets went before they were read, 0 for none, None: the feed has not looked. `lacks` says so
+    for people. The source is not sealed while something is missing.
     """
 
     items: Sequence[Item]
@@ -48,6 +56,8 @@ class Portion(msgspec.Struct, frozen=True):
     is_end: bool = False
     seals: bool = False
     progress: str | None = None
+    missing: int | None = None
+    lacks: str | None = None
 
 
 def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> Intake | None:
@@ -86,6 +96,29 @@ def close_intake(database: Database, intake: Intake) -> None:
         connection.execute(update(JOBS).where(*_is_ours(intake)).values(intake_owner="", intake_until=0))
 
 
+def accept_loss(database: Database, job: str, by: str, because: str) -> str:
+    """Let the job do without what is missing of its source now; return what that is. Who said so, and why, stays with the job.
+
+    If the missing part comes back it is delivered all the same.
+
+    Raises:
+        JobRefused: There is no such job, nothing of its source is missing, or there is no reason.
+    """
+    if not because.strip():
+        raise JobRefused("say why; the reason is kept with the job")
+    with database.write() as connection:
+        get_job(connection, job)
+        found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).mappings().one()
+        if not found["missing"] or found["cancelled_at"] is not None:
+            raise JobRefused(f"nothing of the source of {job} is missing")
+        note = f"{instant_text(database.now(connection))} by {by}: {found['lacks']}; {because.strip()[:LONGEST_REASON]}\n"
+        _write_positions(connection, job, {ACCEPTED: found["missing"]}, adds=True)
+        # With another epoch: who has read before the order must not write that something is missing.
+        changes = {"missing": 0, "lacks": None, "accepted": JOBS.c.accepted + note, "intake_epoch": JOBS.c.intake_epoch + 1}
+        connection.execute(update(JOBS).where(JOBS.c.id == job).values(**changes))
+    return str(found["lacks"])
+
+
 def take_in(database: Database, intake: Intake, receiver: Receiver, name: str, portion: Portion) -> int:
     """Write rows, positions and counts in one transaction, and return how many rows there are new.
 
@@ -107,25 +140,34 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
         if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
             raise _lost(intake)  # Long ago perhaps: the job may be deleted, and rows of it could not be written.
         items = {item.dedup: item for item in portion.items}
-        known = _known(connection, intake.job, list(items))
+        # Before it is asked what is known: the source of another live job may hold the same.
+        keys = _lock_keys(connection, name, {item.key for item in items.values() if item.defect is None})
+        known = _known(connection, _remembering(connection, intake.job, name), list(items))
         new = [item for dedup, item in items.items() if dedup not in known]
         fit = [item for item in new if item.defect is None]
-        keys = _lock_keys(connection, name, {item.key for item in fit})
+        keys = {key: keys[key] for key in {item.key for item in fit}}
         if fit:
             # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
             connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
         _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
         _write_positions(connection, intake.job, portion.positions)
         _count(connection, intake, portion, len(new), len(new) - len(fit), now)
-        if portion.seals:
+        if _seals(portion):
             complete_jobs(connection, [intake.job], now)
     return len(new)
 
 
-def _known(connection: Connection, job: str, dedups: list[str]) -> set[str]:
+def _remembering(connection: Connection, job: str, name: str) -> list[str]:
+    """Return the jobs whose rows are duplicates for this one: the live jobs of a receiver remember together."""
+    is_live = (JOBS.c.receiver == name) & JOBS.c.is_live & (JOBS.c.source != SCHEDULE)
+    found = list(connection.scalars(select(JOBS.c.id).where(is_live)))
+    return found if job in found else [job]
+
+
+def _known(connection: Connection, jobs: list[str], dedups: list[str]) -> set[str]:
     found: set[str] = set()
     for some in chunks(dedups):
-        asked = select(ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup.in_(some))
+        asked = select(ROWS.c.dedup).where(ROWS.c.job.in_(jobs), ROWS.c.dedup.in_(some))
         found.update(connection.scalars(asked))
     return found
 
@@ -195,14 +237,17 @@ def _insert_failed(connection: Connection, job: str, name: str, items: list[Item
         connection.execute(ERRORS.insert().values(error))
 
 
-def _write_positions(connection: Connection, job: str, positions: Mapping[str, int]) -> None:
+def _seals(portion: Portion) -> bool:
+    return portion.seals and not portion.missing
+
+
+def _write_positions(connection: Connection, job: str, positions: Mapping[str, int], *, adds: bool = False) -> None:
     if not positions:
         return
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     statement = insert(SOURCES)
-    statement = statement.on_conflict_do_update(
-        index_elements=[SOURCES.c.job, SOURCES.c.part], set_={"position": statement.excluded.position}
-    )
+    position = statement.excluded.position + (SOURCES.c.position if adds else 0)
+    statement = statement.on_conflict_do_update(index_elements=[SOURCES.c.job, SOURCES.c.part], set_={"position": position})
     connection.execute(statement, [{"job": job, "part": part, "position": at} for part, at in positions.items()])
 
 
@@ -220,7 +265,8 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
     # A source whose records are all left out is read, too.
     changes |= {"taken_at": now} if read or portion.positions else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
-    if portion.seals:
+    changes |= {"missing": portion.missing, "lacks": portion.lacks} if portion.missing is not None else {}
+    if _seals(portion):
         changes |= {"sealed_at": now, "expected": changes["read"] - changes["duplicates"] - changes["not_selected"]}
     changes |= {"progress": portion.progress} if portion.progress is not None else {}
     if connection.execute(update(JOBS).where(*_is_ours(intake)).values(**changes)).rowcount == 0:

@@ -1,10 +1,12 @@
 """Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -19,7 +21,7 @@ from delivery.ledger.database import Database
 from delivery.ledger.finding import SCHEDULE, get_job
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
 
@@ -28,9 +30,12 @@ LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 
 LONGEST_NAME = 100
 
+_BY_PLACE = re.compile("live:[^:]*:/")
+"""The sources of versions that named them by host and path."""
+
 _HELD = (KEYS.c.receiver, KEYS.c.key, KEYS.c.held_by)
 _MODES = ("suspensions", "verifications", "back_offs", "limits")
-_COUNTED = (
+_COPIED = (
     "read",
     "duplicates",
     "not_selected",
@@ -41,29 +46,65 @@ _COUNTED = (
     "cancelled",
     "late",
     "refused_results",
+    "missing",
+    "lacks",
+    "accepted",
 )
 
 
-def ensure_live(database: Database, receiver: str, source: str) -> str:
+class Former(msgspec.Struct, frozen=True):
+    """How a version before named a source: by `source`, or by the same on another machine or in another directory.
+
+    Then `find_parts` returns what parts the source has now, and the job that has read one of them is its job.
+    """
+
+    source: str
+    find_parts: Callable[[], Collection[str]]
+
+
+def ensure_live(database: Database, receiver: str, source: str, service: str, former: Former | None = None) -> str:
     """Return the id of the job that never ends: it delivers to this receiver whatever comes from the source.
 
-    The first source of a receiver gives the name `live-RECEIVER`, others a longer one.
+    The first source of a receiver gives the name `live-RECEIVER`, others a longer one. A job of before is taken over.
     """
     of_receiver = select(JOBS.c.id, JOBS.c.source).where(JOBS.c.receiver == receiver, JOBS.c.is_live, JOBS.c.source != SCHEDULE)
     with database.read() as connection:
         known = {each.source: each.id for each in connection.execute(of_receiver)}
     if source in known:
         return str(known[source])
+    if former is not None and (taken := _take_over(database, known, source, service, former)) is not None:
+        return taken
     name = f"{LIVE_JOB}{receiver}"
     try:
-        start_job(database, name, receiver, source, "configuration", is_live=True)
+        start_job(database, name, receiver, source, "configuration", service, is_live=True)
     except JobRefused:
         name = f"{name}-{sha256(source.encode()).hexdigest()[:8]}"
-        start_job(database, name, receiver, source, "configuration", is_live=True)
+        start_job(database, name, receiver, source, "configuration", service, is_live=True)
     return name
 
 
-def schedule_job(database: Database, schedule: str, receiver: str) -> str:
+def _take_over(database: Database, known: Mapping[str, str], source: str, service: str, former: Former) -> str | None:
+    """Give the job of before the source and the service; None if there is none."""
+    named_by_place = {job: each for each, job in known.items() if _BY_PLACE.match(each)}
+    with database.write() as connection:
+        job = known.get(former.source) or _find_reader(connection, list(named_by_place), former.find_parts())
+        if job is None:
+            return None
+        is_same = (JOBS.c.id == job, JOBS.c.source == (former.source if former.source in known else named_by_place[job]))
+        connection.execute(update(JOBS).where(*is_same).values(source=source, service=service))
+    return job
+
+
+def _find_reader(connection: Connection, jobs: list[str], parts: Collection[str]) -> str | None:
+    """Return which of the jobs has read these parts, or the most of them."""
+    found = Counter[str]()
+    for some in chunks(sorted(parts)):
+        asked = select(SOURCES.c.job).where(SOURCES.c.job.in_(jobs), SOURCES.c.part.in_(some))
+        found.update(connection.scalars(asked))
+    return next((job for job, _ in found.most_common(1)), None)
+
+
+def schedule_job(database: Database, schedule: str, receiver: str, service: str) -> str:
     """Return the id of the job that delivers the requests of a schedule; note the job if it is not there.
 
     Raises:
@@ -71,14 +112,14 @@ def schedule_job(database: Database, schedule: str, receiver: str) -> str:
     """
     job = f"{SCHEDULE_JOB}{schedule}"
     try:
-        start_job(database, job, receiver, SCHEDULE, "configuration", is_live=True)
+        start_job(database, job, receiver, SCHEDULE, "configuration", service, is_live=True)
     except JobRefused as error:
         raise JobRefused(f"schedule {schedule} has made requests for another receiver than {receiver}: rename it") from error
     return job
 
 
-def start_job(database: Database, job: str, receiver: str, source: str, by: str, *, is_live: bool = False) -> bool:
-    """Note the job, and return whether it is new.
+def start_job(database: Database, job: str, receiver: str, source: str, by: str, service: str, *, is_live: bool = False) -> bool:
+    """Note the job, and return whether it is new. The service publishes its end, whichever process delivers its last row.
 
     Raises:
         JobRefused: There is a job of this name for another receiver or source, or no database takes the name.
@@ -90,6 +131,7 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
         if found is None:
             now = database.now(connection)
             values = {"id": job, "receiver": receiver, "source": source, "is_live": is_live, "started_at": now, "started_by": by}
+            values |= {"service": service}
             try:
                 with connection.begin_nested():
                     connection.execute(JOBS.insert().values(**values, taken_at=now))
@@ -245,6 +287,7 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant, s
         failed=int(jobs["failed"] or 0),
         retries=Retries(*(int(jobs[each] or 0) for each in _MODES)),
         stalled_jobs=int(jobs["stalled"] or 0),
+        missing_jobs=int(jobs["missing"] or 0),
         unread_ms=None if jobs["read_at"] is None else max(0, now - jobs["read_at"]),
     )
 
@@ -253,12 +296,14 @@ def _sums(receiver: Receiver, stalled_since: Instant) -> Select[Any]:
     """Ask for numbers over all jobs of a receiver. A job of a schedule has no source, nor has a live one that is not live now."""
     read_at = case((JOBS.c.taken_at > JOBS.c.caught_up_at, JOBS.c.taken_at), else_=JOBS.c.caught_up_at)
     has_source = (JOBS.c.source != SCHEDULE) & (~JOBS.c.is_live | literal(receiver.is_live))
-    is_stalled = has_source & JOBS.c.sealed_at.is_(None) & JOBS.c.cancelled_at.is_(None) & (read_at < stalled_since)
+    is_open = JOBS.c.sealed_at.is_(None) & JOBS.c.cancelled_at.is_(None)
+    is_stalled = has_source & is_open & (read_at < stalled_since)
     return select(
         func.sum(JOBS.c.ingested - ENDED).label("waiting"),
         func.sum(JOBS.c.failed).label("failed"),
         *(func.sum(JOBS.c[each]).label(each) for each in _MODES),
         func.sum(case((is_stalled, 1), else_=0)).label("stalled"),
+        func.sum(case((is_open & (JOBS.c.missing > 0), 1), else_=0)).label("missing"),
         func.max(case((has_source & JOBS.c.is_live, read_at))).label("read_at"),
     )
 
@@ -279,7 +324,7 @@ def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Jo
         held_units=held,
         sealed_at=job["sealed_at"],
         completed_at=job["completed_at"],
-        **{name: job[name] for name in _COUNTED},
+        **{name: job[name] for name in _COPIED},
     )
 
 
@@ -288,6 +333,8 @@ def _state(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> J
         return JobState.CANCELLED
     if job["completed_at"] is not None:
         return JobState.COMPLETE
+    if job["missing"]:
+        return JobState.MISSING
     if held:
         return JobState.HELD
     # A live job reads its source to the end again and again; that of a schedule has no source.

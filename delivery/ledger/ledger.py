@@ -6,12 +6,13 @@ from threading import Lock
 import msgspec
 
 from delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
-from delivery.ledger import cancelling, changed_steps, claims, clock_repair, finishing, intake, jobs, repair, retention
+from delivery.ledger import cancelling, changed_steps, claims, clock_repair, finishing, intake, jobs, repair, retention, services
 from delivery.ledger.claims import Claimed
-from delivery.ledger.completion import events_after, find_published, ledger_id, note_published
 from delivery.ledger.database import Database
 from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Intake, Portion
+from delivery.ledger.jobs import Former
+from delivery.ledger.services import Service, ServiceEvents
 from delivery.settings import Receiver, Step
 from domain.steady_clock import Unchanged
 
@@ -24,15 +25,23 @@ class Ledger:
     """
 
     def __init__(
-        self, database: Database, receivers: Sequence[tuple[str, Receiver]], retention_ms: int, stalled_after_ms: int
+        self,
+        database: Database,
+        receivers: Sequence[tuple[str, Receiver]],
+        retention_ms: int,
+        stalled_after_ms: int,
+        service: Service = Service(),  # noqa: B008 - It never changes.
     ) -> None:
         self.database = database
+        self.service = service
         self.receivers = dict(receivers)
         self._retention_ms = retention_ms
         self._stalled_after_ms = stalled_after_ms
         self._claims = {name: self._unchanged() for name in self.receivers}
         self._pauses = {name: self._unchanged() for name in self.receivers}
         self._rights = self._unchanged()
+        self._homes = self._unchanged()
+        self._entered_ms: int | None = None
 
     def _unchanged(self) -> Unchanged:
         return Unchanged(self.database.clock.passed, Lock())
@@ -52,18 +61,23 @@ class Ledger:
     def take_in(self, opened: Intake, receiver: str, portion: Portion) -> int:
         return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
 
-    def ensure_live(self, receiver: str, source: str) -> str:
-        """Return the job that never ends, of this receiver and source."""
-        return jobs.ensure_live(self.database, receiver, source)
+    def ensure_live(self, receiver: str, source: str, former: Former | None = None) -> str:
+        """Return the job that never ends, of this receiver and source.
+
+        Raises:
+            RunDirectoryCopied: The source is read from another run directory with the same id.
+        """
+        self.enter()
+        return jobs.ensure_live(self.database, receiver, source, self.service.id, former)
 
     def schedule_job(self, schedule: str, receiver: str) -> str:
-        return jobs.schedule_job(self.database, schedule, receiver)
+        return jobs.schedule_job(self.database, schedule, receiver, self.service.id)
 
     def find_progress(self, job: str) -> str | None:
         return intake.find_progress(self.database, job)
 
     def start_job(self, job: str, receiver: str, source: str, by: str) -> bool:
-        return jobs.start_job(self.database, job, receiver, source, by)
+        return jobs.start_job(self.database, job, receiver, source, by, self.service.id)
 
     def open_jobs(self, receiver: str) -> list[tuple[str, str]]:
         return jobs.open_jobs(self.database, receiver)
@@ -79,6 +93,9 @@ class Ledger:
         """Return the job. What a live job of a receiver that is not live any more has taken is delivered, but nothing stalls."""
         is_read = not job.is_live or (job.receiver in self.receivers and self.receivers[job.receiver].is_live)
         return job if is_read or job.state is not JobState.STALLED else msgspec.structs.replace(job, state=JobState.ACTIVE)
+
+    def accept_loss(self, job: str, by: str, because: str) -> str:
+        return intake.accept_loss(self.database, job, by, because)
 
     def cancel_job(self, job: str) -> None:
         cancelling.cancel_job(self.database, self.receivers, job)
@@ -114,14 +131,21 @@ class Ledger:
     def gates(self) -> list[GateReport]:
         return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)
 
-    def events_after(self, number: int, most: int) -> list[bytes]:
-        with self.database.read() as connection:
-            return events_after(connection, number, most)
-
     @property
-    def published(self) -> "PublishedMark":
-        """The number of the last event that was published."""
-        return PublishedMark(self.database)
+    def events(self) -> ServiceEvents:
+        """The ends of the jobs of this service."""
+        return ServiceEvents(self.database, self.service.id, self.enter)
+
+    def enter(self) -> None:
+        """Note that this service uses the ledger, now and then.
+
+        Raises:
+            RunDirectoryCopied: Another run directory with the same id does.
+        """
+        passed = self.database.clock.passed()
+        if self._entered_ms is None or passed - self._entered_ms >= services.RENEWED_MS:
+            services.enter(self.database, self.service, self._homes)
+            self._entered_ms = passed
 
     def end_long_pauses(self, receiver: str) -> int:
         return clock_repair.end_long_pauses(self.database, self.receivers[receiver], receiver, self._pauses[receiver])
@@ -132,23 +156,3 @@ class Ledger:
 
     def close(self) -> None:
         self.database.close()
-
-
-class PublishedMark:
-    """The number of the last event that was published, as far as it was noted, and the ledger whose number it is."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @property
-    def ledger(self) -> str:
-        with self._database.write() as connection:
-            return ledger_id(connection)
-
-    def find(self) -> int:
-        with self._database.read() as connection:
-            return find_published(connection)
-
-    def note(self, number: int) -> None:
-        with self._database.write() as connection:
-            note_published(connection, number)

@@ -71,6 +71,29 @@ JOBS = Table(
     Column("caught_up_at", BigInteger, nullable=False, default=0),
     # How far the schedule is whose requests are the rows of the job; null: it is the job of no schedule.
     Column("progress", Text),
+    # How much of its source went before it was read, and what, for people; 0 and null: nothing, as far as is known.
+    Column("missing", BigInteger, nullable=False, server_default="0"),
+    Column("lacks", Text),
+    # Which losses were accepted, when, by whom and why: a line for each.
+    Column("accepted", Text, nullable=False, server_default=""),
+    # The service that began the job, and publishes its end; empty: a version began it that knew no services.
+    Column("service", Text, nullable=False, server_default=""),
+)
+
+SERVICES = Table(
+    "delivery_service",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    # Whether it owns what names no service: the first service does.
+    Column("takes_over", Boolean, nullable=False),
+    # The event up to which its ends are published, the number of the last one as it was published, and that from which on what
+    # is published is compared.
+    Column("done", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("compared", BigInteger, nullable=False),
+    # Where its run directory is in use, and how often it has said so.
+    Column("home", Text, nullable=False, server_default=""),
+    Column("renewals", BigInteger, nullable=False, server_default="0"),
 )
 
 SOURCES = Table(
@@ -153,6 +176,7 @@ EVENTS = Table(
     Column("at", BigInteger, nullable=False),
     Column("job", String(100), nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("service", Text, nullable=False, server_default=""),
 )
 
 COUNTERS = Table(
@@ -207,4 +231,6 @@ Index(
     postgresql_where=text("ended_at is not null"),
     sqlite_where=text("ended_at is not null"),
 )
+Index("delivery_event_service", EVENTS.c.service, EVENTS.c.number)
+Index("delivery_event_job", EVENTS.c.job)
 Index("delivery_error_job", ERRORS.c.job, ERRORS.c.row)

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from console.access.identity import Identity
 from console.access.role import Role
 from delivery.core.answers import Answer, Done, Failed, Suspended
+from delivery.ledger.intake import Portion
 
 
 class Viewer:
@@ -99,6 +100,23 @@ def test_an_operator_releases_retries_and_cancels_and_the_audit_log_has_it(
     log = "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
     for action in ("retry-failed", "release", "cancel"):
         assert f"delivery.{action}" in log
+
+
+def test_what_is_missing_of_a_source_is_shown_and_its_loss_is_accepted_with_a_reason(
+    stage: LedgerStage, client: TestClient, tmp_path: Path
+) -> None:
+    stage.ledger.start_job("j", "r", "s", "ann")
+    intake = stage.ledger.open_intake("j", "w1")
+    assert intake is not None
+    stage.ledger.take_in(intake, "r", Portion([], {}, missing=7, lacks="7 bytes of n.jsonl"))
+    page = "/delivery/job?id=j"
+    assert "MISSING ✕ It lacks 7 bytes of n.jsonl. Put it back, or accept the loss." in text_of(client.get(page).text)
+    assert change(client, "/delivery/accept-loss", page, job="j", because=" ") == 409
+    assert change(client, "/delivery/accept-loss", page, job="j", because="sent <by hand>") == 303
+    shown = text_of(client.get("/delivery/job?id=j").text)
+    assert "It lacks" not in shown
+    assert "7 bytes of n.jsonl; sent <by hand>" in shown
+    assert "delivery.accept-loss" in "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
 
 
 def test_a_shut_gate_is_shown_with_its_next_probe_and_is_opened_by_hand(stage: LedgerStage, client: TestClient) -> None:

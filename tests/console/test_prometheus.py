@@ -244,7 +244,7 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
-    more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "unread_ms": 1_500}
+    more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "missing_jobs": 2, "unread_ms": 1_500}
     gates = (
         GateStatus("tracker", True, 3, **more),
         GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
@@ -278,6 +278,8 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         'resequencer_delivery_units_held{receiver="bank"} 0.0',
         'resequencer_delivery_jobs_stalled{receiver="tracker"} 1.0',
         'resequencer_delivery_jobs_stalled{receiver="bank"} 0.0',
+        'resequencer_delivery_jobs_missing{receiver="tracker"} 2.0',
+        'resequencer_delivery_jobs_missing{receiver="bank"} 0.0',
         'resequencer_delivery_intake_age_seconds{receiver="tracker"} 1.5',
         'resequencer_delivery_rows_retried{mode="limit",receiver="tracker"} 6.0',
     }

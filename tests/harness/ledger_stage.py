@@ -10,6 +10,7 @@ from delivery.ledger.database import Database
 from delivery.ledger.finishing import ClaimResult, Finished
 from delivery.ledger.intake import Portion
 from delivery.ledger.ledger import Ledger
+from delivery.ledger.services import Service
 from delivery.settings import Receiver, Step
 from domain.steady_clock import SteadyClock
 
@@ -36,11 +37,11 @@ class LedgerStage:
         self._made: list[Ledger] = []
         self.ledger = self.another()
 
-    def another(self, settings: Receiver | None = None) -> Ledger:
-        """Return a ledger on the same database, as another process has it."""
+    def another(self, settings: Receiver | None = None, service: Service = Service()) -> Ledger:  # noqa: B008
+        """Return a ledger on the same database, as another process, perhaps of another service, has it."""
         receivers = [("r", settings or self.receiver)]
         clock = SteadyClock(lambda: self.now + self.ahead, lambda: self.now, trusted_ms=self.trusted_ms)
-        self._made.append(Ledger(Database(self.url, clock, asks_server=False), receivers, RETENTION_MS, 60_000))
+        self._made.append(Ledger(Database(self.url, clock, asks_server=False), receivers, RETENTION_MS, 60_000, service))
         return self._made[-1]
 
     def close(self) -> None:

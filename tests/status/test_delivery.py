@@ -1,10 +1,10 @@
-"""What `status` says of schedules: each once, as the worker reports it that knows most of it."""
+"""What `status` says of schedules and receivers: each once, as the worker reports it that knows most of it."""
 
 import os
 from pathlib import Path
 
 from domain.clock import instant_of
-from status.delivery import DeliveryFile, DeliveryReport, ScheduleStatus, delivery_lines, find_delivery
+from status.delivery import DeliveryFile, DeliveryReport, GateStatus, ScheduleStatus, delivery_lines, find_delivery
 
 AT = "2026-03-28T18:00:05.000Z"
 TICK, NEXT = "2026-03-28T18:00:00.000Z", "2026-03-29T18:00:00.000Z"
@@ -27,3 +27,12 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
     DeliveryFile(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, 0, AT, schedules=(waiting,)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
     assert line.endswith(f"tick {TICK} is due and not done; no release of lookups")
+
+
+def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path) -> None:
+    DeliveryFile(tmp_path, 0).write(
+        DeliveryReport(os.getpid(), 7, 0, AT, gates=(GateStatus("tracker", True, 3, missing_jobs=1),))
+    )
+    (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
+    told = "1 job without a part of the source, which went before it was read (`resequencer delivery jobs`)"
+    assert line == f"receiver tracker: open, 3 waiting, {told}"

@@ -16,7 +16,7 @@ from daemon.commands.delivery.schedules import schedules
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.delivery.composition import make_ledger, make_report, make_worker
-from daemon.delivery.sources import delivers_files, source_of_archive, source_of_files, source_of_topic
+from daemon.delivery.sources import delivers_files, find_service, source_of_archive, source_of_files, source_of_topic
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs
@@ -25,6 +25,7 @@ from delivery.core.jobs import GateReport, Job, RowError
 from delivery.errors import JobRefused
 from delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from delivery.ledger.ledger import Ledger
+from delivery.ledger.services import Service
 from domain.clock import instant_text
 from domain.identifiers import find_id_flaw
 from domain.printable import counted, printable
@@ -42,7 +43,8 @@ def delivery(arguments: Namespace) -> ExitCode:
         return direct_delivery(arguments, configuration)
     if arguments.subcommand == "schedules":
         return schedules(arguments, configuration)
-    with closing(make_ledger(configuration, getattr(arguments, "slot", None))) as ledger:
+    service = find_service(configuration) if arguments.subcommand in ("run", "start") else Service()
+    with closing(make_ledger(configuration, getattr(arguments, "slot", None), service)) as ledger:
         if arguments.subcommand == "run":
             return _run(arguments, configuration, ledger)
         if arguments.subcommand == "start":
@@ -59,6 +61,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
         Subcommand("show", "show one job", _add_job),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
+        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept),
         Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
         Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
         Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
@@ -133,6 +136,12 @@ def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return ExitCode.DONE
 
 
+def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
+    _say(f"{arguments.job} does without {lacks}")
+    return ExitCode.DONE
+
+
 def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
     done, left = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
@@ -180,6 +189,7 @@ _COMMANDS: dict[str, Callable[[Namespace, Ledger], ExitCode]] = {
     "jobs": _jobs,
     "show": _show,
     "cancel": _cancel,
+    "accept-loss": _accept_loss,
     "retry-failed": _retry_failed,
     "errors": _errors,
     "gates": _gates,
@@ -200,6 +210,8 @@ def job_line(job: Job) -> str:
         f"retries: {retries}",
     ]
     parts += [f"{counted(job.held_units, 'unit')} held"] if job.held_units else []
+    parts += [f"lacks {job.lacks}"] if job.lacks else []
+    parts += [f"accepted: {each}" for each in job.accepted.splitlines()]
     return "  ".join([*parts, f"started {instant_text(job.started_at)} by {job.started_by}"])
 
 
@@ -275,6 +287,11 @@ def _offset(text: str) -> tuple[int, int]:
 
 def _add_job(parser: ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB")
+
+
+def _add_accept(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    parser.add_argument("--because", required=True, metavar="TEXT", help="why; it is kept with the job")
 
 
 def _add_retry(parser: ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from harness.waiting import wait_until
 
 from delivery.core.rows import Item
 from delivery.errors import JobRefused
+from delivery.ledger.intake import ACCEPTED
 
 if TYPE_CHECKING:
     from delivery.feeds.topics import TopicFeed, TopicSpan
@@ -111,7 +112,7 @@ def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_re
         feed(TopicSpan("0" * 32, {}, {0: 7})).read({}, 2)
 
 
-def test_what_retention_deleted_before_it_was_read_is_told(
+def test_what_retention_deleted_before_it_was_read_is_missing_until_that_is_accepted(
     topics: KafkaStage, feed: Feeds, caplog: pytest.LogCaptureFixture
 ) -> None:
     from kafka import KafkaAdminClient, TopicPartition
@@ -124,8 +125,31 @@ def test_what_retention_deleted_before_it_was_read_is_told(
     with closing(KafkaAdminClient(bootstrap_servers=topics.bootstrap)) as admin:
         admin.delete_records({TopicPartition(topics.topics.input, 0): 8})
     with caplog.at_level(logging.ERROR):
-        assert values(read_all(feed(), {part: 4})) == [b"8", b"9"]
+        positions = {part: 4}
+        assert values(read_all(feed(), positions)) == [b"8", b"9"]
     assert "retention deleted the records from 4 to 8" in caplog.text
+    again = feed().read(positions, 3)
+    assert (again.missing, (again.lacks or "").partition(",")[0]) == (4, f"4 offsets of {topics.topics.input}")
+    after = feed().read(positions | {ACCEPTED: 4}, 3)
+    assert (after.missing, after.lacks) == (0, None)
+    assert feed().read(positions | after.positions, 3).missing == 0
+    assert feed().read({}, 3).missing == 0, "what was deleted before the job began was not for it"
+
+
+def test_a_job_lacks_what_retention_deletes_of_its_span(topics: KafkaStage, feed: Feeds) -> None:
+    from kafka import KafkaAdminClient, TopicPartition
+
+    from delivery.feeds.topics import TopicSpan
+
+    topics.send(*(b"%d" % number for number in range(10)), key=b"u")
+    job, positions = feed(TopicSpan(feed()._look().topic_id.hex, {0: 0}, {0: 6})), dict[str, int]()
+    with closing(KafkaAdminClient(bootstrap_servers=topics.bootstrap)) as admin:
+        admin.delete_records({TopicPartition(topics.topics.input, 0): 4})
+    assert values(read_all(job, positions)) == [b"4", b"5"]
+    assert job.read(positions, 3).missing == 4
+    with closing(KafkaAdminClient(bootstrap_servers=topics.bootstrap)) as admin:
+        admin.delete_records({TopicPartition(topics.topics.input, 0): 9})
+    assert feed(job._span).read(positions, 3).missing == 4, "what lies behind its end was not for it"
 
 
 def test_only_what_the_receiver_selects_makes_items_and_the_rest_is_counted(topics: KafkaStage, feed: Feeds) -> None:

@@ -5,15 +5,14 @@ import stat
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from harness.ledger_stage import LedgerStage, open_database
 from harness.receivers import receiver
 from sqlalchemy import inspect, text
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
+from delivery.ledger.database import _upgrade
 from delivery.ledger.tables import METADATA
 
 
@@ -43,10 +42,7 @@ OF_THE_BASELINE = (
 def test_a_ledger_of_the_baseline_is_opened_and_what_waits_in_it_goes_on(url: str) -> None:
     before = open_database(url)
     with before._engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", "delivery/ledger/migrations")
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
+        _upgrade(connection, "0003")
         for each in OF_THE_BASELINE:
             connection.exec_driver_sql(each)
     before.close()
@@ -57,6 +53,22 @@ def test_a_ledger_of_the_baseline_is_opened_and_what_waits_in_it_goes_on(url: st
     it.finish([probe])
     assert (it.deliver_all(), it.job().processed, it.job().retries.limit) == (["a-2"], 2, 1)
     it.close()
+
+
+def test_tables_of_the_baseline_are_brought_to_today_with_what_they_hold(url: str) -> None:
+    database = open_database(url)
+    with database._engine.begin() as connection:
+        _upgrade(connection, "0003")
+        named = {"id": "'j'", "receiver": "'r'", "source": "'s'", "started_by": "'ann'", "is_live": "false", "intake_owner": "''"}
+        zero = [
+            each.name for each in METADATA.tables["delivery_job"].columns if not each.nullable and each.server_default is None
+        ]
+        values = dict.fromkeys(zero, "0") | named
+        connection.execute(text(f"insert into delivery_job ({', '.join(values)}) values ({', '.join(values.values())})"))
+    with database.read() as connection:
+        assert connection.execute(text("select id, missing, accepted from delivery_job")).all() == [("j", 0, "")]
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    database.close()
 
 
 @pytest.mark.parametrize("version", ["9999", "0002"])

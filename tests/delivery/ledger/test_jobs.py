@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pytest
 from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from sqlalchemy import text
@@ -21,7 +20,7 @@ Make = Callable[..., LedgerStage]
 
 
 def events(it: LedgerStage) -> list[JobEvent]:
-    return [msgspec.json.decode(each, type=JobEvent) for each in it.ledger.events_after(0, 100)]
+    return [each for _, each in it.ledger.events.after(0, 100)]
 
 
 def test_a_job_without_rows_is_complete_when_its_source_was_read_and_not_before(stage: Make) -> None:
@@ -94,8 +93,8 @@ def test_events_are_numbered_without_a_gap(stage: Make) -> None:
         it.take(item("a", number), job=f"j{number}")
         it.deliver_all()
     assert [(each.number, each.job) for each in events(it)] == [(number + 1, f"j{number}") for number in range(5)]
-    assert len(it.ledger.events_after(3, 1)) == 1
-    assert {each.ledger for each in events(it)} == {it.ledger.published.ledger}
+    assert len(it.ledger.events.after(3, 1)) == 1
+    assert {each.ledger for each in events(it)} == {it.ledger.events.ledger}
 
 
 def test_a_cancelled_job_claims_nothing_more_and_refuses_results_under_way(stage: Make) -> None:
@@ -262,5 +261,5 @@ def test_a_line_of_a_number_that_no_ledger_has_is_no_event(stage: Make, tmp_path
     it.deliver_all()
     file = tmp_path / "job-events.jsonl"
     file.write_bytes(line + b"\n")
-    assert EventFile(file, it.ledger.published).publish(it.ledger.events_after) == 1
+    assert EventFile(file, it.ledger.events).publish() == 1
     assert file.read_bytes().splitlines()[0] == line

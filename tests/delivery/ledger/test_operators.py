@@ -11,7 +11,7 @@ from harness.receivers import receiver
 from sqlalchemy import Connection, text
 
 from delivery.core.answers import Done, Failed
-from delivery.core.jobs import JobEvent, JobState
+from delivery.core.jobs import JobState
 from delivery.errors import JobRefused, LedgerUnavailable
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Portion
@@ -125,7 +125,7 @@ def test_a_job_that_is_repaired_in_portions_ends_once(stage: Make, monkeypatch: 
     monkeypatch.setattr(other.database, "write", between)
     assert other.retry_failed("j", with_late=False) == (3, 0)
     assert it.job().state is JobState.COMPLETE
-    assert len(it.ledger.events_after(0, 10)) == 2
+    assert len(it.ledger.events.after(0, 10)) == 2
 
 
 def test_a_job_of_a_receiver_that_is_not_configured_any_more_is_told_and_not_half_cancelled(stage: Make) -> None:
@@ -178,12 +178,12 @@ def test_a_repair_that_was_interrupted_is_ended_by_the_workers_with_one_event(
     with pytest.raises(LedgerUnavailable):
         dying.retry_failed("j", with_late=False)
     it.deliver_all()
-    assert (it.job().open, len(it.ledger.events_after(0, 10))) == (0, 1), "it does not end in the midst of its repair"
+    assert (it.job().open, len(it.ledger.events.after(0, 10))) == (0, 1), "it does not end in the midst of its repair"
     it.ledger.go_on("r")
     it.deliver_all()
     was_ordered = transaction > 0
     assert (it.job().processed, it.job().state) == (3 if was_ordered else 0, JobState.COMPLETE)
-    assert len(it.ledger.events_after(0, 10)) == 1 + was_ordered
+    assert len(it.ledger.events.after(0, 10)) == 1 + was_ordered
     assert it.ledger.retry_failed("j", with_late=False) == (0 if was_ordered else 3, 0)
 
 
@@ -216,7 +216,7 @@ def test_jobs_that_ended_with_the_five_rows_that_shut_the_gate_go_on_and_end_onc
     it.now += 1_000
     it.deliver_all()
     assert {it.job(f"j{number}").state for number in range(5)} == {JobState.COMPLETE}
-    events = [msgspec.json.decode(each, type=JobEvent) for each in it.ledger.events_after(0, 20)]
+    events = [each for _, each in it.ledger.events.after(0, 20)]
     assert sorted((each.job, each.run, each.failed) for each in events) == sorted(
         [*((f"j{number}", 1, 1) for number in range(4)), *((f"j{number}", 2, 0) for number in range(4)), ("j4", 1, 0)]
     )

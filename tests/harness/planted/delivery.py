@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from delivery import event_file
-from delivery.core import gate
+from delivery.core import gate, published_events
 from delivery.ledger import claims, clock_repair, completion, intake, repair, retention
 from delivery.ledger.finishing import Finishing
 from delivery.ledger.ledger import Ledger
@@ -59,7 +59,8 @@ FAULTS = (
         "return next(_NUMBERS)\n    taken = update(COUNTERS)",
         seed=7,
     ),
-    Fault("half a line of events stays", event_file._last_number, "if len(complete) < len(tail):", "if False:", seed=2),
+    Fault("half a line of events stays", event_file._cut_half_line, "if complete < len(tail):", "if False:", seed=2),
+    Fault("an end is published once more", published_events.next_events, "if _key(each) in known:", "if False:"),
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),

@@ -13,12 +13,14 @@ from harness.simulated_delivery.watch import Watch
 from harness.wild_clock import WildClock
 
 from delivery.core.answers import outcome_of
+from delivery.core.published_events import PublishedMark
 from delivery.core.rows import Claim
 from delivery.errors import IntakeLost, JobRefused
 from delivery.event_file import EventFile
 from delivery.ledger.finishing import ClaimResult
 from delivery.ledger.intake import Intake, Portion
 from delivery.ledger.ledger import Ledger
+from delivery.ledger.services import ServiceEvents
 from delivery.settings import Step
 
 _Found = TypeVar("_Found")
@@ -155,8 +157,8 @@ class World:
     def publish_events(self) -> None:
         """Append the events that are missing; one that dies meanwhile leaves any part of them."""
         tears = self.armed and self.random.random() < 0.3
-        mark = _TearingMark(self) if tears else self.ledger.published
-        self.ask("publishing", lambda: EventFile(self.events, mark).publish(self.ledger.events_after))
+        log = _TearingLog(self) if tears else self.ledger.events
+        self.ask("publishing", EventFile(self.events, log).publish)
 
     def _passing(self) -> int:
         drawn = self.random.random()
@@ -167,22 +169,20 @@ class World:
         return self.random.randint(1_000, 8_000) if drawn < 0.98 else self.random.randint(15_000, 45_000)
 
 
-class _TearingMark:
+class _TearingLog(ServiceEvents):
     """Dies before it notes anything, and leaves any part of what was written."""
 
     def __init__(self, world: World) -> None:
+        super().__init__(world.ledger.database, world.ledger.service.id, world.ledger.enter)
         self._world = world
         self._before = world.events.stat().st_size if world.events.exists() else 0
 
-    def find(self) -> int:
-        return self._world.ledger.published.find()
-
-    def note(self, number: int) -> None:
+    def note(self, mark: PublishedMark) -> None:
         written = self._world.events.stat().st_size - self._before
         if written > 0:
             with self._world.events.open("r+b") as file:
-                file.truncate(self._before + self._world.random.randrange(written))
-        raise Crash(f"torn events up to {number}")
+                file.truncate(self._before + self._world.random.randrange(written + 1))
+        raise Crash(f"torn events up to {mark.number}")
 
 
 class Worker:
