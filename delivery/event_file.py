@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -10,6 +11,8 @@ import msgspec
 
 _TAIL_BYTES = 65_536
 _AT_ONCE = 500
+_MODE = 0o640
+"""As of the other outputs."""
 
 EventsAfter = Callable[[int, int], Sequence[bytes]]
 """Gets a number, and returns the events behind it, as many as the second number at most."""
@@ -40,7 +43,7 @@ class EventFile:
         that are no events, are left as they are.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a+b") as file:
+        with open(self._path, "a+b", opener=partial(os.open, mode=_MODE)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             noted = self._mark.find()
             last = max(noted, _last_number(file.fileno(), events_after))

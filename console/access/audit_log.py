@@ -15,6 +15,7 @@ from console.access.client import Client
 from console.access.identity import Identity
 from domain.clock import Clock, Instant, instant_text
 from domain.errors import TransientError
+from storage.private_file import make_private
 
 _PREFIX, _SUFFIX = "console-audit-", ".jsonl"
 _STEADY_MS = 3_600_000
@@ -90,7 +91,7 @@ class AuditLog:
         return uptime_ms - self._steady.since_ms >= _STEADY_MS
 
     def _append(self, file: Path, line: bytes) -> None:
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(make_private(file), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             before = os.fstat(descriptor).st_size
             if os.write(descriptor, line) < len(line):
