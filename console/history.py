@@ -12,6 +12,7 @@ from typing import NamedTuple
 from domain.clock import Instant
 from status.report import StatusReport
 from status.service_report import ServiceReport
+from storage.private_file import make_private
 
 _log = logging.getLogger("resequencer.console")
 _VERSION = 1
@@ -168,7 +169,7 @@ class History:
             return []
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=1)
+        connection = sqlite3.connect(make_private(self._file), timeout=1)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             connection.execute(_TABLE)

@@ -15,8 +15,9 @@ from domain.dead_letter import DeadLetterReason
 
 _RAISED = re.compile(r"^(?:(?:handler )?[\w.:-]{1,200} raised|strategy [\w.:-]{1,200} failed:) ([A-Za-z_]{1,64})\b")
 _TYPE = re.compile(r"^([A-Za-z_]{0,60}(?:Error|Exception|Unavailable|Timeout))\b")
-_ANSWER = re.compile(r"HTTP [1-5]\d\d(?=:)")
-"""How `delivery.core.answers.Answer` writes an answer that has a body."""
+_ANSWER = re.compile(r"(?:HTTP -?\d+|[A-Za-z]*ProtocolError)(?=:)")
+"""How `delivery.core.answers.Answer` writes an answer that has a body, whatever the status; and how the client begins when it
+quotes what is no answer of HTTP, such as an illegal status line."""
 _OF_AN_ANSWER = frozenset(
     {
         DeadLetterReason.REJECTED.value,

@@ -11,7 +11,7 @@ from daemon.configuration.configuration import DEFAULT_FILE
 from daemon.configuration.overrides import add_overrides, one_by_one
 from daemon.exit_code import ExitCode, NotJudged
 from domain.errors import ConfigurationError, ResequencerError, TransientError
-from domain.printable import without_password
+from domain.printable import without_secrets
 
 COMMANDS: dict[str, Command] = {
     "archive": Command("move processed input into the archive", "daemon.commands.archive.command:archive"),
@@ -147,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _failed(error: ResequencerError) -> int:
     sys.stdout.flush()
-    for line in without_password(str(error)).splitlines():
+    for line in without_secrets(str(error)).splitlines():
         sys.stderr.write(f"resequencer: {line}\n")
     return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.steady_clock import Belief, SteadyClock
+from storage.private_file import make_private
 
 _LOG = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -49,7 +50,7 @@ def steady_clock(run_directory: Path, name: str, trusted_ms: int, *, keeps: bool
             _LOG.warning("the clock of %s agrees again; nothing is deleted by it until clock.trusted-after is over", name)
         fresh = path.with_suffix(".json.new")
         with suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(belief) + b"\n")
+            make_private(fresh).write_bytes(msgspec.json.encode(belief) + b"\n")
             os.replace(fresh, path)
 
     keeper = keep if keeps else None

@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,8 @@ from delivery.core.published_events import EventLog, find_event, is_of, next_eve
 
 _TAIL_BYTES = 65_536
 _AT_ONCE = 500
+_MODE = 0o640
+"""As of the other outputs."""
 
 
 class EventFile:
@@ -27,7 +30,7 @@ class EventFile:
         and lines that are no events, are left as they are.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a+b") as file:
+        with open(self._path, "a+b", opener=partial(os.open, mode=_MODE)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             _cut_half_line(file.fileno())
             mark = self._log.find()

@@ -189,7 +189,7 @@ class Tls(msgspec.Struct, frozen=True):
 class Receiver(msgspec.Struct, frozen=True):
     """One receiver. `rate` is calls per second, None: as many as `concurrency` allows."""
 
-    url: Annotated[str | None, Key(Url(("http", "https"), "none; each receiver needs one"))]
+    url: Annotated[str | None, Key(Url(("http", "https"), "none; each receiver needs one", hides_path=True))]
     policy: Annotated[Policy, Key(Choice(tuple(Policy)))]
     is_live: Annotated[bool, Key(Switch(), "live")]
     steps: Annotated[Steps, Key(Choice(tuple(Steps)))]

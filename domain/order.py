@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from domain.clock import Instant, instant_of, instant_text
 from domain.errors import ResequencerError
+from domain.person import is_same_person
 from domain.printable import printable
 
 LONGEST_BYTES: Final = 64 * 1024
@@ -49,9 +50,9 @@ class OrderKind(StrEnum):
 
 
 class Stage(StrEnum):
-    """A record of the orders log that is no order yet. The owner of the partition ignores it.
+    """A record of the orders log that is no order.
 
-    A proposal waits for another person. `REJECTED` has the id of the proposal that it ends.
+    A proposal waits for another person. `REJECTED` has the id of the proposal that it ends, unless an approval came first.
     """
 
     PROPOSED = "proposed"
@@ -69,6 +70,7 @@ class OrderResult(StrEnum):
     REFUSED_BACKLOG = "refused-backlog"
     REFUSED_IMPOSSIBLE = "refused-impossible"
     REFUSED_NOT_APPROVED = "refused-not-approved"
+    REFUSED_DECIDED = "refused-decided"
     REFUSED_UNREADABLE = "refused-unreadable"
     LOST_BY_HEAL = "lost-by-heal"
 
@@ -104,6 +106,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None = None
     approved_by: str | None = None
     stage: Stage | None = None
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether it approves or rejects a proposal of its id. Of several the first one in the log counts."""
+        is_approval = self.stage is None and self.approved_by is not None and not is_same_person(self.approved_by, self.by)
+        return is_approval or self.stage is Stage.REJECTED
+
+    @property
+    def decision(self) -> str:
+        """`rejected by ann`, `approved by ann`: what a decision is."""
+        return f"rejected by {self.by}" if self.stage is Stage.REJECTED else f"approved by {self.approved_by}"
 
 
 class OrderOutcome(msgspec.Struct, frozen=True, kw_only=True):

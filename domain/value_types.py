@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from domain.printable import without_password
+from domain.printable import without_path, without_secrets
 from domain.secret import Secret
 
 _DURATION = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ms|millis|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)")
@@ -170,10 +170,14 @@ class SecretText(msgspec.Struct, frozen=True):
 
 
 class Url(msgspec.Struct, frozen=True):
-    """A URL with one of the schemes. The password in it is a secret. Null is allowed if `null` describes its meaning."""
+    """A URL with one of the schemes. The password in it is a secret, and with `hides_path` what follows the host, too.
+
+    Null is allowed if `null` describes its meaning.
+    """
 
     schemes: tuple[str, ...]
     null: str = ""
+    hides_path: bool = False
 
     @property
     def expects(self) -> str:
@@ -190,7 +194,11 @@ class Url(msgspec.Struct, frozen=True):
         return Secret(text)
 
     def show(self, value: Secret | None) -> str | None:
-        return None if value is None else without_password(value)
+        return None if value is None else self.masked(value)
+
+    def masked(self, text: str) -> str:
+        """Return a text as it may be shown, also one that is refused."""
+        return without_path(text) if self.hides_path else without_secrets(text)
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -311,7 +319,7 @@ class Location(msgspec.Struct, frozen=True):
         return f"{scheme}://{rest}"
 
     def show(self, value: str | None) -> str | None:
-        return None if value is None else without_password(value)
+        return None if value is None else without_secrets(value)
 
 
 class Duration(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ The state is part of the partition's header, so it moves with the effects of the
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,12 @@ from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
 from domain.person import is_same_person
 from resequencer.unit import Ordered
+
+_KEPT_MS, _ALWAYS_KEPT, _MOST_KEPT = 86_400_000, 16, 1_000
+"""For how long a decision on a proposal is remembered: as long as a proposal may be decided. The newest ones stay longer, for the
+clock may be ahead at this moment; there are never more than the last number, for each commit writes them."""
+_SHOWN = 60
+"""How many characters of a decision are remembered."""
 
 _PAUSES = 16
 """How many pauses are remembered. Deadlines of units that began to wait before older ones are due earlier by these."""
@@ -41,16 +48,25 @@ def rested_ms(pauses: Pauses, since: Instant) -> int:
     return sum(max(0, each.until - max(each.since, since)) for each in pauses if each.until is not None)
 
 
+class Decided(msgspec.Struct, frozen=True, array_like=True):
+    """The first decision on an id, which is known by a digest, and when it was read."""
+
+    digest: str
+    at: Instant
+    decision: str
+
+
 class PartitionOrders(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the header knows of a partition's orders.
 
     `next_offset` is the next offset to read in the partition's orders log. An order before `heal_offset` may have been executed
-    before the storage lost it: its outcome is marked.
+    before the storage lost it: its outcome is marked. `decided` are the decisions on proposals of the last day, oldest first.
     """
 
     next_offset: int = 0
     heal_offset: int = 0
     pauses: Pauses = ()
+    decided: tuple[Decided, ...] = ()
 
     @property
     def is_paused(self) -> bool:
@@ -89,7 +105,7 @@ class TakenOrders(NamedTuple):
 
 
 def take_orders(before: PartitionOrders, batch: OrderBatch, rules: OrderRules, now: Instant, *, has_backlog: bool) -> TakenOrders:
-    """Read the records of a batch in order. Proposals are skipped; they have no outcome."""
+    """Read the records of a batch in order. Proposals and rejections have no outcome. The first decision on an id counts."""
     after, outcomes = replace(before, next_offset=batch.next_offset), list[OrderOutcome]()
     of_units: defaultdict[str, list[Ordered]] = defaultdict(list)
     for record in batch.records:
@@ -98,9 +114,11 @@ def take_orders(before: PartitionOrders, batch: OrderBatch, rules: OrderRules, n
         except OrderUnreadable as error:
             outcomes.append(_outcome(None, record, OrderResult.REFUSED_UNREADABLE, str(error), now))
             continue
+        refusal = _find_decision(after, order) or _find_refusal(order, rules)
+        if order.is_decision and refusal is None:
+            after = _with_decision(after, order, now)
         if order.stage is not None:
             continue
-        refusal = _find_refusal(order, rules)
         if refusal is not None:
             outcomes.append(_outcome(order, record, *refusal, now))
         elif order.unit is not None and not order.kind.is_of_partition:
@@ -127,7 +145,28 @@ def lost_by_heal(records: Sequence[OrderRecord], end: int, now: Instant) -> tupl
     return tuple(lost)
 
 
+def _find_decision(orders: PartitionOrders, order: Order) -> tuple[OrderResult, str] | None:
+    digest = _digest(order)
+    first = next((each for each in orders.decided if each.digest == digest), None)
+    if first is None:
+        return None
+    text = f"it was {first.decision} already, at {instant_text(first.at)}: the first decision counts"
+    return OrderResult.REFUSED_DECIDED, text
+
+
+def _with_decision(before: PartitionOrders, order: Order, now: Instant) -> PartitionOrders:
+    kept = [each for each in before.decided[:-_ALWAYS_KEPT] if now - each.at < _KEPT_MS] + [*before.decided[-_ALWAYS_KEPT:]]
+    new = Decided(_digest(order), now, order.decision[:_SHOWN])
+    return replace(before, decided=(*kept, new)[-_MOST_KEPT:])
+
+
+def _digest(order: Order) -> str:
+    return sha256(order.id.encode()).hexdigest()[:32]
+
+
 def _find_refusal(order: Order, rules: OrderRules) -> tuple[OrderResult, str] | None:
+    if order.stage is not None:
+        return None
     if order.kind in rules.approval and (order.approved_by is None or is_same_person(order.approved_by, order.by)):
         return OrderResult.REFUSED_NOT_APPROVED, f"{order.kind.value} needs the approval of a second person (http.approval)"
     if not rules.is_durable and not order.kind.is_of_partition:

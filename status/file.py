@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from status.report import StatusReport
+from storage.private_file import make_private
 
 _log = logging.getLogger("resequencer.daemon")
 
@@ -45,7 +46,7 @@ class StatusFile:
 
     def _replace(self, content: bytes) -> None:
         try:
-            self._fresh.write_bytes(content)
+            make_private(self._fresh).write_bytes(content)
             os.replace(self._fresh, self._path)
         except OSError:
             with suppress(OSError):

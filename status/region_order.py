@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from status.run_file import RunFile
+from storage.private_file import make_private
 
 
 class RegionOrder(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class RegionOrderFile(RunFile[RegionOrder]):
         """
         fresh = self._path.with_name(f"{self._path.name}.{order.id}")
         try:
-            with fresh.open("xb") as file:
+            with make_private(fresh).open("wb") as file:
                 file.write(msgspec.json.encode(order))
                 os.fsync(file.fileno())
             os.replace(fresh, self._path)

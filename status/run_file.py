@@ -7,6 +7,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from storage.private_file import make_private
+
 
 class OfService(Protocol):
     """What such a file holds: it names the process of the service, which is its supervisor's."""
@@ -28,7 +30,7 @@ class RunFile(Generic[_Told]):
     def write(self, told: _Told) -> None:
         fresh = self._path.with_suffix(".json.new")
         with suppress(OSError):
-            fresh.write_bytes(msgspec.json.encode(told) + b"\n")
+            make_private(fresh).write_bytes(msgspec.json.encode(told) + b"\n")
             os.replace(fresh, self._path)
 
     def find(self, service_process_id: int) -> _Told | None:

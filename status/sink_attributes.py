@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from storage.private_file import make_private
+
 _Value = str | int
 
 
@@ -49,7 +51,7 @@ class SinkAttributesFile:
         """
         fresh = self.path.with_suffix(".json.new")
         try:
-            with fresh.open("wb") as file:
+            with make_private(fresh).open("wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(attributes), indent=2) + b"\n")
                 os.fsync(file.fileno())
             os.replace(fresh, self.path)

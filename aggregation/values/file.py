@@ -1,6 +1,5 @@
 """Values in a SQLite file: read by key, written in transactions."""
 
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ import msgspec
 from aggregation.core.processor import Slot, Stored
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Instant
+from storage.private_file import make_private, make_private_directory
 
 _FORMAT = 1
 _TABLES = f"""
@@ -153,11 +153,11 @@ class ValuesFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # What payments are about is for the service alone; SQLite gives its other files the same mode.
-            with suppress(FileExistsError):  # To close one that is there would take locks from other connections.
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            if self._is_copy:
+                make_private_directory(self.path.parent)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)  # Others read the completions there.
+            connection = sqlite3.connect(make_private(self.path), timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 self._prepare(connection)
             except BaseException:

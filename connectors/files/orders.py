@@ -24,6 +24,7 @@ from connectors.port import Channel
 from domain.clock import Instant
 from domain.order import LONGEST_BYTES, Order, OrderUnreadable, decode_order, decode_outcome, encode_order
 from domain.record import Partition
+from storage.private_file import make_private, make_private_directory
 
 _MOST_BYTES = 4 * 1024 * 1024
 """How many bytes of one partition's orders a poll reads at most."""
@@ -80,8 +81,8 @@ class OrderFiles:
         key = None if order.unit is None else order.unit.encode()
         line = encode_line(Line(encode_order(order), key))
         with translated(path):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            descriptor = self._files.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            make_private_directory(self._directory)
+            descriptor = self._files.open(make_private(path), os.O_RDWR | os.O_APPEND)
             try:
                 flock(descriptor, LOCK_EX)
                 end = self._cut_off_rest(path, descriptor)

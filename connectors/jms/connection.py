@@ -203,13 +203,13 @@ class JmsConnection:
         self._waker = _Waker()
         self.arrived = Event()
         opened: Future[None] = Future()
-        self._thread = Thread(target=self._run, args=(opened,), name=f"jms {settings.url}", daemon=True)
+        self._thread = Thread(target=self._run, args=(opened,), name=f"jms {settings.place}", daemon=True)
         self._thread.start()
         try:
             opened.result(settings.call_timeout_ms / 1000 + _GRACE_SECONDS)
         except NoAnswer:
             self._is_closing = True
-            raise TransportUnavailable(f"{settings.url}: the broker does not answer") from None
+            raise TransportUnavailable(f"{settings.place}: the broker does not answer") from None
 
     @property
     def is_lost(self) -> bool:
@@ -234,7 +234,7 @@ class JmsConnection:
         try:
             return job.answer.result(limit)
         except NoAnswer:
-            self._problem = TransportUnavailable(f"{self._settings.url}: the broker does not answer")
+            self._problem = TransportUnavailable(f"{self._settings.place}: the broker does not answer")
             self.close()
             raise self._problem from None
         except BaseException:
@@ -277,9 +277,9 @@ class JmsConnection:
                 io.wait_for_job(lambda: self._jobs or self._is_closing)
                 if self._jobs:
                     self._do(self._jobs.popleft(), io)
-            self._problem = TransportUnavailable(f"{self._settings.url}: the connection is closed")
+            self._problem = TransportUnavailable(f"{self._settings.place}: the connection is closed")
         except Exception as error:  # noqa: BLE001 - Whatever the client raises, the connection is lost.
-            self._problem = _bare(error if isinstance(error, ResequencerError) else lost(self._settings.url, error))
+            self._problem = _bare(error if isinstance(error, ResequencerError) else lost(self._settings.place, error))
             if not opened.done():
                 opened.set_exception(self._problem)
         finally:
@@ -301,13 +301,13 @@ class JmsConnection:
         except ResequencerError as error:
             job.answer.set_exception(_bare(error))
         except BaseException as error:
-            job.answer.set_exception(_bare(lost(self._settings.url, error)))
+            job.answer.set_exception(_bare(lost(self._settings.place, error)))
             raise
         else:
             job.answer.set_result(answer)
 
     def _refuse_jobs(self) -> None:
-        self._problem = self._problem or TransportUnavailable(f"{self._settings.url}: the connection is closed")
+        self._problem = self._problem or TransportUnavailable(f"{self._settings.place}: the connection is closed")
         while self._jobs:
             self._jobs.popleft().answer.cancel()
 

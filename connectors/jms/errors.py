@@ -3,6 +3,7 @@
 from typing import Any
 
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
+from domain.printable import without_secrets
 
 LOGIN = "Check user and password in the section of this broker"
 _REMEDIES = {
@@ -31,7 +32,7 @@ def to_transport_error(what: str, condition: Any) -> TransportRefused | Transpor
 
 def lost(url: str, error: BaseException) -> TransportUnavailable | TransportWithheld:
     """Translate what the client raised. Whatever it is, the connection is lost."""
-    said = _text(str(error)) or type(error).__name__
+    said = without_secrets(_text(str(error))) or type(error).__name__
     if any(each in said for each in _LOGIN_REFUSED):
         return TransportWithheld(url, f"the broker refuses the login ({said}). {LOGIN}")
     return TransportUnavailable(f"{url}: {said}")

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from domain.printable import without_secrets
 from domain.record import Partition
 
 
@@ -27,6 +28,11 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     password: str | None = None
     heartbeat_ms: int = 10_000
     call_timeout_ms: int = 5_000
+
+    @property
+    def place(self) -> str:
+        """The URL as operators may see it: without a password."""
+        return without_secrets(self.url)
 
 
 class QueuePartition(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from console.access.identity import Identity
 from domain.clock import instant_text
 from domain.errors import TransientError
 from domain.steady_clock import SteadyClock
+from storage.private_file import make_private
 
 _PREFIX, _SUFFIX = "console-audit-", ".jsonl"
 
@@ -66,7 +67,7 @@ class AuditLog:
                 self._clear(instant_text(now - self._retention_ms)[:10], passed - self._retention_ms)
 
     def _append(self, file: Path, line: bytes) -> None:
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(make_private(file), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             before = os.fstat(descriptor).st_size
             if os.write(descriptor, line) < len(line):

@@ -28,8 +28,12 @@ class Authenticator(Protocol):
         """Return the name that the request claims, if its secret could be guessed; None if guesses are hopeless."""
         ...
 
-    def find_identity(self, connection: HTTPConnection) -> Identity | None:
-        """Return who makes the request, None if it has no valid login. May be called from several threads."""
+    async def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        """Return who makes the request, None if it has no valid login. It does not hold the event loop up.
+
+        Raises:
+            ResequencerError: It cannot be found out at the moment.
+        """
         ...
 
 
@@ -42,6 +46,6 @@ class NoLogin:
         del connection
         return None
 
-    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+    async def find_identity(self, connection: HTTPConnection) -> Identity | None:
         del connection
         return Identity("local", frozenset(Role), sends_by_itself=True)

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from time import monotonic
 from typing import NamedTuple
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -125,16 +124,18 @@ class AccessLayer:
         guesser = "" if name is None else f"{browser or client.network} {sha256(name.encode()).hexdigest()}"
         if name is not None and not self._wrong_logins.has_room(guesser):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong logins; wait a minute", **{"Retry-After": "60"})
+        scope.setdefault("state", {}).update(client=client)
         try:
-            identity = await run_in_threadpool(self._authenticator.find_identity, connection)
+            identity = await self._authenticator.find_identity(connection)
         except ResequencerError as error:
-            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the login cannot be checked: {error}") from error
+            text = f"the login cannot be checked: {error}"
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, text, **{"Retry-After": "1"}) from error
         if identity is None:
             if name is not None:
                 self._wrong_logins.take(guesser)
             challenge = self._authenticator.challenge
             raise _Refused(HTTPStatus.UNAUTHORIZED, "log in", **({"WWW-Authenticate": challenge} if challenge else {}))
-        scope.setdefault("state", {}).update(identity=identity, client=client)
+        scope["state"]["identity"] = identity
         return None if name is None or browser else self._browsers.make(name, is_secure=scope["scheme"] == "https")
 
     def _bounded(self, receive: Receive) -> Receive:

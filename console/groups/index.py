@@ -4,7 +4,6 @@ It is made of the heads in pieces, and what did not change since is not written 
 groups in memory. It is the console's own and can be made anew at any time, so nothing of it is synced.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from aggregation.payments.problems import Problem
 from aggregation.view import StoreView
 from domain.clock import Instant
 from domain.errors import TransientError
+from storage.private_file import make_private
 
 _AT_ONCE = 1_000
 _MOST_COUNTED = 10_000
@@ -159,10 +159,7 @@ class GroupIndex:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
-            # The names of parties are for the service alone; SQLite gives its other files the same mode.
-            with suppress(FileExistsError):  # To close one that is there would take locks from other connections.
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+            connection = sqlite3.connect(make_private(self._path), timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 connection.executescript(_ANEW)
             except BaseException:

@@ -71,26 +71,36 @@ def approve(book: OrderBook, proposal: ListedOrder, by: str) -> Order:
     """Append the order of a proposal, approved by this person.
 
     Raises:
-        NotGiven: The person has made the proposal, or it does not wait for an approval any more.
+        NotGiven: The person has made the proposal, or it does not wait for an approval any more, or another decision came first.
     """
     _check(proposal)
     if is_same_person(proposal.order.by, by):
         raise NotGiven("another person than the one who proposed it has to approve it")
-    order = replace(proposal.order, stage=None, approved_by=by)
-    book.append(proposal.partition, order)
-    return order
+    return _decide(book, proposal, replace(proposal.order, stage=None, approved_by=by))
 
 
 def reject(book: OrderBook, proposal: ListedOrder, by: str, because: str, now: Instant) -> Order:
     """Append the end of a proposal. The person who made it may take it back so.
 
     Raises:
-        NotGiven: It does not wait for an approval any more.
+        NotGiven: It does not wait for an approval any more, or another decision came first.
     """
     _check(proposal)
-    order = replace(proposal.order, stage=Stage.REJECTED, by=by, because=because, at=now)
-    book.append(proposal.partition, order)
-    return order
+    return _decide(book, proposal, replace(proposal.order, stage=Stage.REJECTED, by=by, because=because, at=now))
+
+
+def _decide(book: OrderBook, proposal: ListedOrder, decision: Order) -> Order:
+    """Append a decision. Two people may decide at the same moment: the log says who came first, and the owner goes by it."""
+    offset = book.append(proposal.partition, decision)
+    before = (
+        each
+        for each in book.orders([proposal.partition], proposal.order.at)
+        if each.order.id == decision.id and each.order.is_decision and each.offset < offset
+    )
+    first = min(before, key=lambda each: each.offset, default=None)
+    if first is not None:
+        raise NotGiven(f"it was {first.order.decision} a moment before: that counts, and yours has no effect")
+    return decision
 
 
 def _check(proposal: ListedOrder) -> None:

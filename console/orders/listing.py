@@ -34,23 +34,33 @@ class ListedOrder(msgspec.Struct, frozen=True):
 
 
 def list_orders(given: Iterable[GivenOrder], outcomes: Iterable[GivenOutcome], now: Instant) -> Sequence[ListedOrder]:
-    """Join them; the newest first. A proposal that became an order is listed as this order alone."""
+    """Join them; the newest first. A proposal that became an order is listed as this order alone.
+
+    Of several decisions on a proposal the first one in the log counts. A later one is listed only if it was executed all
+    the same, as by owners of before.
+    """
     ended = {(each.partition, each.outcome.order_offset, _id_of(each)): each.outcome for each in outcomes}
     orders: list[ListedOrder] = []
     proposals: dict[tuple[Partition, str], ListedOrder] = {}
-    for partition, offset, order in given:
+    decided: set[tuple[Partition, str]] = set()
+    for partition, offset, order in sorted(given, key=lambda each: each.offset):
         key = (partition, order.id)
+        is_late = order.is_decision and key in decided
+        if order.is_decision:
+            decided.add(key)
         if order.stage is Stage.PROPOSED:
             state = OrderState.PROPOSED if now - order.at <= PROPOSAL_MS else OrderState.EXPIRED
             proposals.setdefault(key, ListedOrder(partition, order, state, offset))
         elif order.stage is Stage.REJECTED:
             known = proposals.get(key)
-            if known is not None:
-                text = f"rejected by {order.by}: {order.because}"
+            if known is not None and not is_late:
+                text = f"{order.decision}: {order.because}"
                 proposals[key] = msgspec.structs.replace(known, state=OrderState.REJECTED, text=text, ended_at=order.at)
         else:
-            proposals.pop(key, None)
-            orders.append(_listed(partition, offset, order, ended))
+            listed = _listed(partition, offset, order, ended)
+            if not is_late or listed.result not in (None, OrderResult.REFUSED_DECIDED):
+                proposals.pop(key, None)
+                orders.append(listed)
     return sorted((*orders, *proposals.values()), key=lambda each: each.order.at, reverse=True)
 
 

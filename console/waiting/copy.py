@@ -4,7 +4,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from uuid import uuid4
 from domain.clock import Instant
 from domain.errors import ResequencerError
 from storage.port import Waits
+from storage.private_file import make_private
 from storage.view_port import WaitingChanges
 
 NAME = "console.db"
@@ -177,6 +178,8 @@ class WaitingCopy:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        with suppress(OSError):  # Why it cannot be made, SQLite says better.
+            make_private(self.file)
         with self._opened("rwc") as connection:
             # A crash of the machine may damage the copy; then it is filled again.
             connection.execute("PRAGMA synchronous = OFF")

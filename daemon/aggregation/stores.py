@@ -135,7 +135,7 @@ def lock_store(names: StoreNames, slot: int) -> RunLock:
     Raises:
         AlreadyRunning: Another process has them.
     """
-    lock = RunLock(worker_directory(names, slot))
+    lock = RunLock(worker_directory(names, slot), is_private=True)
     lock.acquire()
     return lock
 

@@ -13,7 +13,7 @@ from daemon.configuration.kafka_settings import kafka_source_settings
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
-from domain.printable import without_password
+from domain.printable import without_secrets
 from status.bridge import BridgeFile, BridgeReport
 
 
@@ -60,8 +60,8 @@ def _start_of(configuration: Configuration) -> Callable[[], Start]:
 def _named_source(configuration: Configuration) -> str:
     bridge = configuration.bridge
     if bridge.source is SourceKind.MQTT:
-        return f"{without_password(bridge.mqtt.url)} {', '.join(bridge.mqtt.topics)}"
-    return f"{without_password(bridge.xms.url)} queue {bridge.xms.queue}"
+        return f"{without_secrets(bridge.mqtt.url)} {', '.join(bridge.mqtt.topics)}"
+    return f"{without_secrets(bridge.xms.url)} queue {bridge.xms.queue}"
 
 
 def _named_start(configuration: Configuration) -> str:

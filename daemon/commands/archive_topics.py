@@ -22,7 +22,7 @@ from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
 from domain.errors import ConfigurationError, ResequencerError, TransientError
-from domain.printable import without_password
+from domain.printable import without_secrets
 
 if TYPE_CHECKING:
     from pipeline.archive.settings import ArchiveSettings
@@ -153,7 +153,7 @@ def _compact(spark: Any, location: str, *, as_json: bool) -> ExitCode:
 def _report(archiver: "Archiver", location: str, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(
-            json.dumps({"archive": without_password(location), "records": archiver.records, "ends": archiver.ends}) + "\n"
+            json.dumps({"archive": without_secrets(location), "records": archiver.records, "ends": archiver.ends}) + "\n"
         )
         return
     for topic, ends in sorted(archiver.ends.items()):
@@ -167,5 +167,5 @@ def _ignore(line: str) -> None:
 
 
 def _tell(line: str) -> None:
-    sys.stdout.write(without_password(line) + "\n")
+    sys.stdout.write(without_secrets(line) + "\n")
     sys.stdout.flush()

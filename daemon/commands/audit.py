@@ -29,7 +29,7 @@ from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
 from domain.clock import Instant
 from domain.errors import ConfigurationError, ResequencerError, TransientError
-from domain.printable import counted, printable, without_password
+from domain.printable import counted, printable, without_secrets
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         source,
         notifications,
         dead_letters,
-        without_password(configuration.archive.location) if is_archive else None,
+        without_secrets(configuration.archive.location) if is_archive else None,
         group,
         configuration.resequencer.strategy,
         waits.shortest_deadline_ms,

@@ -121,7 +121,7 @@ def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
     hint = ""
     if isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
         hint = f"; did you mean {nearest}?"
-    return f"{shown_value(path, raw)} is refused; {expected.expects} is expected{hint}"
+    return f"{shown_value(path, raw, expected)} is refused; {expected.expects} is expected{hint}"
 
 
 def _wrong_options(options: Mapping[str, Plain]) -> Iterator[ConfigurationError]:

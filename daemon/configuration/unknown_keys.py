@@ -20,7 +20,7 @@ def unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationEr
             continue
         around = next((key for key in schema.keys if path.startswith(key + ".")), None)
         if around is None:
-            yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys)))
+            yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys), schema))
         elif around not in resolved.values:
             yield ConfigurationError(around, f"is a section with keys; {schema.keys[around].expects} is expected")
 
@@ -30,6 +30,7 @@ def _is_variable(path: str, variables: frozenset[str]) -> bool:
     return any(path == each or path.startswith(each + ".") for each in variables)
 
 
-def _unknown(path: str, raw: Plain, nearest: str | None) -> str:
-    text = "***" if nearest and is_secret_name(nearest) else shown_value(path, raw)
+def _unknown(path: str, raw: Plain, nearest: str | None, schema: Schema) -> str:
+    expected = schema.keys[nearest] if nearest else None
+    text = "***" if nearest and is_secret_name(nearest) else shown_value(path, raw, expected)
     return f"unknown key (value {text})" + (f"; the nearest known key is {nearest}" if nearest else "")

@@ -61,7 +61,7 @@ class LocalGroups:
 
     def _claim(self) -> Path:
         directory = self._names.directory / _DIRECTORY
-        lock = RunLock(directory)
+        lock = RunLock(directory, is_private=True)
         try:
             lock.acquire()
         except AlreadyRunning as error:

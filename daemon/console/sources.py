@@ -28,7 +28,7 @@ from daemon.supervision.running_service import find_service
 from daemon.system_clock import SystemClock, steady_clock
 from domain.clock import Instant
 from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.printable import without_password
+from domain.printable import without_secrets
 from resequencer.unit_codec import UnitCodec
 from status.bridge import BridgeStatus
 from status.delivery import DeliveryStatus
@@ -158,14 +158,14 @@ def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
     inputs = {
         TransportType.KAFKA: f"topic {ingress.topic}",
         TransportType.FILE: f"files in {ingress.file_directory}",
-        TransportType.JMS: f"queues {queues} of {without_password(ingress.jms.url)}",
+        TransportType.JMS: f"queues {queues} of {without_secrets(ingress.jms.url)}",
     }
     outputs = {
         TransportType.KAFKA: f"topic {notification.topic}",
         TransportType.FILE: f"files in {notification.output_directory}",
-        TransportType.JMS: f"queue {notification.jms.notifications_queue} of {without_password(notification.jms.url)}",
-        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic} of {without_password(notification.mqtt.url)}",
-        TransportType.XMS: f"queue {notification.xms.notifications_queue} of {without_password(notification.xms.url)}",
+        TransportType.JMS: f"queue {notification.jms.notifications_queue} of {without_secrets(notification.jms.url)}",
+        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic} of {without_secrets(notification.mqtt.url)}",
+        TransportType.XMS: f"queue {notification.xms.notifications_queue} of {without_secrets(notification.xms.url)}",
     }
     return (
         ("Configuration", str(configuration.file)),

@@ -1,15 +1,22 @@
 """The locks of a service: on its run directory, its output directory, its facts, its database, and its input directory."""
 
+import logging
+
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.sections import StorageType, TransportType
 from daemon.supervision.input_lock import InputLock
 from daemon.supervision.run_lock import RunLock
+from storage.private_file import narrow_run_directory
+
+_log = logging.getLogger("resequencer.daemon")
 
 
 def acquire_locks(configuration: Configuration) -> list[int]:
     """Acquire all locks and return their descriptors; they are held while any process has one of each open.
 
     The directories of output, facts and input and the database may be named by another service's configuration too.
+
+    Then what is private in the run directory is narrowed, if an earlier version or another program made it wider.
 
     Raises:
         AlreadyRunning: Another service holds one of them; none is held then.
@@ -30,8 +37,11 @@ def acquire_locks(configuration: Configuration) -> list[int]:
         facts = configuration.aggregation.facts_directory.resolve()
         locks.append(RunLock(facts.parent, facts.name))
     try:
-        return [descriptor for each in locks if (descriptor := each.acquire()) is not None]
+        descriptors = [descriptor for each in locks if (descriptor := each.acquire()) is not None]
     except BaseException:
         for each in locks:
             each.release()
         raise
+    for wide in narrow_run_directory(notification.run_directory):
+        _log.warning("others may read %s, and its rights cannot be changed: it is another user's; give it to this one", wide)
+    return descriptors

@@ -6,7 +6,7 @@ import sys
 
 from daemon.configuration.sections import LogFormat, Logging
 from domain.clock import instant_text
-from domain.printable import printable
+from domain.printable import printable, without_secrets
 
 _PLACES = ("unit", "partition", "position")
 
@@ -38,12 +38,12 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         places = " ".join(f"{name}={value}" for name, value in _places(record).items())
         text = f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
-        text = printable(f"{text} [{places}]" if places else text)
+        text = without_secrets(printable(f"{text} [{places}]" if places else text))
         return "\n".join([text, *self._traceback(record)])
 
     def _traceback(self, record: logging.LogRecord) -> list[str]:
         """Return the traceback, indented, so that no line of it looks like an entry."""
-        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        lines = without_secrets(self.formatException(record.exc_info)).splitlines() if record.exc_info else []
         return [f"  {printable(line)}" for line in lines]
 
 
@@ -55,11 +55,11 @@ class JsonFormatter(logging.Formatter):
             "at": _instant(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_secrets(record.getMessage()),
             **_places(record),
         }
         if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+            fields["exception"] = without_secrets(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 

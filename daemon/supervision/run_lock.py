@@ -7,6 +7,7 @@ from pathlib import Path
 from time import sleep
 
 from domain.errors import ResequencerError
+from storage.private_file import make_private, make_private_directory
 
 NAME = "lock"
 UNKNOWN = "unknown"
@@ -37,10 +38,11 @@ class DirectoryUnusable(ResequencerError):
 class RunLock:
     """Held from `acquire` until the process ends or `release`. The file has the holder's process id, for people.
 
-    The lock is on a directory, or with `file` on one file in it.
+    The lock is on a directory, or with `file` on one file in it. A directory that `is_private` is for its owner alone.
     """
 
-    def __init__(self, directory: Path, file: str | None = None) -> None:
+    def __init__(self, directory: Path, file: str | None = None, *, is_private: bool = False) -> None:
+        self._is_private = is_private
         self._directory = directory
         self._held = directory / file if file else directory
         self._path = directory / (f"{file}.{NAME}" if file else NAME)
@@ -54,8 +56,11 @@ class RunLock:
             DirectoryUnusable: It is no directory, or may not be written.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if self._is_private:
+                make_private_directory(self._directory)
+            else:
+                self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(make_private(self._path), os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise DirectoryUnusable(self._directory, error) from error
         if not _try_lock(descriptor):

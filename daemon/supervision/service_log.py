@@ -2,11 +2,13 @@
 
 import logging
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from daemon.configuration.sections import Logging
 from daemon.supervision.log_format import formatter_of
+from storage.private_file import make_private
 
 NAME = "service.log"
 _FILE_BYTES = 20 * 1024 * 1024
@@ -33,8 +35,14 @@ class ServiceLog:
         self._handler.handle(logging.makeLogRecord({"msg": told, "is_formatted": True}))
 
 
+class _PrivateFile(RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        make_private(Path(self.baseFilename))
+        return super()._open()
+
+
 def _rotating(run_directory: Path) -> RotatingFileHandler:
-    return RotatingFileHandler(
+    return _PrivateFile(
         run_directory / NAME, maxBytes=_FILE_BYTES, backupCount=_OLDER_FILES, encoding="utf-8", errors="replace", delay=True
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from domain.errors import ResequencerError
+from storage.private_file import make_private
 
 _STOP_SECONDS = 30
 
@@ -20,7 +21,7 @@ class ServiceProcess:
     def __init__(self, arguments: Sequence[str], log: Path, verb: Sequence[str] = ("run", "--alone")) -> None:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
+        with make_private(log).open("ab") as file:
             self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
                 [sys.executable, "-m", "daemon", *verb, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )

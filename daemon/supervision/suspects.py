@@ -11,6 +11,7 @@ import msgspec
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from domain.record import Origin, Partition
 from resequencer.in_flight import CallKind
+from storage.private_file import make_private, make_private_directory
 
 _log = logging.getLogger("resequencer.supervisor")
 
@@ -94,10 +95,10 @@ class Suspects:
             return None
 
     def _write(self, suspect: Suspect) -> None:
-        self._directory.mkdir(exist_ok=True)
+        make_private_directory(self._directory)
         path = self._path(suspect.origin)
         fresh = path.with_suffix(".new")
-        with fresh.open("wb") as file:
+        with make_private(fresh).open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(suspect)))
             file.flush()
             os.fsync(file.fileno())

@@ -1,7 +1,6 @@
 """The database of the ledger: SQLite or PostgreSQL by SQLAlchemy, with transactions, the clock and the version of the tables."""
 
 import logging
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,9 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 
 from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
+from domain.printable import without_secrets
 from domain.steady_clock import SteadyClock
+from storage.private_file import make_private
 
 VERSION = "0006"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
@@ -41,7 +42,7 @@ class Database:
 
     def __init__(self, url: str, clock: SteadyClock, *, asks_server: bool = True) -> None:
         parsed = make_url(url)
-        self.shown = parsed.render_as_string(hide_password=True)
+        self.shown = without_secrets(parsed.render_as_string(hide_password=True))
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.clock = clock
         self._asks_server = asks_server and not self.is_sqlite
@@ -147,14 +148,9 @@ def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(url, connect_args={"timeout": _WAIT_SECONDS, "check_same_thread": False}, pool_size=_POOL)
 
     @event.listens_for(engine, "do_connect")
-    def make_private(*_: object) -> None:
-        # It holds notifications, with names and accounts. What SQLite makes beside it gets the rights that it has.
-        # One that is there must not be opened here: to close it would take the locks of this process's connections from them.
-        with suppress(FileExistsError):
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
-            with suppress(FileNotFoundError, PermissionError):
-                each.chmod(0o600)
+    def see_that_it_is_private(*_: object) -> None:
+        with suppress(OSError):  # Why it cannot be made, SQLite says better.
+            make_private(file)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from domain.clock import Instant
-from domain.printable import without_password
+from domain.printable import without_secrets
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
 from enrichment.manifest import ReleaseManifest, Source, Table
@@ -97,7 +97,7 @@ def build_lookups(spark: SparkSession, settings: JobSettings, now: Instant, job_
         publication.publish(tables, tuple(source for work in works for source in work.built.sources))
         removed = directory.sweep(settings.keep)
         if settings.copy_to:
-            tell(f"copying to {without_password(settings.copy_to)}")
+            tell(f"copying to {without_secrets(settings.copy_to)}")
             copy_release(spark, directory, publication.version, settings.copy_to, settings.keep)
         quarantine = str(job.quarantine) if job.quarantine.exists() else None
         return Built(publication.version, tuple(work.built for work in works), quarantine, tuple(removed))

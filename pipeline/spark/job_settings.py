@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from domain.printable import without_password
+from domain.printable import without_secrets
 from resequencer.strategies.registry import StrategySettings
 
 Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry", "archive"]
@@ -42,8 +42,8 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown
     def place(self) -> str:
         """The name of the source in messages, without passwords."""
         if self.format == "jdbc":
-            return f"{without_password(self.url.partition('?')[0])} {self.table}"
-        return without_password(self.path) or self.format
+            return f"{without_secrets(self.url.partition('?')[0])} {self.table}"
+        return without_secrets(self.path) or self.format
 
 
 class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):

@@ -25,6 +25,7 @@ from simulator.generate.pain001 import SinglePayment, read_payments
 from simulator.generate.plan import Bursts, Plan
 from simulator.generate.timetable import Timetable
 from simulator.generate.unit_arrivals import UnitArrivals
+from storage.private_file import make_private
 
 _SPOOLED_BYTES = 16 * 1024 * 1024
 """Late lines beyond this size are spooled to disk."""
@@ -223,6 +224,6 @@ def _rng(plan: Plan, purpose: str) -> Random:
 def _open_expected(path: Path) -> BinaryIO:
     """Open the file with a lock, by which `verify --follow` knows that more expectations will come."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("ab")
+    file = make_private(path).open("ab")
     fcntl.flock(file, fcntl.LOCK_SH)
     return file

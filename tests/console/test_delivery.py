@@ -29,7 +29,7 @@ class Viewer:
         del connection
         return None
 
-    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+    async def find_identity(self, connection: HTTPConnection) -> Identity | None:
         del connection
         return Identity("vera", frozenset({Role.VIEWER}), sends_by_itself=False)
 

@@ -8,7 +8,7 @@ import pytest
 from console.access.identity import Identity
 from console.access.role import Role
 from console.dead_letter_list import DeadLetterList, Row
-from console.masking import MASKED, error_for, list_for
+from console.masking import MASKED, answer_for, error_for, list_for
 from storage.port import WaitKind, Waits
 
 VIEWER = Identity("eve", frozenset({Role.OPERATOR}), sends_by_itself=False)
@@ -44,6 +44,21 @@ def test_what_a_receiver_answered_is_for_those_who_may_see_payments(reason: str)
     assert error_for(VIEWER, reason, error) == error.partition(": " + IBAN)[0] + f" ({MASKED})"
     assert error_for(VIEWER, reason, "HTTP 422") == "HTTP 422"
     assert error_for(PAYER, reason, error) == error
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (f"HTTP 600: {IBAN}", "HTTP 600"),
+        (f"HTTP 99: {IBAN} (after 3 attempts)", "HTTP 99"),
+        (f"RemoteProtocolError: illegal status line: bytearray(b'HTTP/1.1 {IBAN}')", "RemoteProtocolError"),
+        (f"RemoteProtocolError: RemoteProtocolError(\"illegal header line: b'{IBAN}'\")", "RemoteProtocolError"),
+        (f"HTTP 422: {IBAN} RemoteProtocolError: no", "HTTP 422"),
+    ],
+)
+def test_an_answer_that_is_none_of_http_is_masked_too(error: str, seen: str) -> None:
+    assert answer_for(VIEWER, error) == f"{seen} ({MASKED})"
+    assert answer_for(PAYER, error) == error
 
 
 def test_our_own_words_are_for_all() -> None:

@@ -22,6 +22,8 @@ from console.access.identity import Identity
 from console.access.role import Role
 from console.application import make_application
 from console.context import Console
+from console.orders import book as order_book
+from console.orders.listing import list_orders
 from daemon.commands.dead_letters.files import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.order import OrderKind
@@ -48,7 +50,7 @@ class Logins:
         del connection
         return None
 
-    def find_identity(self, connection: HTTPConnection) -> Identity:
+    async def find_identity(self, connection: HTTPConnection) -> Identity:
         del connection
         return Identity(self.name, self.roles, sends_by_itself=True)
 
@@ -298,6 +300,34 @@ def test_a_proposal_is_rejected_or_taken_back_and_then_cannot_be_approved(with_a
         assert stage.client.get("/orders").text.count(f"rejected by {name}: no") == 1
         form = {FORM: token_on(stage.client, "/orders/new?kind=pause&partition=" + str(P0)), "id": proposal.order.id}
         assert stage.client.post("/orders/approve", data=form).status_code == 409
+
+
+@pytest.mark.parametrize("first", ["approve", "reject"])
+@pytest.mark.parametrize("second", ["approve", "reject"])
+def test_of_two_people_who_decide_at_the_same_moment_the_first_one_does_and_the_other_is_told(
+    with_approval: Stage, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    stage = with_approval
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = list_orders(stage.book.orders([P0], 0), (), stage.clock.now())
+    stage.clock.advance(1)
+    monkeypatch.setattr(order_book, "recent_orders", lambda *_: [proposal])  # Both have read it before one of them decided.
+    stage.logins.name = "ben"
+    assert stage.post(f"/orders/{first}", id=proposal.order.id, because="no").status_code == 303
+    stage.logins.name = "cleo"
+    form = {FORM: token_on(stage.client, f"/orders/new?kind=pause&partition={P0}"), "id": proposal.order.id, "because": "no"}
+    late = stage.client.post(f"/orders/{second}", data=form)
+    assert late.status_code == 409
+    assert ("approved by ben" if first == "approve" else "rejected by ben") in late.text
+    stage.service.run()
+    assert stage.service.sequences("u") == ([2] if first == "approve" else [])
+    assert stage.results() == [*(["done"] if first == "approve" else []), *(["refused-decided"] if second == "approve" else [])]
+    monkeypatch.undo()
+    stage.logins.name = "anna"
+    page = stage.client.get("/orders").text
+    assert page.count(f'id="order-{proposal.order.id}"') == 1
+    assert ("approved by ben" if first == "approve" else "rejected by ben: no") in page
+    assert "cleo" not in page.partition("<main")[2]
 
 
 def test_a_proposal_expires(with_approval: Stage) -> None:

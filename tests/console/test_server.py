@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -22,10 +22,8 @@ from console.settings import Listener
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-@pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """A server that gives clients half a second for a request."""
-
+@contextmanager
+def served(monkeypatch: pytest.MonkeyPatch, *proxies: str) -> Iterator[tuple[str, int]]:
     def hello(request: Request) -> PlainTextResponse:
         del request
         return PlainTextResponse("hello")
@@ -34,7 +32,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     monkeypatch.setattr(server, "_SIGNALS", ())
     bound = listen(Listener(host="127.0.0.1", port=0))
     theirs, ours = os.pipe()
-    endpoint = server.Endpoint(Starlette(routes=[Route("/", hello)]), bound)
+    endpoint = server.Endpoint(Starlette(routes=[Route("/", hello)]), bound, proxies=proxies)
     thread = Thread(target=server.serve, args=([endpoint], theirs))
     thread.start()
     yield bound.getsockname()
@@ -42,6 +40,20 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     thread.join(DEADLINE_SECONDS)
     os.close(theirs)
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A server that gives clients half a second for a request."""
+    with served(monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """The same behind a proxy at 127.0.0.2."""
+    with served(monkeypatch, "127.0.0.2") as found:
+        yield found
 
 
 def received(connection: socket.socket) -> bytes:
@@ -55,6 +67,47 @@ def test_a_client_that_does_not_end_its_first_request_is_let_go(address: tuple[s
     with socket.create_connection(address) as connection:
         connection.sendall(sent)
         assert received(connection) == b""
+
+
+def connected(address: tuple[str, int], source: str) -> socket.socket:
+    """A connection from one of the addresses of this machine."""
+    return socket.create_connection(address, source_address=(source, 0))
+
+
+def answer(address: tuple[str, int], source: str) -> bytes:
+    with connected(address, source) as connection:
+        connection.settimeout(DEADLINE_SECONDS)
+        connection.sendall(REQUEST)
+        return connection.recv(65_536)[:12]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [b"", b"G", REQUEST])
+def test_connections_of_one_address_that_wait_take_the_console_from_no_other(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 600)
+    with ExitStack() as idle:
+        first = idle.enter_context(connected(address, "127.0.0.2"))
+        first.sendall(sent)
+        for _ in range(server._CONNECTIONS):
+            one = idle.enter_context(connected(address, "127.0.0.2"))
+            one.sendall(sent)
+        with suppress(ConnectionError):
+            received(first)  # It was closed for a later one, and so were those between.
+        wait_until(lambda: answer(address, "127.0.0.3") == b"HTTP/1.1 200", "others are served")
+        assert {answer(address, "127.0.0.3") for _ in range(50)} == {b"HTTP/1.1 200"}
+        assert answer(address, "127.0.0.2") == b"HTTP/1.1 200", "its newest connection is kept"
+
+
+@pytest.mark.slow
+def test_the_connections_of_a_proxy_are_not_counted(proxied: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 600)
+    with ExitStack() as waiting:
+        connections = [waiting.enter_context(connected(proxied, "127.0.0.2")) for _ in range(2 * server._WAITING)]
+        for each in connections:
+            each.sendall(REQUEST)
+            assert each.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.slow

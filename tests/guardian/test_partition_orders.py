@@ -45,9 +45,52 @@ def test_orders_of_units_are_passed_on_in_their_order_with_the_backlog() -> None
     assert taken.outcomes == []
 
 
-def test_proposals_and_rejections_are_passed_over() -> None:
+def test_proposals_and_rejections_have_no_outcome() -> None:
     taken = take(replace(RELEASE, stage=Stage.PROPOSED), replace(RELEASE, stage=Stage.REJECTED))
     assert (dict(taken.of_units), taken.outcomes, taken.after.next_offset) == ({}, [], 12)
+
+
+PROPOSED = replace(RELEASE, stage=Stage.PROPOSED)
+APPROVED, REJECTED = replace(RELEASE, approved_by="ben"), replace(RELEASE, stage=Stage.REJECTED, by="cleo")
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@pytest.mark.parametrize("first", [APPROVED, REJECTED])
+@pytest.mark.parametrize("second", [APPROVED, replace(APPROVED, approved_by="dora"), RELEASE])
+def test_the_first_decision_on_an_id_counts(first: Order, second: Order, is_taken_over: bool) -> None:
+    if is_taken_over:
+        begun = take(PROPOSED, first)
+        taken = take(second, before=PartitionOrders.decode(begun.after.encode()))
+        executed = [*begun.of_units.get("a", ()), *taken.of_units.get("a", ())]
+    else:
+        taken = take(PROPOSED, first, second)
+        executed = [*taken.of_units.get("a", ())]
+    assert [each.order for each in executed] == ([first] if first is APPROVED else [])
+    (outcome,) = taken.outcomes
+    assert (outcome.order, outcome.result) == (second, OrderResult.REFUSED_DECIDED)
+    assert ("rejected by cleo" if first is REJECTED else "approved by ben") in outcome.text
+
+
+def test_a_rejection_after_an_approval_and_an_order_that_no_second_person_approved_decide_nothing() -> None:
+    same = replace(RELEASE, approved_by="Anna")
+    taken = take(same, APPROVED, REJECTED, rules=OrderRules(frozenset({OrderKind.RELEASE})))
+    assert [each.order for each in taken.of_units["a"]] == [APPROVED]
+    assert results(taken) == [(10, OrderResult.REFUSED_NOT_APPROVED)]
+
+
+def test_decisions_are_kept_for_a_day_and_are_bounded() -> None:
+    after = PartitionOrders()
+    for number in range(40):
+        batch = OrderBatch((OrderRecord(number, encode_order(replace(REJECTED, id=f"{number}"))),), number + 1)
+        after = take_orders(after, batch, OrderRules(), NOW + number, has_backlog=False).after
+    assert len(after.decided) == 40
+    batch = OrderBatch((OrderRecord(40, encode_order(replace(REJECTED, id="40"))),), 41)
+    later = take_orders(after, batch, OrderRules(), NOW + 86_400_000 + 10, has_backlog=False).after
+    assert len(later.decided) == 30, "eleven are older than a day"
+    a_year_ahead = take_orders(after, batch, OrderRules(), NOW + 365 * 86_400_000, has_backlog=False).after
+    assert len(a_year_ahead.decided) == 17, "a clock that is ahead for a moment leaves the newest"
+    many = tuple(replace(REJECTED, id=f"{number}") for number in range(1_100))
+    assert len(take(*many).after.decided) == 1_000
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class NamedRoles:
     def find_claimed_name(self, connection: HTTPConnection) -> None:
         del connection
 
-    def find_identity(self, connection: HTTPConnection) -> Identity | None:
+    async def find_identity(self, connection: HTTPConnection) -> Identity | None:
         said = connection.headers.get("x-roles")
         roles = frozenset(Role(each) for each in (said or "").split())
         return None if said is None else Identity("ann", roles, sends_by_itself=False)

@@ -57,6 +57,20 @@ def test_an_order_is_executed_in_the_next_cycle_and_its_outcome_is_published(ser
     assert results(service) == ["done"]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_second_approval_of_one_proposal_is_refused_also_after_a_takeover(service: Service, is_restarted: bool) -> None:
+    service.tell("u", 2)
+    service.run()
+    order = give(service, OrderKind.HOLD, for_ms=HOUR, approved_by="ben")
+    service.run()
+    if is_restarted:
+        service.restart()
+    service.book.append(P0, replace(order, approved_by="cleo"))
+    service.run()
+    assert results(service) == ["refused-decided"], "the first one holds, and has its outcome at its end"
+    assert "approved by ben" in outcomes(service)[0].text
+
+
 def test_a_release_in_front_of_unread_records_is_refused(tmp_path: Path) -> None:
     service = Service(tmp_path, has_orders=True, batch_size=1).start()
     service.tell("u", 2)

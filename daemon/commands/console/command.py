@@ -108,7 +108,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
     urls, problem = {"console": url}, None
     endpoints, sources = [], console_sources(configuration)
     with closing(Console(settings, sources)) as made:
-        endpoints.append(Endpoint(make_application(made, authenticator), bound, settings.tls))
+        endpoints.append(Endpoint(make_application(made, authenticator), bound, settings.tls, settings.proxy.addresses))
         try:
             measured = listen(settings.metrics)
         except CannotListen as error:
@@ -124,7 +124,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 made.groups,
                 sources.find_bridge,
             )
-            endpoints.append(Endpoint(metrics, measured))
+            endpoints.append(Endpoint(metrics, measured, proxies=settings.proxy.addresses))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         # Beside a service that runs, its own console's address is the one to find.

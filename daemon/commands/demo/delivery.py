@@ -20,6 +20,7 @@ from daemon.delivery.sources import source_of_files
 from delivery.core.jobs import GateReport, Job, JobState
 from delivery.ledger.ledger import Ledger
 from domain.errors import ResequencerError
+from storage.private_file import make_private
 
 _JOB, _RECEIVER = "demo", "demo"
 _LOOK_SECONDS = 0.2
@@ -60,7 +61,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
     work = ["daemon", "delivery", "run", *arguments]
     with (
         closing(make_ledger(load(config, [*overrides, *more]))) as ledger,
-        (directory / "delivery.log").open("wb") as log,
+        make_private(directory / "delivery.log").open("wb") as log,
         _running(served, log.fileno()) as server,
     ):
         _wait_for(port, server)

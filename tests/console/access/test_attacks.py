@@ -37,7 +37,7 @@ class Login:
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
 
-    def find_identity(self, connection: object) -> Identity:
+    async def find_identity(self, connection: object) -> Identity:
         del connection
         return self._identity
 

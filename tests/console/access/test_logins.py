@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import stat
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 
+import httpx
 import pytest
 from harness.console_stage import URL, client_of, http_settings, make_sources
 from harness.service_under_test import FakeClock
+from harness.waiting import DEADLINE_SECONDS
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
 from console.access.known_browsers import COOKIE
 from console.access.logins import BasicLogin, BearerLogin, ProxyLogin
 from console.access.role import Role
-from console.access.users_file import UsersFile, UsersFileUnusable
+from console.access.users_file import User, UsersFile, UsersFileUnusable
 from console.application import make_application
 from console.context import Console
 from console.settings import TrustedProxy
@@ -69,6 +74,41 @@ def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFil
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 429, "a right guess would tell the attacker"
     clock.advance(60_000)
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
+
+
+@pytest.mark.slow
+def test_guesses_that_are_hashed_hold_up_no_other_request_and_further_ones_are_refused(
+    tmp_path: Path, users: UsersFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guesses of many clients behind a proxy, with another name each, so that none of them is slowed down by its name."""
+    users.set_password("ann", PASSWORD, (Role.VIEWER,))
+    clock, may_end = FakeClock(), Event()
+    login = BasicLogin(users, clock)
+    settings = http_settings(tmp_path, auth="basic", proxy=TrustedProxy(("10.0.0.1",), "-", "-"))
+    with closing(Console(settings, make_sources(tmp_path, clock=clock))) as console:
+        application = make_application(console, login)
+
+        async def ask(client: str, name: str, password: str) -> httpx.Response:
+            transport = httpx.ASGITransport(application, client=("10.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url=URL) as asking:
+                return await asking.get("/", headers=basic(name, password) | {"X-Forwarded-For": client})
+
+        async def guess() -> None:
+            assert (await ask("10.9.9.9", "ann", PASSWORD)).status_code == 200
+            monkeypatch.setattr(User, "has_password", lambda *_: may_end.wait(DEADLINE_SECONDS) and False)
+            async with asyncio.TaskGroup() as tasks:
+                guesses = [tasks.create_task(ask(f"10.1.{n % 20}.1", f"name {n}", "guess")) for n in range(200)]
+                pending = set(guesses)
+                while len(pending) > 20:
+                    _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                refused = set(guesses) - pending
+                assert {each.result().status_code for each in refused} == {503}
+                assert {each.result().headers["Retry-After"] for each in refused} == {"1"}
+                assert (await ask("10.9.9.9", "ann", PASSWORD)).status_code == 200, "it was right before"
+                may_end.set()
+            assert sorted(each.result().status_code for each in guesses) == [401] * 20 + [503] * 180
+
+        asyncio.run(guess())
 
 
 @pytest.mark.slow
@@ -132,7 +172,9 @@ PROXY = ProxyLogin(TrustedProxy(("10.0.0.0/8", "::1/128"), "X-Forwarded-User", "
 
 
 def test_a_trusted_proxy_names_the_user_and_the_roles() -> None:
-    found = PROXY.find_identity(connection("10.1.2.3", ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "operator, sales")))
+    found = asyncio.run(
+        PROXY.find_identity(connection("10.1.2.3", ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "operator, sales")))
+    )
     assert found is not None
     assert (found.name, found.roles) == ("ann", {Role.OPERATOR})
     assert found.may(Role.VIEWER)
@@ -150,11 +192,11 @@ def test_a_trusted_proxy_names_the_user_and_the_roles() -> None:
     ],
 )
 def test_another_address_or_an_unclear_header_gets_nothing(asked: HTTPConnection) -> None:
-    assert PROXY.find_identity(asked) is None
+    assert asyncio.run(PROXY.find_identity(asked)) is None
 
 
 def test_roles_that_are_sent_twice_are_no_roles() -> None:
     headers = ("X-Forwarded-User", "ann"), ("X-Forwarded-Roles", "viewer"), ("X-Forwarded-Roles", "operator")
-    found = PROXY.find_identity(connection("::1", *headers))
+    found = asyncio.run(PROXY.find_identity(connection("::1", *headers)))
     assert found is not None
     assert found.roles == frozenset()

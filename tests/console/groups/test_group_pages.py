@@ -39,7 +39,7 @@ class Person:
     def find_claimed_name(self, connection: HTTPConnection) -> None:
         del connection
 
-    def find_identity(self, connection: HTTPConnection) -> Identity:
+    async def find_identity(self, connection: HTTPConnection) -> Identity:
         del connection
         return self._identity
 

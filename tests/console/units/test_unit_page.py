@@ -40,7 +40,7 @@ class Viewer:
     def find_claimed_name(self, connection: object) -> None:
         del connection
 
-    def find_identity(self, connection: object) -> Identity:
+    async def find_identity(self, connection: object) -> Identity:
         del connection
         return Identity("ann", frozenset({Role.VIEWER}), sends_by_itself=False)
 

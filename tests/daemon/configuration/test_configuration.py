@@ -224,6 +224,18 @@ def test_a_secret_never_shows_in_a_repr(loaded):
     assert configuration.storage.redis.url == "redis://:s3cret@cache:6379/0"
 
 
+def test_of_the_urls_of_receivers_and_ledger_nothing_secret_is_shown(loaded):
+    configuration = loaded(
+        """payment-status-notification.delivery {
+          receivers.tracker.url = "https://hooks.example:8443/services/s3cret?code=s3cret"
+          ledger.url = "postgresql://ledger/db?sslmode=require&password=s3cret" }"""
+    )
+    shown = "\n".join(map(str, configuration.effective))
+    assert "s3cret" not in shown
+    assert "https://hooks.example:8443/***" in shown
+    assert "postgresql://ledger/db?sslmode=require&password=***" in shown
+
+
 @pytest.mark.parametrize("storage", ["infinispan", "cache"])
 def test_cache_is_another_name_for_infinispan(loaded, storage):
     assert loaded(f"{R}.storage-type = {storage}").resequencer.storage_type is StorageType.INFINISPAN

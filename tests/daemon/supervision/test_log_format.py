@@ -27,6 +27,17 @@ def test_a_text_line_has_instant_level_origin_message_and_places():
     )
 
 
+def test_no_line_shows_the_password_of_a_url():
+    url = "postgresql://host/db?password=hidden"
+    try:
+        raise ValueError(url)
+    except ValueError:
+        logged = record("%s is away", url, exc_info=sys.exc_info())
+    for each in (TEXT.format(logged), JSON.format(logged)):
+        assert "hidden" not in each
+        assert each.count("postgresql://host/db?password=***") == 2
+
+
 def test_a_text_line_without_places_has_no_brackets():
     assert TEXT.format(record()).endswith(": released")
 

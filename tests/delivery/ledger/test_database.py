@@ -106,6 +106,10 @@ def test_a_database_that_is_not_there_is_unavailable_and_its_password_is_not_sho
     with pytest.raises(LedgerUnavailable, match=r"postgresql://me:\*\*\*@127\.0\.0\.1:1/none") as raised, database.write():
         pass
     assert "hidden" not in str(raised.value)
+    in_query = open_database("postgresql://me@127.0.0.1:1/none?password=hidden")
+    with pytest.raises(LedgerUnavailable, match=r"none\?password=\*\*\*") as raised, in_query.write():
+        pass
+    assert "hidden" not in str(raised.value)
 
 
 def test_a_statement_with_too_many_parameters_is_refused_and_not_repeated(url: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from domain.printable import without_password
+from domain.printable import without_secrets
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, PublishingRefused
 from enrichment.release import Release, open_release
@@ -264,7 +264,7 @@ def test_the_password_of_a_sources_url_is_not_said(build: Build) -> None:
         with pytest.raises(JobRefused) as refused:
             build(customers=[source])
         assert "://reader:***@127.0.0.1:9/" in str(refused.value)
-        assert "geheim" not in without_password(str(refused.value))
+        assert "geheim" not in without_secrets(str(refused.value))
 
 
 def test_a_job_without_sources_says_so(build: Build) -> None:

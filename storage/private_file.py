@@ -1,0 +1,66 @@
+"""Files and directories that are for the service's user alone: they hold payments, names of people, or the state of the service.
+
+The one place that makes them. `docs/operations.md` has the table of what is private in the run directory, and what is not.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+
+_FILES = (
+    *("state.db*", "delivery.db*", "console.db*", "console-history.db*", "console-users.json", "console-audit-*.jsonl"),
+    *("lock", "*.lock", "out/lock", "out/*.lock", "archive/lock", "records/*.lock", "audit/*.lock", "service.log*"),
+    *("status*.json*", "bridge.json*", "delivery-*.json*"),
+    *("aggregation-*.json*", "clock-*.json*", "console.json*", "probes.json*", "region-order-*", "sink-mqtt.json*"),
+    *("suspects/*", "orders/*", "groups/*/values.db*", "groups/*/worker-*/*", "groups/*/console/*", "expected.jsonl"),
+)
+_DIRECTORIES = ("suspects", "orders", "groups/*/worker-*", "groups/*/console")
+
+
+def make_private(file: Path) -> Path:
+    """Make an empty file that only its owner may read and write, or narrow the one that is there; return its path.
+
+    Also for a database of SQLite, before each connection: its write-ahead log gets the same rights, now and when it is made. A
+    file that is there is never opened: to close it would take the locks of SQLite's connections in this process from them.
+
+    Raises:
+        OSError: It cannot be made. Rights that cannot be changed stay as they are: the file is another user's.
+    """
+    try:
+        file.touch(FILE_MODE, exist_ok=False)
+    except FileExistsError:
+        for each in (file, *(file.with_name(f"{file.name}{suffix}") for suffix in ("-wal", "-shm"))):
+            _narrow(each, FILE_MODE)
+    return file
+
+
+def make_private_directory(directory: Path) -> Path:
+    """Make a directory that only its owner may enter, or narrow the one that is there; those above it get the usual rights.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    _narrow(directory, DIRECTORY_MODE)
+    return directory
+
+
+def narrow_run_directory(run_directory: Path) -> Iterator[Path]:
+    """Narrow what an earlier version has made there, and return what stays wider, because it is another user's."""
+    for patterns, mode in ((_FILES, FILE_MODE), (_DIRECTORIES, DIRECTORY_MODE)):
+        for path in (each for pattern in patterns for each in run_directory.glob(pattern)):
+            if not path.is_symlink() and path.is_dir() == (mode == DIRECTORY_MODE) and not _narrow(path, mode):
+                yield path
+
+
+def _narrow(path: Path, mode: int) -> bool:
+    """Take the rights of others away; return whether they have none now. A file that has gone meanwhile has none."""
+    with suppress(FileNotFoundError):
+        found = path.stat().st_mode & 0o777
+        if found & ~mode:
+            with suppress(OSError):
+                path.chmod(found & mode)
+            return not path.stat().st_mode & 0o777 & ~mode
+    return True
