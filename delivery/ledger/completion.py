@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, RowMapping, Select, select, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.core.jobs import JobEvent, JobState
@@ -39,6 +39,18 @@ def events_after(connection: Connection, number: int, most: int) -> list[bytes]:
     """Return the bodies of the events behind this number, in order."""
     asked = select(EVENTS.c.body).where(EVENTS.c.number > number).order_by(EVENTS.c.number).limit(most)
     return [bytes(each) for each in connection.scalars(asked)]
+
+
+def published_events(before: Instant, most: int) -> Select[Any]:
+    """Ask which of the first `most` events were published, and are from before; but not for the last that was published.
+
+    By that one a publisher recognizes the end of its file.
+    """
+    published = select(COUNTERS.c.value).where(COUNTERS.c.name == _PUBLISHED).scalar_subquery()
+    first = (
+        select(EVENTS.c.number, EVENTS.c.at).where(EVENTS.c.number < published).order_by(EVENTS.c.number).limit(most).subquery()
+    )
+    return select(first.c.number).where(first.c.at < before)
 
 
 def ledger_id(connection: Connection) -> str:

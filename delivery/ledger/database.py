@@ -16,7 +16,7 @@ from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
 from domain.steady_clock import SteadyClock
 
-VERSION = "0003"
+VERSION = "0006"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

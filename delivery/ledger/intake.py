@@ -1,5 +1,6 @@
 """Intake: what a source has becomes rows, together with the position in the source and the counts of the job."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,33 +14,44 @@ from delivery.errors import IntakeLost
 from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
-from delivery.ledger.finishing import ready_status
-from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
+from delivery.ledger.finishing import Finishing, ready_status
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.clock import Instant
+from domain.headers import SCHEDULE_REQUESTS
+from domain.record import Headers
 from domain.steady_clock import Unchanged
 
 LEASE_MS = 30_000
-_headers = msgspec.json.Encoder()
+_MOST_REPLACED = 5_000
+_headers, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Headers)
 
 
 class Intake(msgspec.Struct, frozen=True):
     """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part.
 
-    `progress` is how far the schedule is whose requests the job delivers.
+    `gone` are the parts that are marked as not there any more. `progress` is how far the schedule is whose requests the job
+    delivers.
     """
 
     job: str
     epoch: int
     positions: Mapping[str, int]
+    gone: frozenset[str] = frozenset()
     progress: str | None = None
+
+    def behind(self, portion: "Portion") -> "Intake":
+        """Return it with what the ledger knows after the portion was taken in."""
+        positions = {**self.positions, **portion.positions} if portion.positions else self.positions
+        return msgspec.structs.replace(self, positions=positions, gone=self.gone if portion.gone is None else portion.gone)
 
 
 class Portion(msgspec.Struct, frozen=True):
     """What was read at once: `items` are selected for the receiver, `not_selected` others.
 
     `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
-    there ever be. `progress` is stored with the items, if it is not None.
+    there ever be. `gone` are parts with a position that are not there; None: it was not looked for all. `progress` is stored with
+    the items, if it is not None. An item that `replaces` stands for the open rows of the job and its key that were never called.
     """
 
     items: Sequence[Item]
@@ -47,13 +59,16 @@ class Portion(msgspec.Struct, frozen=True):
     not_selected: int = 0
     is_end: bool = False
     seals: bool = False
+    gone: frozenset[str] | None = None
     progress: str | None = None
+    replaces: bool = False
 
 
-def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> Intake | None:
+def open_intake(database: Database, job: str, owner: str, rights: Unchanged, known: Intake | None = None) -> Intake | None:
     """Take the right to read a job's source, or renew it. None: another process has it, or the job is sealed.
 
-    The right of another is over when this process has seen for `LEASE_MS` that it was not renewed (`rights`).
+    The right of another is over when this process has seen for `LEASE_MS` that it was not renewed (`rights`). `known` is the last
+    right of this owner, behind what was taken in by it: if no other was given since, there can be no other positions.
     """
     with database.write() as connection:
         now = database.now(connection)
@@ -70,8 +85,12 @@ def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> 
         found = connection.execute(taken).first()
         if found is None:
             return None
-        positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job))
-        return Intake(job, found.intake_epoch, dict(positions.all()), found.progress)
+        if known is not None and (held.intake_owner, held.intake_epoch) == (owner, known.epoch):
+            return msgspec.structs.replace(known, epoch=found.intake_epoch, progress=found.progress)
+        asked = select(SOURCES.c.part, SOURCES.c.position, SOURCES.c.gone_at).where(SOURCES.c.job == job)
+        parts = connection.execute(asked).all()
+        gone = frozenset(each.part for each in parts if each.gone_at is not None)
+        return Intake(job, found.intake_epoch, {each.part: each.position for each in parts}, gone, found.progress)
 
 
 def find_progress(database: Database, job: str) -> str | None:
@@ -110,12 +129,18 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
         known = _known(connection, intake.job, list(items))
         new = [item for dedup, item in items.items() if dedup not in known]
         fit = [item for item in new if item.defect is None]
+        # The gate is locked before keys, as everywhere in the ledger.
+        finishing = Finishing(connection, receiver, name, now) if portion.replaces and fit else None
         keys = _lock_keys(connection, name, {item.key for item in fit})
+        fit = fit if finishing is None else _replace(finishing, intake.job, fit)
         if fit:
             # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
             connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
         _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
         _write_positions(connection, intake.job, portion.positions)
+        if portion.gone is not None:
+            _mark_gone(connection, intake.job, portion.gone - intake.gone, now)
+            _mark_gone(connection, intake.job, intake.gone - portion.gone, None)
         _count(connection, intake, portion, len(new), len(new) - len(fit), now)
         if portion.seals:
             complete_jobs(connection, [intake.job], now)
@@ -144,6 +169,39 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
         locked |= {each.key: each for each in connection.execute(asked)}
     # Retention may have deleted a key between the two statements.
     return locked if len(locked) == len(keys) else _lock_keys(connection, name, keys)
+
+
+def _replace(finishing: Finishing, job: str, items: list[Item]) -> list[Item]:
+    """Cancel rows of the job that were never called; return the items, each with the number of requests for which it stands.
+
+    At most `_MOST_REPLACED` end so at once: there can be very many when all of them have waited before.
+    """
+    never_called = (ROWS.c.receiver == finishing.name, ROWS.c.job == job, IS_OPEN, ROWS.c.epoch == 0)
+    found: list[int] = []
+    for some in chunks(sorted({item.key for item in items})):
+        asked = select(ROWS.c.id).where(ROWS.c.key.in_(some), *never_called).order_by(ROWS.c.key, ROWS.c.id)
+        found += finishing.connection.scalars(asked.limit(_MOST_REPLACED - len(found)))
+    if not found:
+        return items
+    finishing.load(found)
+    finishing.lock({row["key"] for row in finishing.rows.values()})
+    stands_for = Counter[str]()
+    for rows in chunks(found):
+        for row, headers in finishing.connection.execute(select(ROWS.c.id, ROWS.c.headers).where(ROWS.c.id.in_(rows))):
+            stands_for[finishing.rows[row]["key"]] += _requests_of(_decoder.decode(headers))
+    for row in finishing.rows.values():
+        finishing.end(row, Status.CANCELLED, "a newer request of its schedule stands for it")
+    finishing.write()
+    return [_with_requests(item, stands_for[item.key]) for item in items]
+
+
+def _requests_of(headers: Headers) -> int:
+    return next((int(value) for name, value in headers if name == SCHEDULE_REQUESTS), 1)
+
+
+def _with_requests(item: Item, others: int) -> Item:
+    more = ((SCHEDULE_REQUESTS, b"%d" % (others + 1)),) if others else ()
+    return msgspec.structs.replace(item, headers=(*item.headers, *more))
 
 
 def _rows(
@@ -204,6 +262,12 @@ def _write_positions(connection: Connection, job: str, positions: Mapping[str, i
         index_elements=[SOURCES.c.job, SOURCES.c.part], set_={"position": statement.excluded.position}
     )
     connection.execute(statement, [{"job": job, "part": part, "position": at} for part, at in positions.items()])
+
+
+def _mark_gone(connection: Connection, job: str, parts: frozenset[str], since: Instant | None) -> None:
+    """Note since when these parts are gone; None: they are there again."""
+    for some in chunks(sorted(parts)):
+        connection.execute(update(SOURCES).where(SOURCES.c.job == job, SOURCES.c.part.in_(some)).values(gone_at=since))
 
 
 def _count(connection: Connection, intake: Intake, portion: Portion, new: int, failed: int, now: Instant) -> None:
