@@ -4,18 +4,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.ledger_stage import LedgerStage
+from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
 
+from daemon.configuration.configuration import load
 from delivery.core.answers import Suspended
 from delivery.core.rows import Claim
 from delivery.ledger import intake
 from delivery.schedules.ledger_sink import LedgerSink
 from delivery.schedules.runner import ScheduleRunner
 from delivery.schedules.settings import Waiting
+from domain.errors import ConfigurationError
 from tests.delivery.schedules.sinks import HOUR_MS, Worlds, runner
 
 JOB = "schedule-hourly"
+ON_KAFKA = ("ipf.processing-data.ingress.transport = kafka", "payment-status-notification.transport = kafka")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -98,8 +101,6 @@ def test_a_request_that_is_being_called_stays(it: LedgerStage) -> None:
 
 
 def test_rows_of_other_jobs_of_the_key_stay(it: LedgerStage) -> None:
-    from harness.ledger_stage import item
-
     it.take(item("a", 1))
     Hours(it, Waiting.NEWEST, "a").tick(2)
     assert it.deliver_all()[0] == "a-1"
@@ -147,3 +148,12 @@ def test_a_pile_is_a_problem_of_the_schedule_until_it_is_gone(it: LedgerStage) -
     drain(it)
     hours.tick()
     assert hours.runner.report().problem is None
+
+
+def test_newest_is_refused_for_a_topic_whose_records_cannot_be_taken_back() -> None:
+    schedule = "payment-status-notification.delivery.schedules.hourly"
+    keys = {"cron": '"0 * * * *"', "keys.names": "[a]", "topic": "T", "waiting": "newest"}
+    with pytest.raises(
+        ConfigurationError, match=r"hourly\.waiting: is newest, which needs receiver: a record of a topic cannot be taken back"
+    ):
+        load(Path("conf/application.conf"), [*ON_KAFKA, *(f"{schedule}.{key} = {value}" for key, value in keys.items())])
