@@ -60,7 +60,7 @@ FAULTS = (
         seed=7,
     ),
     Fault("half a line of events stays", event_file._cut_half_line, "if complete < len(tail):", "if False:", seed=2),
-    Fault("an end is published once more", published_events.next_events, "if _key(each) in known:", "if False:"),
+    Fault("an end is published once more", published_events.next_events, "if _key(each) in known:", "if False:", seed=34),
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=23),
