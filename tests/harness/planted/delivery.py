@@ -81,10 +81,10 @@ FAULTS = (
         seed=24,
     ),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
-    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=5),
+    Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=14),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
     Fault("a probe beside the probe", claims._look, "gate.probe in running", "False"),
-    Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms", seed=25),
+    Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms", seed=6),
     Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=3),
     Fault(
         "a suspension counts an attempt",
