@@ -92,7 +92,7 @@ FAULTS = (
         "self._wait(row, RetryMode.SUSPENSION",
         'row.update(attempts=row["attempts"] + 1) or self._wait(row, RetryMode.SUSPENSION',
     ),
-    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass", seed=32),
+    Fault("rows that shut the gate stay failed", Finishing.finish, "self._reopen_suspects()", "pass", seed=104),
     Fault("a refused unit shuts the gate on", gate.Gate.refused, "before.successes != successes", "False", seed=369),
     Fault("a retry without a wait", Finishing._again, "self.now + outcome.after_ms", "self.now"),
     Fault("a forgotten unit is not announced again", Finishing._again, "if outcome.announces:", "if False:"),
