@@ -64,7 +64,7 @@ FAULTS = (
     Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=27),
-    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=197),
+    Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=232),
     Fault("any row of a unit is claimed", claims.claim, "IS_HEAD, ", "ROWS.c.ended_at.is_(None), "),
     Fault("a lease is ignored", claims._look, ">= lease_ms(receiver)", ">= 0", seed=9),
     Fault("a lease never ends", claims._look, ">= lease_ms(receiver)", ">= 10**15"),
