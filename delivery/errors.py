@@ -26,7 +26,7 @@ class RunDirectoryCopied(ResequencerError):
     def __init__(self, service: str, home: str, other: str) -> None:
         super().__init__(
             f"the run directory {home} has the id {service}, which the one at {other} uses now: one of them is a copy. Stop this "
-            f"service; or delete the file delivery-id in this directory, so that it gets an id of its own. If the directory was "
+            f"service; or delete the file service-id in this directory, so that it gets an id of its own. If the directory was "
             "moved, wait for half a minute after the last process of the other has ended"
         )
 

@@ -19,7 +19,9 @@ def printable(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """Return the text with what is secret in a URL in it masked: `redis://user:***@host`, `postgresql://host/db?password=***`."""
-    return _PARAMETER.sub(_masked, _PASSWORD.sub(r"\1***\2", text)) if "=" in text or "@" in text else text
+    if "=" in text or "@" in text:
+        return _PARAMETER.sub(_masked, _PASSWORD.sub(r"\1***\2", text))
+    return str(text)  # Of a `Secret` with nothing secret in it a plain text, which is shown.
 
 
 def without_path(url: str) -> str:

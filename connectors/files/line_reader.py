@@ -61,7 +61,7 @@ class LineReader:
         return self._overlong.start if self._overlong else self.progress
 
     def before(self, size: int) -> bytes:
-        """Return the last bytes before `offset` as they were read: `size` of them, `BEFORE_BYTES` at most."""
+        """Return the last bytes before `offset` as they were read: `size` of them, and no more than `BEFORE_BYTES`."""
         return self._overlong.before[-size:] if self._overlong else self._data[max(0, self._cursor - size) : self._cursor]
 
     @property

@@ -163,7 +163,7 @@ class PartitionFile:
     def _marked(self) -> _Mark:
         """Return the mark of what was read. It is made of the bytes as they were read: they may be other ones by now.
 
-        A hole that the archive has left is no part of it, so that the file can be made whole again.
+        A hole that the archive has made is no part of it, so that the file can be made whole again.
         """
         offset = self.next_offset
         before = self._reader.before(offset - kept_from(offset)).lstrip(b"\0")

@@ -159,7 +159,7 @@ def find_service(configuration: Configuration) -> Service:
 def _durable_id(directory: Path) -> tuple[str, int]:
     """Return the id of a run directory, which is made at the first call, and the inode of its file."""
     directory.mkdir(parents=True, exist_ok=True)
-    path, files = directory / "delivery-id", SystemFiles()
+    path, files = directory / "service-id", SystemFiles()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,11 +1,11 @@
 """Writes a fixture: what the code of today leaves in each storage, in files and on Kafka, and what it tells of it.
 
-    PYTHONPATH=tests .venv/bin/python -m compatibility.make by_0_2
+    PYTHONPATH=tests .venv/bin/python -m compatibility.make unreleased
 
-writes the folder `by_0_2` beside this. Make one whenever what is written has changed, with the code that changed it, and add its
-folder to `FIXTURES` in `restoring.py`; until then `test_today.py` fails. The newest may be written anew as long as its version
-was not released. `baseline` never is (docs/decisions/0049-the-baseline.md), nor is one of a released version: what it holds was
-written by the code of its time, and that is the point of it.
+writes the folder `unreleased` beside this. Make one whenever what is written has changed, with the code that changed it, and
+add its folder to `FIXTURES` in `restoring.py`; until then `test_today.py` fails. The newest may be written anew as long as its
+version was not released. `baseline` never is (docs/decisions/0049-the-baseline.md), nor is one of a released version: what it
+holds was written by the code of its time, and that is the point of it.
 
 Each storage goes through the same history (`history.py`) on a real server. Beside it there is `service/`, the directory of a
 real service that was stopped while units waited, and `kafka.json`, the positions of a partition as a real broker kept them.

@@ -22,8 +22,9 @@ from storage.port import Storage
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 
-FIXTURES = ("baseline",)
-"""Oldest first. `baseline` is what version 0.1.0 wrote on 2026-11-27 (docs/decisions/0049-the-baseline.md)."""
+FIXTURES = ("baseline", "unreleased")
+"""Oldest first. `baseline` is what version 0.1.0 wrote on 2026-11-27 (docs/decisions/0049-the-baseline.md); `unreleased` is
+written anew with each change until the next version."""
 
 
 class Left(NamedTuple):

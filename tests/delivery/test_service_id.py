@@ -30,7 +30,7 @@ def test_a_run_directory_has_one_id_also_when_it_is_moved_and_no_other_has_it(tm
     run, moved = tmp_path / "run", tmp_path / "moved"
     first = find_service(load(configuration(tmp_path, run, SHARED)))
     assert find_service(load(configuration(tmp_path, run, SHARED))) == first
-    assert stat.S_IMODE((run / "delivery-id").stat().st_mode) == 0o600
+    assert stat.S_IMODE((run / "service-id").stat().st_mode) == 0o600
     run.rename(moved)
     again = find_service(load(configuration(tmp_path, moved, SHARED)))
     assert again.id == first.id
@@ -51,10 +51,10 @@ def test_the_live_source_of_a_shared_ledger_is_named_by_the_id(tmp_path: Path) -
 
 
 def test_an_id_that_a_crash_has_torn_is_made_anew_and_another_content_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "run" / "delivery-id"
+    file = tmp_path / "run" / "service-id"
     file.parent.mkdir()
     file.write_text("12ab")
     assert len(find_service(load(configuration(tmp_path, tmp_path / "run"))).id) == 32
     file.write_text("this is what somebody has written into it\n")
-    with pytest.raises(ConfigurationError, match="delivery-id: has no id of 32 hexadecimal digits: put back"):
+    with pytest.raises(ConfigurationError, match="service-id: has no id of 32 hexadecimal digits: put back"):
         find_service(load(configuration(tmp_path, tmp_path / "run")))

@@ -1,8 +1,11 @@
 """Which part of a URL is never shown."""
 
+from collections.abc import Callable
+
 import pytest
 
 from domain.printable import without_path, without_secrets
+from domain.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,11 @@ from domain.printable import without_path, without_secrets
 )
 def test_a_login_in_a_url_is_masked_wherever_it_stands(url: str, shown: str) -> None:
     assert without_secrets(url) == shown
+
+
+@pytest.mark.parametrize("mask", [without_secrets, without_path])
+def test_a_url_with_nothing_secret_in_it_is_shown(mask: Callable[[str], str]) -> None:
+    assert repr(mask(Secret("redis://host:6379"))) == "'redis://host:6379'"
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def test_after_everything_ran_each_file_has_the_rights_of_the_table(
     assert service.verb("partitions", "resume", "IPF_PROCESSING_DATA-0", "--because", "a test").returncode == 0
     followed = service.verb("verify", "--follow", "--give-up-after", "60s")
     assert followed.returncode == 0, followed.stdout + followed.stderr
-    console = re.search(r"console: +(http://[\d.:]+)", service.verb("status").stdout)
-    assert console is not None, service.verb("status").stdout
+    pattern = r"console: +(http://[\d.:]+)"
+    console = wait_until(lambda: re.search(pattern, service.verb("status").stdout), "the console")
     wait_until(lambda: (run_directory / "console.db").exists(), "the console copies what waits")
     assert httpx.get(f"{console[1]}/groups", timeout=DEADLINE_SECONDS).status_code == 200
     wait_until(lambda: list((run_directory / "groups/payments/console").glob("index.db*")), "the console has an index of groups")

@@ -43,6 +43,7 @@ ANSWERS = {
     "resequencer orders": "a look",
     "resequencer groups list": "M-1 of ",
     "resequencer delivery gates": "tracker",
+    "resequencer delivery jobs": "live-tracker",
     "resequencer delivery waiting tracker": "uow-3",
     "resequencer delivery blocked": "nothing is blocked",
     "resequencer delivery schedules": "schedule monthly: 0 0 1 * *",

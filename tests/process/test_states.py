@@ -66,12 +66,16 @@ NOTHING_YET = [
 ]
 
 
+_OPENS = 2
+"""A report is made private, and then written."""
+
+
 def test_not_running(service: OperatedService) -> None:
     assert said(service) == ["not running"]
 
 
 def test_starting(service: OperatedService, disk: FaultyDisk) -> None:
-    held = disk.hold(REPORT, Call.OPEN, skip=1)
+    held = disk.hold(REPORT, Call.OPEN, skip=_OPENS)
     service.start()
     wait_until(lambda: held.struck, "its second report")
     assert said(service) == ["starting", *NOTHING_YET]
@@ -105,7 +109,7 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
     service.wait_for_report(lambda report: report.counts.get("handled") == 100, "all are handled")
     assert service.stop() == 0
     (service.run_directory / "state.db").unlink()
-    held = disk.hold(REPORT, Call.OPEN, skip=2)
+    held = disk.hold(REPORT, Call.OPEN, skip=2 * _OPENS)
     service.start("ipf.processing-data.ingress.batch-size=1")
     wait_until(lambda: held.struck, "its third report")
     lines = said(service)
@@ -157,7 +161,7 @@ def test_draining(service: OperatedService, disk: FaultyDisk) -> None:
     wait_until(lambda: first.struck, "a report")
     service.signal(signal.SIGTERM)
     # The first report, one while it drains, and no other.
-    last = disk.hold(REPORT, Call.OPEN, skip=1)
+    last = disk.hold(REPORT, Call.OPEN, skip=2 * _OPENS - 1)
     first.lift()
     wait_until(lambda: last.struck, "a report after that it drains")
     assert said(service) == ["draining", *NOTHING_YET]

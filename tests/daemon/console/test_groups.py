@@ -42,10 +42,9 @@ class Counted:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         names, stop = next(stores_of(configuration)), StopSignal()
-        opened = partial(open_store, configuration, names, 0, stop)
-        self._runner = StoreRunner(
-            "payments", make_aggregate(configuration, "payments"), opened, steady(SystemClock()), stop.wait
-        )
+        clock = steady(SystemClock())
+        opened = partial(open_store, configuration, names, 0, stop, clock)
+        self._runner = StoreRunner("payments", make_aggregate(configuration, "payments"), opened, clock, stop.wait)
         self._commands = open_commands(configuration, names)
         self._applied = 0
 

@@ -178,7 +178,8 @@ def test_five_rows_that_a_troubled_receiver_fails_are_open_again_in_their_order(
     assert (it.job().failed, it.job().open, it.ledger.errors("j", 9)) == (0, 10, [])
     it.now += 60_000
     it.finish(it.claim())
-    assert [each.notification_id for each in it.claim()] == [f"k{number}-{number}" for number in range(1, 5)] + ["k0-5"]
+    # Those of different units are due at the same instant, in any order.
+    assert {each.notification_id for each in it.claim()} == {"k0-5", *(f"k{number}-{number}" for number in range(1, 5))}
 
 
 def test_a_row_that_is_open_again_goes_before_a_later_one_whose_call_was_under_way(stage: Make) -> None:
@@ -218,7 +219,7 @@ def test_too_many_calls_wait_and_no_attempt_is_counted(stage: Make) -> None:
     it.now += 1_999
     assert it.claim() == []
     it.now += 1
-    assert it.claim()[0].tries == Tries()
+    assert it.claim()[0].tries == Tries(limits=1)
     assert it.job().retries.limit == 1
 
 

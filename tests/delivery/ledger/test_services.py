@@ -182,7 +182,7 @@ def test_a_copy_of_a_run_directory_beside_the_original_is_refused_with_a_remedy_
         reader.read()
         assert read == []
         assert "other:/run has the id one, which the one at host:/run uses now" in str(reader.problem)
-        assert "delete the file delivery-id" in str(reader.problem)
+        assert "delete the file service-id" in str(reader.problem)
         with pytest.raises(RunDirectoryCopied):
             EventFile(tmp_path / "events", copy.events).publish()
     it.now += LEASE_MS

@@ -10,7 +10,7 @@ from harness.simulated_delivery.plan import LIVE, Plan
 from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
 from harness.wild_clock import WildClock
 
-from delivery.core.answers import Again, Done, Failed, Limited, Rejected, Suspended
+from delivery.core.answers import Again, Done, Failed, Limited, Rejected
 from delivery.core.gate import GateState
 from delivery.core.rows import Claim, RetryMode
 from delivery.ledger.finishing import ClaimResult
@@ -41,8 +41,6 @@ class Watch:
         self._gate = GateWatch(plan.receiver)
         self._leases: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
-        self._limits: dict[int, int] = {}
-        """How often each row was limited, one time after the other."""
         self._holding: dict[str, int] = {}
         self._may_be_late: set[int] = set()
         self._running_behind: dict[int, set[int]] = {}
@@ -196,7 +194,6 @@ class Watch:
         if row.status == "cancelled":
             _broken(f"row {row.id} was cancelled and is open again")
         self._not_before.pop(row.id, None)
-        self._limits.pop(row.id, None)
         self._holding = {key: by for key, by in self._holding.items() if by != row.id}
         later = self._later(row)
         is_repaired_late = row.job in self.late_wanted and "late" in _repairs(row.job, before, self.seen)
@@ -227,7 +224,6 @@ class Watch:
                 gate.heard(result, old.attempts, now)
             if self._check_attempts(result, old, new, is_shut=was_shut and gate.is_shut and not is_own):
                 uncounted.append(new.id)
-            self._count_limit(result, rests=gate.is_shut and not is_own and (was_shut or isinstance(heard.outcome, Suspended)))
             self._note_wait(result, now, is_shut=gate.is_shut and not is_own)
             if new.status != "processed":
                 for behind in self._running_behind.values():
@@ -239,12 +235,6 @@ class Watch:
         for row, attempts in gate.given_back.items():
             self._check_given_back(row, attempts, before, after)
         return meant
-
-    def _count_limit(self, result: ClaimResult, *, rests: bool) -> None:
-        """Count a limit of a row. If it rests behind the shut gate only an answer that ends its step says something."""
-        row, outcome = result.claim.row, result.outcome
-        if not rests or isinstance(outcome, Done | Rejected):
-            self._limits[row] = self._limits.get(row, 0) + 1 if isinstance(outcome, Limited) else 0
 
     def _check_attempts(self, result: ClaimResult, old: Row, new: Row, *, is_shut: bool) -> bool:
         """Check that no attempt is counted that must not be; return whether one is missing."""
@@ -269,8 +259,7 @@ class Watch:
         claim, outcome = result
         wait = None
         if isinstance(outcome, Again | Limited) and not is_shut:
-            limits = self._limits.get(claim.row, 0) if isinstance(outcome, Limited) else 0
-            wait = max(outcome.after_ms, self._receiver.retry.back_off_ms(limits, 0.0) if limits else 0)
+            wait = outcome.after_ms
         elif isinstance(outcome, Done) and claim.step is Step.ANNOUNCE and Step.VERIFY in self._receiver.steps.all:
             wait = self._receiver.verify.delay_ms
         self._not_before.pop(claim.row, None)
