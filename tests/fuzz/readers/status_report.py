@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from decimal import Decimal
 from functools import cache
 from random import Random
 from typing import Any
@@ -28,6 +29,7 @@ from tests.resequencer.handlers.conftest import EXAMPLE, SAMPLES
 
 NOW = 1_774_740_835_941
 XSD = SAMPLES / "xsd" / "pain.002.001.10.xsd"
+_MOST_DIGITS = 1_000
 EVENTS = {"Rejected": "RJCT", "Accepted": "ACCP", "Cancelled": "CANC"}
 TOKENS = tuple(b'"%b":' % name.encode() for name in ("GrpHdr", "PmtId", "Amt", "Dbtr", "RmtInf", "Id", "value", "Ccy"))
 
@@ -99,7 +101,10 @@ def _texts(value: Any) -> set[str]:
     if isinstance(value, Object | list):
         return {text for item in (value.values() if isinstance(value, Object) else value) for text in _texts(item)}
     if isinstance(value, Number):
-        return {value.literal, str(int(value.literal)) if value.is_integer else value.literal}
+        number = Decimal(value.literal)
+        number = number or number.copy_abs()  # A zero has no sign.
+        # In plain digits, where those are few.
+        return {value.literal, format(number, "f") if abs(number.adjusted()) <= _MOST_DIGITS else value.literal}
     if isinstance(value, str):
         stripped = value.strip(" \t\r\n")
         return {xml_text(value), stripped, xml_text(stripped)}
