@@ -63,7 +63,7 @@ class OutputFile:
                 _LOG.warning("%s was moved away when it had %d bytes; starting a new file", self.path, self.length)
                 moved = self._begin_anew()
                 numbers = self.open(0)
-                # What is there already is what was moved away, put back, or somebody's: it was not written beside the other.
+                # What is there already was moved away and put back, or is another program's: it was not written in addition.
                 self.before -= min(moved, self.length)
                 return numbers
             return self._recover()

@@ -97,7 +97,7 @@ def close_intake(database: Database, intake: Intake) -> None:
 
 
 def accept_loss(database: Database, job: str, by: str, because: str) -> str:
-    """Let the job do without what is missing of its source now; return what that is. Who said so, and why, stays with the job.
+    """Let the job do without what is missing of its source now; return what that is. The job keeps who accepted it, and why.
 
     If the missing part comes back it is delivered all the same.
 

@@ -91,7 +91,7 @@ SERVICES = Table(
     Column("done", BigInteger, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("compared", BigInteger, nullable=False),
-    # Where its run directory is in use, and how often it has said so.
+    # Where its run directory is in use, and how often it was renewed.
     Column("home", Text, nullable=False, server_default=""),
     Column("renewals", BigInteger, nullable=False, server_default="0"),
 )

@@ -9,6 +9,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 
 from servers.infinispan.server import InfinispanServer
+from servers.receiver.server import ReceiverServer
 from servers.redis.server import RedisServer
 
 
@@ -24,6 +25,15 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., OperatedService]]:
     yield make
     for each in made:
         each.clear_away()
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[ReceiverServer]:
+    """A receiver of notifications that takes all of them."""
+    server = ReceiverServer(tmp_path / "receiver")
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

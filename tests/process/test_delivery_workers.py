@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +18,6 @@ from servers.receiver.server import ReceiverServer
 
 pytestmark = pytest.mark.slow
 _DELIVERY = f"{NOTIFICATION}.delivery"
-
-
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[ReceiverServer]:
-    server = ReceiverServer(tmp_path / "receiver")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

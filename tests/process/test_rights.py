@@ -45,14 +45,6 @@ def expected_rights(path: Path, table: list[tuple[int, list[str]]]) -> int | Non
 
 
 @pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[ReceiverServer]:
-    server = ReceiverServer(tmp_path / "receiver")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def no_umask() -> Iterator[None]:
     """What is private is so by itself."""
     before = os.umask(0)
