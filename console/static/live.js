@@ -32,8 +32,9 @@
   };
   const replace = async () => {
     const answer = await fetch(location.href, { headers: { "X-Refresh": "1" } });
-    if (!answer.ok || isBusy()) return;
+    if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (isBusy()) return; // Asked last: a person may begin while the answer is read.
     const open = new Set([...document.querySelectorAll("main details[open]")].map((each) => each.id));
     const focused = document.activeElement && document.activeElement.id;
     for (const each of fresh.querySelectorAll("main details")) if (open.has(each.id)) each.open = true;

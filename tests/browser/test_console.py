@@ -104,6 +104,24 @@ def test_what_is_chosen_in_a_form_stays_until_it_is_sent(browser: Browser, visit
     visit.page.wait_for_url("**reason=invalid-id**")
 
 
+def test_what_is_chosen_while_the_answer_of_a_refresh_is_read_stays(visit: Visit, stage: Stage) -> None:
+    visit.open("/dead-letters")
+    visit.page.evaluate(
+        """() => {
+            const text = Response.prototype.text;
+            Response.prototype.text = async function () {
+                const body = await text.call(this);
+                document.querySelector("main select[name=reason]").value = "invalid-id";
+                setTimeout(() => window.hasChosen = true);
+                return body;
+            };
+        }"""
+    )
+    stage.feed(envelope_line(f"late-{stage.address[-3:]}", 2))
+    wait_until(lambda: visit.page.evaluate("window.hasChosen"), "an answer was read", look_seconds=0.2)
+    assert visit.page.get_by_label("Reason").input_value() == "invalid-id"
+
+
 def test_the_keyboard_alone_skips_navigates_and_requeues_a_dead_letter_after_a_confirmation(visit: Visit, stage: Stage) -> None:
     visit.open("/")
     visit.tab_to("link", "Skip to content", most=1)
