@@ -44,9 +44,10 @@ def left(unit: Driven) -> list[tuple[str, ...]]:
 
 
 def kept(unit: Driven) -> tuple[object, ...]:
-    """Return the unit as it would be stored."""
-    stored = encode_state(unit.unit, unit.strategy)
-    return stored, encode_data(unit.unit.data), sorted(each.envelope.offset for each in unit.unit.stash)
+    """Return the unit as it would be stored. Of `gathered_to` it counts only which of the stashed envelopes were gathered."""
+    stored = encode_state(msgspec.structs.replace(unit.unit, gathered_to=-1), unit.strategy)
+    offsets = sorted(each.envelope.offset for each in unit.unit.stash)
+    return stored, encode_data(unit.unit.data), [(each, each <= unit.unit.gathered_to) for each in offsets]
 
 
 def test_what_comes_loose_leaves_a_share_at_a_time_and_is_due_at_once(envelopes: Envelopes) -> None:
