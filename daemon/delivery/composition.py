@@ -168,6 +168,8 @@ def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
         next_tick=_text(report.next_tick),
         overdue_since=_text(report.overdue_since),
         problem=report.problem,
+        waiting=report.waiting,
+        ticks_waiting=report.ticks_waiting,
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, case, select, update
+from sqlalchemy import ColumnElement, case, exists, or_, select, update
 
 from delivery.core.gate import GateState
 from delivery.core.rows import RetryMode, Status
@@ -58,15 +58,21 @@ def date_back(database: Database) -> int:
 
     Only where the clock is trusted: it cannot be undone.
     """
-    with database.write() as connection:
-        now = database.now(connection)
-        if not database.clock.was_trusted:
-            return 0
-        latest = now + SKEW_MS
-        some = select(ROWS.c.id).where(ROWS.c.ended_at > latest).limit(_CHUNK)
-        dated = connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
-        for column in _PAST:
-            connection.execute(update(JOBS).where(column > latest).values({column.name: now}))
+    with database.read() as connection:
+        latest = database.now(connection) + SKEW_MS
+        later = exists().where(ROWS.c.job == JOBS.c.id, ROWS.c.ended_at > latest)
+        jobs = list(connection.scalars(select(JOBS.c.id).where(or_(later, *(column > latest for column in _PAST)))))
+    dated = 0
+    for job in jobs if database.clock.was_trusted else []:
+        with database.write() as connection:
+            now = database.now(connection)
+            if not database.clock.was_trusted:
+                break
+            latest = now + SKEW_MS
+            some = select(ROWS.c.id).where(ROWS.c.job == job, ROWS.c.ended_at > latest).limit(_CHUNK)
+            dated += connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
+            for column in _PAST:
+                connection.execute(update(JOBS).where(JOBS.c.id == job, column > latest).values({column.name: now}))
     return dated
 
 

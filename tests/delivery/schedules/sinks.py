@@ -11,7 +11,7 @@ from delivery.schedules.core.request import Request
 from delivery.schedules.keys import NamedKeys
 from delivery.schedules.ledger_sink import LedgerSink
 from delivery.schedules.runner import ScheduleRunner
-from delivery.schedules.settings import KeysSettings, Missed, Schedule
+from delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
 from delivery.schedules.sink import RequestSink
 from domain.clock import Instant, instant_of
 from domain.steady_clock import SteadyClock
@@ -96,6 +96,9 @@ class DyingSink:
     def store(self, requests: Sequence[Request], progress: Progress) -> None:
         self._counted(lambda: self._sink.store(requests, progress))
 
+    def count_waiting(self) -> int | None:
+        return self._sink.count_waiting()
+
     def end(self) -> None:
         if self._left > 0:
             self._sink.end()
@@ -133,5 +136,5 @@ def runner(
     cron: str = "0 * * * *",
     trusted_ms: int = 0,
 ) -> ScheduleRunner:
-    settings = Schedule(cron, "UTC", KeysSettings(tuple(keys), "", "", "{}"), "t", "", '{"kind": "REPORT"}', missed)
+    settings = Schedule(cron, "UTC", KeysSettings(tuple(keys), "", "", "{}"), "", "r", '{"kind": "REPORT"}', missed, Waiting.ALL)
     return ScheduleRunner("hourly", settings, NamedKeys(keys), sink, clock.steady(trusted_ms))

@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault("half a line of events stays", event_file._cut_half_line, "if complete < len(tail):", "if False:", seed=2),
     Fault("an end is published once more", published_events.next_events, "if _key(each) in known:", "if False:", seed=34),
-    Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
+    Fault("the newest row goes next", Finishing.promote, "order_by(ROWS.c.id)", "order_by(ROWS.c.id.desc())"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=27),
     Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=232),
@@ -114,11 +114,12 @@ FAULTS = (
     ),
     Fault(
         "open jobs lose their ended rows",
-        retention.delete_expired,
+        retention._lets_go,
         "| JOBS.c.completed_at.is_not(None)",
         "| (JOBS.c.read >= 0)",
         seed=16,
     ),
+    Fault("open jobs lose their ended rows", retention._until, "JOBS.c.completed_at.is_(None)", "JOBS.c.is_live", seed=4),
 )
 
 
