@@ -16,6 +16,7 @@ from connectors.orders.port import OrderBatch, OrderRecord
 from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
 from domain.person import is_same_person
+from domain.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 
 _KEPT_MS, _ALWAYS_KEPT, _MOST_KEPT = 86_400_000, 16, 1_000
@@ -46,6 +47,11 @@ def is_paused(pauses: Pauses) -> bool:
 def rested_ms(pauses: Pauses, since: Instant) -> int:
     """Return for how long the deadline of a unit that waits since `since` has rested in pauses that are over."""
     return sum(max(0, each.until - max(each.since, since)) for each in pauses if each.until is not None)
+
+
+def pauses_by_this_clock(pauses: Pauses, now: Instant) -> Pauses:
+    """Return the pauses with possible ends: one that ends in the future, by a clock that was ahead, ends now."""
+    return tuple([replace(each, until=now) if each.until is not None and each.until > now + SKEW_MS else each for each in pauses])
 
 
 class Decided(msgspec.Struct, frozen=True, array_like=True):
@@ -176,7 +182,7 @@ def _find_refusal(order: Order, rules: OrderRules) -> tuple[OrderResult, str] | 
 
 def _execute(before: PartitionOrders, order: Order, now: Instant) -> tuple[PartitionOrders, tuple[OrderResult, str]]:
     """Execute an order for the partition itself."""
-    pauses = before.pauses
+    pauses = pauses_by_this_clock(before.pauses, now)
     if order.kind is OrderKind.PAUSE:
         if before.is_paused:
             text = f"the partition is paused by {pauses[-1].by} since {instant_text(pauses[-1].since)} already"

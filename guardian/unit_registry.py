@@ -13,7 +13,7 @@ from domain.record import Partition
 from domain.steady_clock import SKEW_MS
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
-from guardian.partition_orders import Pauses, is_paused, rested_ms
+from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
 from guardian.timers import Timers
 from guardian.unfinished_turns import UnfinishedTurns
 from resequencer.messages import TurnTaken, UnitKey
@@ -150,7 +150,10 @@ class UnitRegistry:
             self._arm(key, waits)
 
     def rest(self, partition: Partition, pauses: Pauses) -> None:
-        """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest."""
+        """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest.
+
+        The next `dues` checks their ends against this worker's clock.
+        """
         self._pauses[partition] = pauses
         self._backlog.drop(partition)
         self._passed = {key: None for key in self._passed if key.partition != partition}
@@ -257,6 +260,9 @@ class UnitRegistry:
 
         This worker's clock may have been ahead and set back, or a unit may come from a worker whose clock is ahead.
         """
+        for partition, pauses in list(self._pauses.items()):
+            if (possible := pauses_by_this_clock(pauses, now)) != pauses:
+                self.rest(partition, possible)
         is_set_back, self._latest = now < self._latest - SKEW_MS, now
         looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
         for key in looked_at:

@@ -14,6 +14,7 @@ from guardian.partition_orders import (
     TakenOrders,
     is_paused,
     lost_by_heal,
+    pauses_by_this_clock,
     rested_ms,
     take_orders,
 )
@@ -160,6 +161,13 @@ def test_a_deadline_rests_for_the_part_of_a_pause_in_which_its_unit_waited() -> 
     assert [rested_ms(pauses, since) for since in (0, 100, 150, 200, 550, 1_000)] == [200, 200, 150, 100, 50, 0]
     assert is_paused(pauses)
     assert not is_paused(pauses[:2])
+
+
+def test_a_pause_that_ended_in_the_future_ends_when_that_is_noticed_and_the_next_order_of_the_partition_stores_it() -> None:
+    a_second, a_day = NOW + 1_000, NOW + 86_400_000
+    pauses = (Pause(1, a_second), Pause(5, a_day, "ben"), Pause(7, None))
+    assert pauses_by_this_clock(pauses, NOW) == (Pause(1, a_second), Pause(5, NOW, "ben"), Pause(7, None))
+    assert take(PAUSE, before=PartitionOrders(pauses=pauses[:2])).after.pauses[1] == Pause(5, NOW, "ben")
 
 
 def test_old_pauses_are_forgotten() -> None:
