@@ -19,9 +19,10 @@ from domain.person import is_same_person
 from domain.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 
-_KEPT_MS, _ALWAYS_KEPT, _MOST_KEPT = 86_400_000, 16, 1_000
-"""For how long a decision on a proposal is remembered: as long as a proposal may be decided. The newest ones stay longer, for the
-clock may be ahead at this moment; there are never more than the last number, for each commit writes them."""
+_KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000
+"""A decision on a proposal is remembered for a day, as long as a proposal may be decided: until decisions of so many looks at the
+orders are all a day younger. So a clock that is ahead for a moment makes none forgotten. There are never more than the last number,
+for each commit writes them."""
 _SHOWN = 60
 """How many characters of a decision are remembered."""
 
@@ -161,9 +162,11 @@ def _find_decision(orders: PartitionOrders, order: Order) -> tuple[OrderResult, 
 
 
 def _with_decision(before: PartitionOrders, order: Order, now: Instant) -> PartitionOrders:
-    kept = [each for each in before.decided[:-_ALWAYS_KEPT] if now - each.at < _KEPT_MS] + [*before.decided[-_ALWAYS_KEPT:]]
     new = Decided(_digest(order), now, order.decision[:_SHOWN])
-    return replace(before, decided=(*kept, new)[-_MOST_KEPT:])
+    decided = (*before.decided, new)[-_MOST_KEPT:]
+    looks = list(dict.fromkeys([each.at for each in reversed(decided)]))[:_LOOKS]
+    since = min(looks) - _KEPT_MS
+    return replace(before, decided=tuple([each for each in decided if each.at > since]))
 
 
 def _digest(order: Order) -> str:
