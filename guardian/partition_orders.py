@@ -21,8 +21,8 @@ from resequencer.unit import Ordered
 
 _KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000
 """A decision on a proposal is remembered for a day, as long as a proposal may be decided: until decisions of so many looks at the
-orders are all a day younger. So a clock that is ahead for a moment makes none forgotten. There are never more than the last number,
-for each commit writes them."""
+orders are all a day younger. So a clock that is ahead for a moment makes none forgotten. There are never more than the last
+number, for each commit writes them."""
 _SHOWN = 60
 """How many characters of a decision are remembered."""
 

@@ -276,6 +276,21 @@ def test_a_pause_begun_by_a_clock_that_was_ahead_is_no_longer_than_the_longest(k
 
 
 @pytest.mark.parametrize("is_new", [True, False])
+def test_a_unit_whose_deadline_is_further_away_than_any_can_be_is_woken_to_set_it_anew(*, is_new: bool) -> None:
+    """A hold ended, or an order set the deadline, while the clock was ahead."""
+    one, longest, ahead = registry(longest_deadline_ms=2 * AHEAD_MS), 2 * AHEAD_MS, 365 * AHEAD_MS
+    if is_new:
+        one.arm(A, waits(ahead))
+    else:
+        act(one, A, waits(ahead), now=ahead - 1)
+    one.arm(B, waits(10_000 + longest))
+    assert one.dues(10_000, READ, READ).wakes == {A: Wake.DEADLINE}
+    act(one, A, waits(31_000), now=10_000)
+    assert one.dues(30_999, READ, READ).wakes == {}
+    assert one.dues(31_000, READ, READ).wakes == {A: Wake.DEADLINE}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
 def test_a_pause_of_a_partition_that_a_clock_ahead_ended_ends_once_the_clock_is_right(*, is_new: bool) -> None:
     one = registry()
     one.arm(A, waits(21_000))
