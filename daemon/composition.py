@@ -33,7 +33,7 @@ from daemon.worker.reported_handler import ReportedHandler
 from daemon.working_directory import see_working_directory
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
-from domain.order import OrderKind
+from domain.order import LONGEST_HOLD_MS, OrderKind
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
@@ -113,6 +113,7 @@ def compose(
         unit_bytes=resequencer.stash_bytes,
         share_bytes=output_bytes(configuration.ingress.max_record_bytes),
         longest_pause_ms=context.settings.longest_pause_ms,
+        longest_deadline_ms=max(context.settings.longest_deadline_ms, LONGEST_HOLD_MS),
     )
     gateway = ActorGateway(context, decoder.decode, registry)
     servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
