@@ -3,11 +3,13 @@
 import pytest
 from harness.ledger_stage import RETENTION_MS, item
 
-from delivery.core.answers import Failed, Suspended
+from delivery.core.answers import Failed, Limited, Suspended
+from delivery.ledger.finishing import ClaimResult
 from domain.steady_clock import TRUSTED_MS
 from tests.delivery.ledger.test_rows import Make
 
-YEAR = 365 * 86_400_000
+DAY = 86_400_000
+YEAR = 365 * DAY
 AHEAD_AND_BACK = pytest.mark.parametrize("ahead", [YEAR, -YEAR])
 
 
@@ -61,6 +63,19 @@ def test_a_gate_and_what_rests_behind_it_go_on_after_their_pause(stage: Make) ->
     it.now += 60_000
     it.ledger.end_long_pauses("r")
     assert it.deliver_all() == ["a-1"]
+
+
+def test_however_many_rows_rest_they_go_on_together(stage: Make) -> None:
+    """Also those whose pauses end at many instants: all have been noticed at the first look."""
+    it = stage("retry.first = 10s", "concurrency = 1000")
+    it.ahead = YEAR
+    it.take(*(item(f"a{number}", 1) for number in range(1_500)))
+    limited = it.claim(wanted=1_000)
+    it.ledger.finish("r", [ClaimResult(each, Limited("HTTP 429", number)) for number, each in enumerate(limited)])
+    it.ahead = 0
+    assert it.ledger.end_long_pauses("r") == 1_500 - len(limited)
+    it.now += DAY
+    assert it.ledger.end_long_pauses("r") == len(limited)
 
 
 def test_a_clock_that_is_behind_shortens_no_pause(stage: Make) -> None:
