@@ -3,13 +3,17 @@
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, delete, exists, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
 
 from delivery.ledger.database import Database
 from delivery.ledger.services import published_events
-from delivery.ledger.tables import ERRORS, EVENTS, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
+from delivery.ledger.tables import COUNTERS, ERRORS, EVENTS, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
 from domain.clock import Instant
 
 _CHUNK = 1_000
+_LOOKED, _WENT_AHEAD = "looked-at", "went-ahead-at"
+_MOST_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
+"""By how much the clock goes on between two looks if it is right and workers run, and how often a look is noted."""
 
 
 def delete_expired(database: Database, retention_ms: int) -> int:
@@ -18,8 +22,11 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     These are rows, with keys and ended jobs that have no rows any more, published events, and the positions in files that are
     gone. Of the live jobs the time counts while their intake has read everything: a notification that comes a second time, after
     its topic was unavailable for days, still finds its first row. Rows of other jobs stay until the job has ended. A failed row
-    that holds its unit stays until an operator decides. Nothing is deleted by a clock that is not trusted.
+    that holds its unit stays until an operator decides. Nothing is deleted by a clock that is not trusted, nor for a whole
+    retention after the clock has gone ahead by more than a day between two looks: what ended before may have ended just now.
     """
+    if _rests(database, retention_ms):
+        return 0
     with database.read() as connection:
         before = database.now(connection) - retention_ms
         if not database.clock.was_trusted:
@@ -32,6 +39,25 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     if others:
         _delete_others(database, retention_ms)
     return 0
+
+
+def _rests(database: Database, retention_ms: int) -> bool:
+    """Note the look; return whether a retention has not passed since the clock went ahead. Looks of any process count."""
+    asked = select(COUNTERS.c.name, COUNTERS.c.value).where(COUNTERS.c.name.in_([_LOOKED, _WENT_AHEAD]))
+    with database.read() as connection:
+        now = database.now(connection)
+        known = {each.name: each.value for each in connection.execute(asked)}
+    looked_at, ahead_at = known.get(_LOOKED), known.get(_WENT_AHEAD, 0)
+    if looked_at is not None and now - looked_at > _MOST_AHEAD_MS:
+        ahead_at = now
+    ahead_at = min(ahead_at, now)  # It was noted by a clock that was ahead itself.
+    if looked_at is None or abs(now - looked_at) >= _NOTED_MS or ahead_at != known.get(_WENT_AHEAD, 0):
+        with database.write() as connection:
+            insert = sqlite.insert if database.is_sqlite else postgresql.insert
+            note = insert(COUNTERS)
+            note = note.on_conflict_do_update(index_elements=[COUNTERS.c.name], set_={"value": note.excluded.value})
+            connection.execute(note, [{"name": _LOOKED, "value": now}, {"name": _WENT_AHEAD, "value": ahead_at}])
+    return bool(now < ahead_at + retention_ms)
 
 
 def _expired_rows(connection: Connection, before: Instant, retention_ms: int) -> list[Any]:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.ledger_stage import RETENTION_MS, LedgerStage
+from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.ledger_work import counted, fill
 from sqlalchemy import func, select, update
 
 from connectors.files.operations import SystemFiles
+from delivery.core.answers import Failed
 from delivery.core.published_events import PublishedMark
 from delivery.feeds import files
 from delivery.ledger.intake import Portion
@@ -37,6 +38,40 @@ def test_a_notification_costs_the_same_however_many_of_its_unit_wait(stage: Make
     assert deliver(MANY) <= 1.5 * deliver(FEW)
 
 
+def test_what_has_failed_is_opened_again_at_the_same_cost_beside_any_number_of_rows_of_its_job(stage: Make) -> None:
+    def retry(count: int) -> int:
+        it, job = stage("retry.attempts = 1"), f"j{count}"
+        fill(it, count, job, ended_at=it.now)
+        it.take(item(f"{job}-failed", 1), job=job)
+        it.finish(it.claim(), Failed("HTTP 418"))
+        fill(it, count + 1, job, ended_at=it.now)
+        with counted(it) as work:
+            assert it.ledger.retry_failed(job, with_late=False) == (1, 0)
+        assert len(it.deliver_all()) == 1
+        return work.steps
+
+    few = retry(FEW)
+    assert retry(MANY) <= 1.5 * few
+
+
+@pytest.mark.parametrize("steps", ["deliver", "announce-deliver"])
+def test_the_upkeep_of_a_receiver_costs_the_same_beside_any_number_of_open_units(stage: Make, steps: str) -> None:
+    """Whatever their step: it was looked for once by all heads, and from then on by an index."""
+
+    def upkeep(count: int) -> int:
+        it = stage(f"steps = {steps}")
+        fill(it, count, f"j{count}")
+        while it.ledger.fit_steps("r"):
+            pass
+        with counted(it) as work:
+            it.ledger.fit_steps("r")
+            it.ledger.end_long_pauses("r")
+        return work.steps
+
+    few = upkeep(FEW)
+    assert upkeep(MANY) <= 1.5 * few
+
+
 @pytest.mark.parametrize("is_live", [False, True])
 def test_rows_that_cannot_be_deleted_yet_cost_the_retention_nothing_and_lock_nothing(stage: Make, is_live: bool) -> None:
     """Those of a job that is open, and of a live one whose source was not read to its end since."""
@@ -47,6 +82,7 @@ def test_rows_that_cannot_be_deleted_yet_cost_the_retention_nothing_and_lock_not
             it.ledger.ensure_live("r", "s")
         fill(it, count, "live-r" if is_live else f"j{count}", ended_at=it.now)
         it.now += 2 * RETENTION_MS
+        it.ledger.delete_expired()  # That it looks is noted once in an hour.
         with counted(it) as work:
             assert it.ledger.delete_expired() == 0
         return work.steps, work.writes

@@ -80,6 +80,7 @@ FAULTS = (
         "if False:",
         seed=24,
     ),
+    Fault("deleted by a clock that is not trusted", retention._rests, "now < ahead_at + retention_ms", "False", seed=24),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=14),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
