@@ -1,4 +1,4 @@
-"""A store in files whose values are lost or set back: what may have been reported before is marked, whatever its worker goes through."""
+"""A store in files whose values are lost or set back: what may have been reported before is marked."""
 
 from pathlib import Path
 
