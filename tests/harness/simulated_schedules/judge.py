@@ -35,13 +35,14 @@ class _Body(msgspec.Struct):
 class Judge:
     """Sees each request as it is stored. `problem` is the first promise that was broken.
 
-    `clock_set_at` is when the clock was last set, and `misled_until` when it last misled somebody, by the right time; 0: never.
+    `misled_until` is when the clock last misled somebody, by the right time; 0: never.
     """
 
     def __init__(self, table: Timetable, keys: Sequence[str], missed: Missed) -> None:
         self._table, self._keys, self._missed = table, keys, missed
         self.problem: str | None = None
-        self.clock_set_at = self.misled_until = 0
+        self.misled_until = self._clock_set_at = 0
+        self._was_trusted = False
         self.requests = self.ahead = 0
         self._made: dict[int, int] = {}
         self._ended: dict[int, int] = {}
@@ -49,6 +50,11 @@ class Judge:
 
     def blame(self, problem: str) -> None:
         self.problem = self.problem or problem
+
+    def clock_is_set(self, now: int) -> None:
+        """Note that the clock is set. A schedule may have gone back before, if the clock was trusted since its last tick."""
+        self._was_trusted = self._was_trusted or now - self._clock_set_at >= TRUSTED_MS
+        self._clock_set_at = now
 
     def take(self, values: Sequence[bytes], moment: Moment, now: int) -> None:
         """Look at requests that were stored now."""
@@ -71,8 +77,9 @@ class Judge:
             self.blame(f"tick {instant_text(self._last)} was begun, and before its end {text} is begun")
         if not self._table.is_tick(tick) or tick <= self._table.begin_ms:
             self.blame(f"there is no tick {text}")
-        if tick < self._last and moment.at - self.clock_set_at < TRUSTED_MS:
+        if tick < self._last and not self._was_trusted and moment.at - self._clock_set_at < TRUSTED_MS:
             self.blame(f"tick {text} follows {instant_text(self._last)} at {at}, before the clock is trusted")
+        self._was_trusted = False
         self.ahead += tick > moment.at
         if moment.is_misled:
             return

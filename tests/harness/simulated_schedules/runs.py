@@ -16,7 +16,7 @@ from harness.simulated_schedules.world import World
 from delivery.schedules import runner
 from domain.errors import ResequencerError
 
-_PHASES, _STEPS = 4, 40
+_PHASES, _STEPS = 3, 40
 _AT_ONCE = 2
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError, StopIteration)
 
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             plant(patched, options.fault)
         outcome = simulate(options.seed)
-    told = f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.requests} requests, {outcome.ahead} ticks ahead"
+    told = f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.requests} requests, {outcome.ahead} ahead"
     print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 

@@ -33,7 +33,8 @@ class World:
         self.settings = Schedule(
             self.table.cron, self.table.zone, KeysSettings(tuple(keys), "", "", "{}"), "t", "", "{}", self.missed
         )
-        self.place: Place = random.choice((TopicPlace, lambda: LedgerPlace(directory, self.clock.of_process())))()
+        is_ledger = random.random() < 0.3
+        self.place: Place = LedgerPlace(directory, self.clock.of_process()) if is_ledger else TopicPlace()
         self.judge = Judge(self.table, keys, self.missed)
         self.trace: list[str] = []
         self.crashes = self.other_faults = 0
@@ -105,7 +106,7 @@ class World:
         if changed := self.clock.change(None if is_calm else self._begin_anew):
             self.note(changed)
         if self.clock.is_wrong and not was_wrong:
-            self.judge.clock_set_at = self.clock.now()
+            self.judge.clock_is_set(self.clock.now())
             self._tell()
         if self.clock.misleads:
             self.judge.misled_until = self.clock.now()
