@@ -63,6 +63,11 @@ FAMILIES: dict[str, Family] = {
         ("tests/delivery/simulation/test_runs.py", "tests/delivery/direct/test_simulation.py"),
         "simulated runs of the ledger and straight from topics with new seeds",
     ),
+    "schedules": Family(
+        "Each key has one request at each tick, whatever clocks say and whichever worker dies.",
+        ("tests/delivery/schedules/simulation/test_runs.py", "tests/delivery/schedules/simulation/test_catalogue.py"),
+        "simulated runs with new seeds",
+    ),
     "stores": Family(
         "Each command counts once, and each report leaves once.",
         ("tests/aggregation/simulation/test_runs.py", "tests/aggregation/simulation/test_catalogue.py"),

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from harness.simulated_schedules.sinks import TopicPlace
+
 from delivery.schedules.core.progress import Progress
 from delivery.schedules.core.request import Request
 from delivery.schedules.keys import NamedKeys
@@ -79,6 +81,23 @@ class TopicStore:
 
     def let_go(self) -> None:
         """The next worker ends the transaction of a dead one."""
+
+
+class MemoryStore:
+    """The topic of the simulation, which keeps what is tested of a real one."""
+
+    def __init__(self) -> None:
+        self._topic = TopicPlace()
+
+    def sink(self, worker: str) -> RequestSink:
+        return self._topic.sink(worker, Worlds().steady())
+
+    def made(self) -> list[tuple[str, str]]:
+        values = [json.loads(each) for each in self._topic.records]
+        return [(each["key"], each["tick"]) for each in values]
+
+    def let_go(self) -> None:
+        """Who begins next fences a dead worker."""
 
 
 class DyingSink:

@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -131,10 +131,10 @@ def plant(patch: pytest.MonkeyPatch, name: str) -> None:
         LookupError: The text that it changes does not stand once in the function any more.
     """
     for fault in (each for each in FAULTS if each.name == name):
-        _plant(patch, fault)
+        plant_fault(patch, fault)
 
 
-def _plant(patch: pytest.MonkeyPatch, fault: Fault) -> None:
+def plant_fault(patch: pytest.MonkeyPatch, fault: Fault) -> None:
     function = fault.function
     assert isinstance(function, FunctionType)
     text = textwrap.dedent(inspect.getsource(function))
@@ -152,4 +152,8 @@ SEEDS = {each.name: each.seed for each in FAULTS}
 
 def as_table() -> str:
     """Return the table for docs/simulation.md."""
-    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in SEEDS.items())))
+    return table_of(SEEDS)
+
+
+def table_of(seeds: Mapping[str, int]) -> str:
+    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in seeds.items())))
