@@ -27,7 +27,7 @@ from daemon.configuration.region_sections import Trigger
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
 from daemon.regions import find_unusable_clients, make_region_transport
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
 from daemon.working_directory import see_working_directory
@@ -95,7 +95,8 @@ def compose(
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
     """
-    clock, resequencer = SystemClock(), configuration.resequencer
+    resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
+    clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)

@@ -132,6 +132,11 @@ FAMILIES: dict[str, Family] = {
         ),
         "the other storages, more kills, each file that fails in each way",
     ),
+    "clocks": Family(
+        "A clock that is wrong for a moment costs and doubles nothing.",
+        ("tests/delivery/processes/test_clocks.py", "tests/delivery/ledger/test_clocks.py", "tests/domain/test_steady_clock.py"),
+        "a service with bridge, groups, delivery and a schedule whose clock is a year off for ten seconds, on Kafka and on files",
+    ),
     "jobs": Family(
         "Jobs of the pipeline are the same on a cluster, and lose and double nothing when they are killed.",
         (
