@@ -102,6 +102,9 @@ class _MemorySink:
         self._topic.records += [each.value for each in requests]
         self._topic.progress = progress.encode()
 
+    def count_waiting(self) -> None:
+        """As with a topic, it is not known."""
+
     def end(self) -> None:
         self._epoch = None
 
@@ -142,6 +145,10 @@ class StruckSink:
 
         self._strikes.will_store()
         self._struck("store", store)
+
+    def count_waiting(self) -> int | None:
+        """Nothing happens at this call: it changes nothing, and nothing follows from it."""
+        return self._sink.count_waiting()
 
     def end(self) -> None:
         if not self._is_dead:

@@ -12,7 +12,7 @@ from harness.wild_clock import WildClock
 
 from delivery.schedules.keys import NamedKeys
 from delivery.schedules.runner import ScheduleRunner, TickInFuture
-from delivery.schedules.settings import KeysSettings, Missed, Schedule
+from delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
 
 _DAY_MS = 86_400_000
 _JUMPS_MS = (20_000, 45_000, 300_000, _DAY_MS, 365 * _DAY_MS)
@@ -31,7 +31,7 @@ class World:
         self.missed = random.choice((Missed.ONCE, Missed.ONCE, Missed.NONE))
         self.keys = NamedKeys(keys)
         self.settings = Schedule(
-            self.table.cron, self.table.zone, KeysSettings(tuple(keys), "", "", "{}"), "t", "", "{}", self.missed
+            self.table.cron, self.table.zone, KeysSettings(tuple(keys), "", "", "{}"), "t", "", "{}", self.missed, Waiting.ALL
         )
         is_ledger = random.random() < 0.3
         self.place: Place = LedgerPlace(directory, self.clock.of_process()) if is_ledger else TopicPlace()
