@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from servers.kafka.server import KafkaServer
 from tests.connectors.kafka.stage import KafkaStage
 
+BATCH = 400
 KILLS = int(os.environ.get("KILLS", "1"))
 LONGEST_WAIT_SECONDS = 600
 
@@ -45,7 +46,7 @@ def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]
         {INGRESS} {{ transport = kafka, kafka.consumer {{ topic = {names.input}, kafka-clients {clients} }} }}
         {NOTIFICATION} {{
           transport = kafka, kafka.producer.topic = {names.notifications}, dead-letters.topic = {names.dead_letters}
-          lookups.sources = "fast.conf", archive {{ every = 1s, batch-size = 400 }}
+          lookups.sources = "fast.conf", archive {{ every = 1s, batch-size = {BATCH} }}
         }}
     """)
     made = OperatedService(tmp_path, config="service.conf")
@@ -54,11 +55,15 @@ def service(topics: ArchivedTopics, tmp_path: Path) -> Iterator[OperatedService]
 
 
 class Load(Thread):
-    """Sends records to all topics until `end`, in transactions; every third transaction is aborted."""
+    """Sends records to all topics until `end`, in transactions; every third transaction is aborted.
+
+    It waits while the archive is some batches behind: what is to be archived at the end must not grow with a slow machine.
+    """
 
     def __init__(self, topics: ArchivedTopics) -> None:
         super().__init__(daemon=True)
         self._stage = topics.stage
+        self._batches = Path(topics.location) / "batches"
         self._is_over = Event()
 
     def run(self) -> None:
@@ -66,6 +71,8 @@ class Load(Thread):
         with closing(KafkaProducer(bootstrap_servers=self._stage.bootstrap, transactional_id=self._stage.group)) as producer:
             producer.init_transactions()
             while not self._is_over.wait(0.02):
+                if number > BATCH * (_count(self._batches) + 3):
+                    continue
                 producer.begin_transaction()
                 for topic in self._stage.topics.all:
                     producer.send(topic, b"%d" % number, b"k", [("n", b"%d" % number)], number % 2)
