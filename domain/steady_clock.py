@@ -36,7 +36,8 @@ class Belief(msgspec.Struct, frozen=True):
 
     In the run `boot` of the machine the clock was `offset` ahead of them, when they were last compared at `seen`; it has agreed
     since `agreed_since`. `is_settled` once it has agreed for long enough to be believed against a jump. `floor` is the last
-    instant at which it was trusted: nothing that was written before is from later.
+    instant at which it was trusted: nothing that was written before is from later. While the clock disagrees, it has the offset
+    `other` since `other_since`; None if it agrees.
     """
 
     boot: str
@@ -45,6 +46,8 @@ class Belief(msgspec.Struct, frozen=True):
     agreed_since: int
     is_settled: bool = False
     floor: Instant = 0
+    other: int | None = None
+    other_since: int = 0
 
 
 class SteadyClock:
@@ -69,9 +72,10 @@ class SteadyClock:
         self._wall, self.passed, self._boot = wall, passed, boot
         self._trusted_ms, self._settled_ms = trusted_ms, min(SETTLED_MS, trusted_ms)
         self._floor = 0 if known is None else known.floor
-        self._belief = known if known is not None and known.boot == boot and known.seen <= passed() else None
-        self._candidate: tuple[int, int] | None = None
-        """The offset that the clock has in place of the believed one, and since when."""
+        self._belief: Belief | None = None
+        if known is not None and known.boot == boot and (away_ms := passed() - known.seen) >= 0:
+            # Time in which nobody looked tells nothing of an offset that disagrees.
+            self._belief = msgspec.structs.replace(known, other_since=known.other_since + away_ms)
         self._keep, self._kept_at = keep, -_KEEP_MS
         self._lock = lock
 
@@ -123,25 +127,23 @@ class SteadyClock:
         slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
         if least - slack <= believed.offset <= most + slack:
             return self._agreed(believed, min(max(believed.offset, least), most), passed)
-        if self._candidate is None or not least - SKEW_MS <= self._candidate[0] <= most + SKEW_MS:
-            self._candidate = least, passed
-        offset, since = self._candidate
+        offset, since = believed.other, believed.other_since
+        if offset is None or not least - SKEW_MS <= offset <= most + SKEW_MS:
+            offset, since = least, passed
         waits = self._settled_ms if believed.is_settled else 0
         if offset + passed < self._floor:
             waits = self._trusted_ms
         if passed - since < waits:
-            return msgspec.structs.replace(believed, seen=passed, agreed_since=passed)
-        self._candidate = None
+            return msgspec.structs.replace(believed, seen=passed, agreed_since=passed, other=offset, other_since=since)
         self._floor = min(self._floor, offset + passed)
         return Belief(self._boot, offset, passed, passed, floor=self._floor)
 
     def _agreed(self, believed: Belief, offset: int, passed: int) -> Belief:
-        self._candidate = None
         agreed_ms, is_settled = passed - believed.agreed_since, believed.is_settled
         if agreed_ms >= self._trusted_ms:
             self._floor = max(self._floor, offset + passed)
         is_settled = is_settled or agreed_ms >= self._settled_ms
-        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, floor=self._floor)
+        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, floor=self._floor, other=None)
 
 
 class Unchanged:

@@ -1,6 +1,7 @@
 """The view of a store on topics: reads the values' topic into files of its own."""
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 
 from kafka.partitioner.default import murmur2
@@ -60,8 +61,7 @@ class CopiedView:
         return self._views[number_of(key, len(self._views))].find(key) if self._views else None
 
     def heads(self) -> Iterator[tuple[str, bytes]]:
-        for each in self._views.values():
-            yield from each.heads()
+        return merge(*(each.heads() for each in self._views.values()))
 
     def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
         return self._views[number_of(key, len(self._views))].members(key, after, most) if self._views else ()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from connectors.files.archived_marker import ArchivedMarker, kept_from
 from connectors.files.errors import translated
 from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
-from connectors.files.operations import FileOperations, sync_directory
+from connectors.files.operations import FileOperations, make_directory, sync_directory
 from connectors.port import TransportRefused
 
 PIECE_BYTES = 256 * 1024 * 1024
@@ -50,7 +50,7 @@ class InputArchive:
             TransportUnavailable: No space, or a disk fails. The same call again continues.
         """
         with translated(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._files, self._directory)
         with translated(partition_file):
             descriptor = self._files.open(partition_file, os.O_RDWR)
             try:

@@ -35,7 +35,8 @@ class Log:
     def after(self, done: int, most: int) -> Sequence[tuple[int, JobEvent]]:
         return [(each.number, each) for each in self.events if each.number > done][:most]
 
-    def ended(self, jobs: Iterable[str]) -> set[tuple[str, int]]:
+    def ended(self, events: Sequence[JobEvent]) -> set[tuple[str, int]]:
+        jobs = {each.job for each in events}
         return {(each.job, each.run) for each in self.events if each.job in jobs}
 
 

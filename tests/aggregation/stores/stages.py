@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -123,6 +125,21 @@ class FileStage:
         """Delete the values, as a disk does that is replaced."""
         for each in self._directory.glob("values.db*"):
             each.unlink()
+
+    def lose_positions(self) -> None:
+        (self._directory / "out" / "positions.json").unlink()
+
+    def back_up_values(self) -> None:
+        with closing(sqlite3.connect(self._directory / "values.db")) as now, closing(sqlite3.connect(self._backup)) as backup:
+            now.backup(backup)
+
+    def restore_values(self) -> None:
+        self.lose_values()
+        shutil.copy(self._backup, self._directory / "values.db")
+
+    @property
+    def _backup(self) -> Path:
+        return self._directory / "backup.db"
 
     def _lines(self, name: str) -> list[Out]:
         path = self._directory / "out" / f"{name}.jsonl"

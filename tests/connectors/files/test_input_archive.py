@@ -206,6 +206,7 @@ def operations(directory, partition_file, small_pieces, new_files):
 def clear(directory, partition_file):
     for path in (*directory.glob("*"), *partition_file.parent.glob("*.archived*")):
         path.unlink()
+    directory.rmdir()
     partition_file.write_bytes(CONTENT)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.ledger_stage import LedgerStage, item
+from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.receivers import receiver
 from sqlalchemy import text
 
@@ -106,6 +106,64 @@ def test_after_a_restore_of_the_database_each_end_is_published_once(tmp_path: Pa
         end(it, job, of=one)
         publish(one, file)
     assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j3"), (4, "j4"), (5, "j5")]
+    it.close()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_retention_has_deleted_is_not_compared_for_ever(stage: Make, tmp_path: Path, *, is_deleted: bool) -> None:
+    """An end that comes late lets all be compared once more that is published; events of old ends are gone, and their jobs."""
+    it = stage()
+    one, file = it.another(service=Service("one")), tmp_path / "one"
+    for job in ("j1", "j2"):
+        end(it, job, of=one)
+    publish(one, file)
+    if is_deleted:
+        it.now += RETENTION_MS + 1
+        for _ in range(4):
+            it.ledger.delete_expired()
+        assert ([each.id for each in one.jobs()], one.events.after(0, 9)) == ([], [])
+    one.enter()
+    end(it, "late", of=it.ledger)
+    end(it, "j4", of=one)
+    with it.ledger.database.write() as connection:
+        connection.execute(text("update delivery_event set service = '' where job = 'late'"))
+    publish(one, file)
+    it.now += RENEWED_MS
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j4"), (4, "late")]
+    mark = one.events.find()
+    assert (mark.number, mark.compared) == (4, 4)
+
+
+def test_after_a_restore_ends_are_compared_that_come_again_until_they_have_or_are_older_than_the_retention(
+    tmp_path: Path,
+) -> None:
+    file, backup, now = tmp_path / "events", tmp_path / "backup.db", tmp_path / "now.db"
+    it = LedgerStage(f"sqlite:///{now}", receiver())
+    one = it.another(service=Service("one"))
+    one.start_job("j1", "r", "s", "ann")
+    one.enter()
+    it.close()
+    shutil.copy(now, backup)
+    it = LedgerStage(f"sqlite:///{now}", receiver())
+    one = it.another(service=Service("one"))
+    for job in ("j1", "j2"):
+        end(it, job, of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2")]
+    it.close()
+    it = LedgerStage(f"sqlite:///{backup}", receiver())
+    one = it.another(service=Service("one"))
+    end(it, "j3", of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j3")]
+    assert one.events.find().compared == 0
+    it.now += RETENTION_MS + 1
+    for _ in range(4):
+        it.ledger.delete_expired()
+    end(it, "j4", of=one)
+    publish(one, file)
+    assert one.events.find().compared == 0, "j1 is open"
+    end(it, "j1", of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j3"), (4, "j4")]
+    assert one.events.find().compared == 4, "j2 was lost, and is old"
     it.close()
 
 
