@@ -178,7 +178,7 @@ class FileFeed:
             identity = self._identity(each)
             if identity is None:
                 continue
-            if identity in taken or identity not in positions or not self._is_same(each, identity, positions):
+            if identity in taken or identity not in positions or not self._compare(each, identity, positions):
                 part = self._one_of_many(each, identity, positions, taken)
             else:
                 part = _Part(each, identity, True)
@@ -189,13 +189,13 @@ class FileFeed:
         """Return the part of a file that begins like others, some of which may have gone."""
         read = (name for name in positions if not name.endswith(_MARK) and name not in taken)
         alike = [name for name in read if name.partition("#")[0] == identity]
-        same = next((name for name in alike if self._is_same(file, name, positions)), None)
+        same = next((name for name in alike if self._compare(file, name, positions)), None)
         if same is not None or alike:
             return _Part(file, same or alike[0], same is not None)
         names = (identity if number == 1 else f"{identity}#{number}" for number in count(1))
         return _Part(file, next(name for name in names if name not in taken), True)
 
-    def _is_same(self, file: _File, part: str, positions: Mapping[str, int]) -> bool:
+    def _compare(self, file: _File, part: str, positions: Mapping[str, int]) -> bool:
         """Return whether a file holds before the position of a part what was read there."""
         at, mark = positions.get(part, 0), positions.get(part + _MARK)
         if mark is None or at == 0 or self._seen_same.get(part) == (file.found, at):
