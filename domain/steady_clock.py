@@ -21,6 +21,9 @@ SETTLED_MS = 60_000
 TRUSTED_MS = 3_600_000
 """What cannot be undone waits until the clock has agreed for so long."""
 
+MOST_AHEAD_MS = 86_400_000
+"""By how much a clock goes on between two looks, if it was right before and a process looked."""
+
 _DRIFT = 1_000
 """Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
 
@@ -37,7 +40,8 @@ class Belief(msgspec.Struct, frozen=True):
     In the run `boot` of the machine the clock was `offset` ahead of them, when they were last compared at `seen`; it has agreed
     since `agreed_since`. `is_settled` once it has agreed for long enough to be believed against a jump. `floor` is the last
     instant at which it was trusted: nothing that was written before is from later. While the clock disagrees, it has the offset
-    `other` since `other_since`; None if it agrees.
+    `other` since `other_since`; None if it agrees. At `ahead_at` it was trusted for the first time after it had gone ahead by
+    more than `MOST_AHEAD_MS`, by a jump or because no process looked.
     """
 
     boot: str
@@ -48,6 +52,7 @@ class Belief(msgspec.Struct, frozen=True):
     floor: Instant = 0
     other: int | None = None
     other_since: int = 0
+    ahead_at: Instant = 0
 
 
 class SteadyClock:
@@ -71,7 +76,7 @@ class SteadyClock:
     ) -> None:
         self._wall, self.passed, self._boot = wall, passed, boot
         self._trusted_ms, self._settled_ms = trusted_ms, min(SETTLED_MS, trusted_ms)
-        self._floor = 0 if known is None else known.floor
+        self._floor, self._ahead_at = (0, 0) if known is None else (known.floor, known.ahead_at)
         self._belief: Belief | None = None
         if known is not None and known.boot == boot and (away_ms := passed() - known.seen) >= 0:
             # Time in which nobody looked tells nothing of an offset that disagrees.
@@ -114,6 +119,15 @@ class SteadyClock:
         """Whether the clock was trusted when it was last read."""
         return self._agreed_ms() >= self._trusted_ms
 
+    @property
+    def counts_from(self) -> Instant | None:
+        """The instant from which on, at the earliest, the time counts after which something ends; None: not trusted.
+
+        What was written before may have been written just now, by a clock that was behind.
+        """
+        now = self.now()
+        return min(self._ahead_at, now) if self.was_trusted else None
+
     def _agreed_ms(self) -> int:
         with self._lock:
             return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
@@ -123,7 +137,8 @@ class SteadyClock:
         believed = self._belief
         if believed is None:
             # Time does not begin before what was written.
-            return Belief(self._boot, max(least, self._floor - passed), passed, passed, floor=self._floor)
+            begins = max(least, self._floor - passed)
+            return Belief(self._boot, begins, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
         slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
         if least - slack <= believed.offset <= most + slack:
             return self._agreed(believed, min(max(believed.offset, least), most), passed)
@@ -136,14 +151,17 @@ class SteadyClock:
         if passed - since < waits:
             return msgspec.structs.replace(believed, seen=passed, agreed_since=passed, other=offset, other_since=since)
         self._floor = min(self._floor, offset + passed)
-        return Belief(self._boot, offset, passed, passed, floor=self._floor)
+        return Belief(self._boot, offset, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
 
     def _agreed(self, believed: Belief, offset: int, passed: int) -> Belief:
         agreed_ms, is_settled = passed - believed.agreed_since, believed.is_settled
         if agreed_ms >= self._trusted_ms:
-            self._floor = max(self._floor, offset + passed)
+            now = offset + passed
+            self._ahead_at = now if 0 < self._floor < now - MOST_AHEAD_MS else self._ahead_at
+            self._floor = max(self._floor, now)
         is_settled = is_settled or agreed_ms >= self._settled_ms
-        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, floor=self._floor, other=None)
+        known = {"floor": self._floor, "ahead_at": self._ahead_at}
+        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, other=None, **known)
 
 
 class Unchanged:

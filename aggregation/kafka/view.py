@@ -11,7 +11,7 @@ from aggregation.kafka.restoring import Restoring
 from aggregation.values.file import ValuesFile
 from aggregation.view import FileView
 from connectors.kafka.settings import KafkaSettings
-from domain.clock import Clock
+from domain.steady_clock import SteadyClock
 
 _PREFIX, _SUFFIX = "partition-", ".db"
 
@@ -19,7 +19,7 @@ _PREFIX, _SUFFIX = "partition-", ".db"
 class TopicView:
     """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
 
-    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: SteadyClock) -> None:
         self._restoring = Restoring(settings, clock)
         self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
         self._copies = CopiedView(directory, partitions)

@@ -160,6 +160,32 @@ def test_what_an_earlier_release_kept_of_a_clock_is_read() -> None:
     assert msgspec.json.decode(kept, type=Belief) == Belief("b1", 1, 2, 3, is_settled=True, floor=4)
 
 
+def test_after_a_jump_ahead_time_counts_from_the_moment_at_which_it_is_trusted(machine: Machine) -> None:
+    """What was written before, by a clock that was behind, would be over at once otherwise."""
+    clock = trusted(machine)
+    assert clock.counts_from == 0
+    machine.pass_by(48 * HOUR, clock, 60_000)
+    assert clock.counts_from == 0
+    machine.wall += YEAR
+    machine.pass_by(HOUR // 2, clock, 60_000)
+    assert clock.counts_from is None
+    machine.pass_by(HOUR, clock, 60_000)
+    counts_from = clock.counts_from or 0
+    assert machine.wall - HOUR < counts_from <= machine.wall - HOUR // 4
+    again = machine.clock()
+    machine.pass_by(48 * HOUR, again, 60_000)
+    assert again.counts_from == counts_from
+
+
+def test_a_jump_ahead_between_two_processes_is_noticed_by_what_was_trusted_last(machine: Machine) -> None:
+    trusted(machine)
+    machine.wall += YEAR
+    machine.restart()
+    clock = machine.clock(boot="b2")
+    machine.pass_by(2 * HOUR, clock, 60_000)
+    assert (clock.counts_from or 0) > machine.wall - 2 * HOUR
+
+
 def test_each_disagreement_begins_the_hour_anew(machine: Machine) -> None:
     clock = trusted(machine)
     machine.wall += YEAR

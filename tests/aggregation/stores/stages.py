@@ -168,7 +168,7 @@ class TopicStage:
     def open_store(self, slot: int = 0, consumer: Mapping[str, Any] = {}) -> KafkaStore:
         from aggregation.kafka.store import KafkaStore
 
-        return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", self.clock)
+        return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", steady(self.clock))
 
     def send(self, key: str, member: str | None = None, **said: object) -> None:
         self.send_all([(key, member, said)])
