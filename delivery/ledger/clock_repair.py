@@ -10,7 +10,7 @@ from delivery.core.rows import RetryMode, Status
 from delivery.ledger.chunks import chunks
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
+from delivery.ledger.tables import IS_HEAD, JOBS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.steady_clock import SKEW_MS, Unchanged
 
@@ -66,7 +66,9 @@ def date_back(database: Database) -> int:
     with database.read() as connection:
         latest = database.now(connection) + SKEW_MS
         later = exists().where(ROWS.c.job == JOBS.c.id, ROWS.c.ended_at > latest)
-        jobs = list(connection.scalars(select(JOBS.c.id).where(or_(later, *(column > latest for column in _PAST)))))
+        is_gone_later = exists().where(SOURCES.c.job == JOBS.c.id, SOURCES.c.gone_at > latest)
+        is_later = or_(later, is_gone_later, *(column > latest for column in _PAST))
+        jobs = list(connection.scalars(select(JOBS.c.id).where(is_later)))
     dated = 0
     for job in jobs if database.clock.was_trusted else []:
         with database.write() as connection:
@@ -78,6 +80,7 @@ def date_back(database: Database) -> int:
             dated += connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
             for column in _PAST:
                 connection.execute(update(JOBS).where(JOBS.c.id == job, column > latest).values({column.name: now}))
+            connection.execute(update(SOURCES).where(SOURCES.c.job == job, SOURCES.c.gone_at > latest).values(gone_at=now))
     return dated
 
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, delete, exists, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, case, delete, exists, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from delivery.ledger.database import Database
+from delivery.ledger.finding import SCHEDULE
 from delivery.ledger.services import published_events
 from delivery.ledger.tables import COUNTERS, ERRORS, EVENTS, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
 from domain.clock import Instant
@@ -33,10 +34,10 @@ def delete_expired(database: Database, retention_ms: int) -> int:
             return 0
         rows = _expired_rows(connection, before, retention_ms)
         # A statement that finds nothing would wait for the lock, too, and make others wait.
-        others = [] if rows else [each for each in _others(before, retention_ms) if connection.scalar(select(each.exists()))]
+        has_others = not rows and any(_others(connection, before, retention_ms))
     if rows:
         return _delete_rows(database, retention_ms, rows)
-    if others:
+    if has_others:
         _delete_others(database, retention_ms)
     return 0
 
@@ -92,15 +93,16 @@ def _delete_rows(database: Database, retention_ms: int, rows: list[Any]) -> int:
     return len(ids)
 
 
-def _others(before: Instant, retention_ms: int) -> tuple[Select[Any], ...]:
-    """Return what asks for the ended jobs without rows, the positions in files that are gone, and the published events."""
+def _others(connection: Connection, before: Instant, retention_ms: int) -> tuple[list[str], list[Any], list[int]]:
+    """Return some ended jobs without rows, positions in files that are gone, and published events: what is to be deleted."""
     jobs = select(JOBS.c.id).where(JOBS.c.completed_at < before, ~exists().where(ROWS.c.job == JOBS.c.id))
     # One that was put back while the workers stood still is found before its time is over, as a row of a live job is.
     is_over = SOURCES.c.gone_at < _until(before, retention_ms)
     of_jobs = select(SOURCES.c.job, SOURCES.c.part).join(JOBS, JOBS.c.id == SOURCES.c.job)
     # Nor is it forgotten how far a file was read that went before its end: what was read must not be delivered again with it.
     parts = of_jobs.where(_lets_go(), SOURCES.c.gone_at < before, is_over, JOBS.c.missing == 0)
-    return jobs, parts, published_events(before, _CHUNK)
+    ended = list(connection.scalars(jobs.limit(_CHUNK)))
+    return ended, [tuple(each) for each in connection.execute(parts.limit(_CHUNK))], published_events(connection, before, _CHUNK)
 
 
 def _delete_others(database: Database, retention_ms: int) -> None:
@@ -108,12 +110,11 @@ def _delete_others(database: Database, retention_ms: int) -> None:
         before = database.now(connection) - retention_ms
         if not database.clock.was_trusted:
             return
-        jobs, parts, events = (connection.execute(each.limit(_CHUNK)).all() for each in _others(before, retention_ms))
-        of_jobs = [each.id for each in jobs]
-        connection.execute(delete(SOURCES).where(SOURCES.c.job.in_(of_jobs)))
-        connection.execute(delete(JOBS).where(JOBS.c.id.in_(of_jobs)))
-        connection.execute(delete(SOURCES).where(tuple_(SOURCES.c.job, SOURCES.c.part).in_([tuple(each) for each in parts])))
-        connection.execute(delete(EVENTS).where(EVENTS.c.number.in_([each.number for each in events])))
+        jobs, parts, events = _others(connection, before, retention_ms)
+        connection.execute(delete(SOURCES).where(SOURCES.c.job.in_(jobs)))
+        connection.execute(delete(JOBS).where(JOBS.c.id.in_(jobs)))
+        connection.execute(delete(SOURCES).where(tuple_(SOURCES.c.job, SOURCES.c.part).in_(parts)))
+        connection.execute(delete(EVENTS).where(EVENTS.c.number.in_(events)))
 
 
 def _lets_go() -> ColumnElement[bool]:
@@ -122,9 +123,19 @@ def _lets_go() -> ColumnElement[bool]:
 
 
 def _until(before: Instant, retention_ms: int) -> ColumnElement[Any]:
-    """Return before when a row of a job must have ended to be deleted."""
-    is_behind = JOBS.c.completed_at.is_(None) & (JOBS.c.caught_up_at - retention_ms < before)
-    return case((is_behind, JOBS.c.caught_up_at - retention_ms), else_=before)
+    """Return before when a row of a job must have ended to be deleted.
+
+    The live jobs of a receiver remember together: for each of them it is what the one allows that is furthest behind.
+    """
+    others = JOBS.alias()
+    is_reading = others.c.is_live & others.c.completed_at.is_(None) & others.c.cancelled_at.is_(None)
+    together = select(func.min(others.c.caught_up_at)).where(
+        others.c.receiver == JOBS.c.receiver, is_reading, others.c.source != SCHEDULE
+    )
+    remembers_together = JOBS.c.is_live & (JOBS.c.source != SCHEDULE)
+    caught_up_at = case((remembers_together, together.correlate(JOBS).scalar_subquery()), else_=JOBS.c.caught_up_at)
+    is_behind = JOBS.c.completed_at.is_(None) & (caught_up_at - retention_ms < before)
+    return case((is_behind, caught_up_at - retention_ms), else_=before)
 
 
 def _unheld() -> Select[Any]:

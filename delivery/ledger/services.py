@@ -1,10 +1,9 @@
 """The services that share a ledger: each owns the jobs that it has begun, and publishes the ends of these alone."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, Select, func, select, update
+from sqlalchemy import Connection, RowMapping, func, select, update
 
 from delivery.core.jobs import JobEvent
 from delivery.core.published_events import PublishedMark
@@ -79,15 +78,17 @@ def _make(connection: Connection, service: str) -> bool:
     return True
 
 
-def published_events(before: Instant, most: int) -> Select[Any]:
-    """Ask for the numbers of events from before that are published. Of each service it is looked at the first `most` events.
+def published_events(connection: Connection, before: Instant, most: int) -> list[int]:
+    """Return the numbers of events from before that are published. Of each service it is looked at the first `most` events.
 
     None of them is asked for again: what is compared behind a restore are the runs of the jobs.
     """
-    is_published = (EVENTS.c.service == SERVICES.c.id) & (EVENTS.c.number <= SERVICES.c.done)
-    first = select(EVENTS.c.at).where(is_published).order_by(EVENTS.c.number).limit(most).correlate(SERVICES).subquery()
-    oldest = select(func.min(first.c.at)).scalar_subquery()
-    return select(EVENTS.c.number).join(SERVICES, is_published).where(oldest < before, EVENTS.c.at < before)
+    found: list[int] = []
+    for service, done in connection.execute(select(SERVICES.c.id, SERVICES.c.done)).all():
+        published = select(EVENTS.c.number, EVENTS.c.at).where(EVENTS.c.service == service, EVENTS.c.number <= done)
+        first = connection.execute(published.order_by(EVENTS.c.number).limit(most)).all()
+        found += [number for number, at in first if at < before]
+    return found
 
 
 class ServiceEvents:

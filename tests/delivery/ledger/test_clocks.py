@@ -155,6 +155,27 @@ def test_what_ended_while_the_clock_was_behind_is_kept_for_the_retention_after_i
     assert it.ledger.delete_expired() == 1
 
 
+def test_a_file_that_went_in_the_future_is_forgotten_a_retention_after_it_is_noticed(stage: Make) -> None:
+    it = stage()
+    job = it.ledger.ensure_live("r", "live")
+
+    def look(gone: set[str]) -> dict[str, int]:
+        intake = it.ledger.open_intake(job, "w1")
+        assert intake is not None
+        it.ledger.take_in(intake, "r", Portion([], {} if gone else {"p": 7}, is_end=True, gone=frozenset(gone)))
+        return dict(intake.positions)
+
+    look(set())
+    it.ahead = YEAR
+    look({"p"})
+    it.ahead = 0
+    it.ledger.delete_expired()
+    it.now += RETENTION_MS + 1
+    assert look({"p"}) == {"p": 7}
+    it.ledger.delete_expired()
+    assert look({"p"}) == {}
+
+
 def test_a_clock_that_was_ahead_when_it_was_noted_does_not_end_the_retention(stage: Make) -> None:
     it = stage()
     it.take(item("a", 1))

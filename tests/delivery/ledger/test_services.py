@@ -216,6 +216,26 @@ def test_the_live_jobs_of_a_receiver_remember_duplicates_together_and_other_jobs
     assert take(it, first, 4) == 1
 
 
+def test_what_one_live_job_remembers_stays_while_another_of_its_receiver_is_behind(stage: Make) -> None:
+    it = stage()
+    one, two = it.ledger.ensure_live("r", "live:one"), it.ledger.ensure_live("r", "live:two")
+    take(it, one, 1)
+    take(it, two, 2)
+    it.deliver_all()
+    it.now += RETENTION_MS // 2
+    take(it, one, 1)
+    for _ in range(2):
+        it.now += RETENTION_MS + 1
+        take(it, one, 1)
+        it.ledger.delete_expired()
+    assert take(it, two, 1, 2) == 0, "the source of the second job could not be read meanwhile"
+    it.now += RETENTION_MS + 1
+    take(it, one, 1)
+    take(it, two, 2)
+    it.ledger.delete_expired()
+    assert take(it, two, 1) == 1
+
+
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_job_of_before_is_taken_over_also_when_host_and_path_have_changed(stage: Make, tmp_path: Path, *, moved: bool) -> None:
     it, output = stage(), tmp_path / "notifications.jsonl"
