@@ -171,8 +171,8 @@ class OutputFile:
     def _keep_lines(self, start: int, end: int) -> None:
         """Keep what is to be cut off in a file beside this one, if there are whole lines in it.
 
-        Those of a write that a power cut has torn come again. But if the positions were lost the whole file is looked through, and
-        they may have been written long ago.
+        Those of a write that a power cut has torn come again. But if the positions were lost the whole file is looked through,
+        and they may have been written long ago.
         """
         if not any(b"\n" in chunk for chunk in self._chunks(start, end)):
             return
