@@ -173,10 +173,11 @@ class StoreRunner:
         self._commit(store, self._applied_turns(store, polled, now))
         if not self._clock.is_settled:
             return  # A report that a deadline has passed cannot be taken back.
-        is_trusted = self._clock.is_trusted
+        counts_from = self._clock.counts_from
+        is_trusted = counts_from is not None
         # All commands that were there when the poll began have been applied: until then nothing is missed.
         for partition in self._caught_up(store):
-            turn = self._processor.wake(store.values(partition), begun, now, forgets=is_trusted)
+            turn = self._processor.wake(store.values(partition), begun, now, counts_from)
             self._commit(store, {partition: Step(turn, self._read_to[partition])})
             if is_trusted and turn.is_empty and (after := self._dated_to.setdefault(partition, "")) is not None:
                 turn, self._dated_to[partition] = self._processor.date_back(store.values(partition), after, now)

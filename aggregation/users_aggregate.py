@@ -38,8 +38,8 @@ class UsersAggregate:
             raise PermanentError("apply returned a value of a member for a command without one")
         return Change(_written(answer[0]), _written(answer[1]))
 
-    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
-        raise AssertionError(f"no value of a user's own store is ever due: {key}, {now}, {forgets}, {head[:50]!r}")
+    def on_due(self, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> Change:
+        raise AssertionError(f"no value of a user's own store is ever due: {key}, {now}, {counts_from}, {head[:50]!r}")
 
     def dated_back(self, head: bytes, now: Instant) -> Change | None:
         del head, now

@@ -21,7 +21,7 @@ class StoreView(Protocol):
         ...
 
     def heads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield all keys with their heads."""
+        """Yield all keys with their heads, in the order of the keys."""
         ...
 
     def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:

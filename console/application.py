@@ -53,7 +53,7 @@ def make_application(console: Console, authenticator: Authenticator, limits: Lim
             Middleware(
                 AccessLayer,
                 authenticator=authenticator,
-                clock=console.sources.clock,
+                passed=console.sources.steady_clock.passed,
                 limits=limits or Limits(),
                 proxies=console.settings.proxy.addresses,
             )

@@ -30,9 +30,9 @@ class Console:
     def __init__(self, settings: HttpSettings, sources: Sources) -> None:
         self.settings = settings
         self.sources = sources
-        self.tokens = FormTokens(sources.clock)
+        self.tokens = FormTokens(sources.steady_clock.passed)
         self.audit_log = AuditLog(sources.run_directory, settings.audit_retention_ms, sources.steady_clock)
-        self.history = History(sources.run_directory)
+        self.history = History(sources.run_directory, sources.steady_clock)
         self.sampler = Sampler(sources, self.history, has_approval=bool(settings.approval))
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)

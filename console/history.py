@@ -10,6 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from domain.clock import Instant
+from domain.steady_clock import SteadyClock
 from status.report import StatusReport
 from status.service_report import ServiceReport
 from storage.private_file import make_private
@@ -74,10 +75,12 @@ class _Counts(NamedTuple):
 class History:
     """Adds up what changes between two reports. May be used from several threads.
 
-    If the file cannot be written, history is kept in memory only: a disk without room must not hide what happens.
+    If the file cannot be written, history is kept in memory only: a disk without room must not hide what happens. Minutes are
+    deleted only while `clock` is trusted.
     """
 
-    def __init__(self, run_directory: Path) -> None:
+    def __init__(self, run_directory: Path, clock: SteadyClock) -> None:
+        self._clock = clock
         self._file = run_directory / "console-history.db"
         self._lock = Lock()
         self._last: dict[int, _Counts] = {}
@@ -88,7 +91,7 @@ class History:
         self._has_failed = False
 
     def add(self, service: ServiceReport, now: Instant) -> None:
-        """Note the reports of all workers. Called every few seconds."""
+        """Note the reports of all workers at an instant of the clock. Called every few seconds."""
         with self._lock:
             gained = [self._gained(report) for _, report in service.workers]
             minute = now - now % _MINUTE_MS
@@ -149,7 +152,8 @@ class History:
         try:
             with closing(self._connect()) as connection, connection:
                 connection.execute("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", minute)
-                connection.execute("DELETE FROM minutes WHERE minute < ?", (minute.minute - _KEPT_MS,))
+                if self._clock.is_trusted:
+                    connection.execute("DELETE FROM minutes WHERE minute < ?", (minute.minute - _KEPT_MS,))
             self._has_failed = False
         except (sqlite3.Error, OSError) as error:
             if not self._has_failed:

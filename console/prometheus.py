@@ -379,6 +379,10 @@ SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | Non
         lambda each: _seconds(each.overdue_since),
     ),
     "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
+    "schedule_ticks_waiting": (
+        "The requests that wait for the receiver of the ledger: as many as so many ticks of the schedule make.",
+        lambda each: each.ticks_waiting,
+    ),
 }
 """Gauges with the label `schedule`."""
 

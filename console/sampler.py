@@ -63,7 +63,7 @@ class Sampler:
         """Look once."""
         report = self._sources.find_report()
         if report is not None:
-            self._history.add(report, self._sources.clock.now())
+            self._history.add(report, self._sources.steady_clock.now())
         if monotonic() >= self._letters_due:
             self._count_letters()
         if monotonic() >= self._proposals_due:

@@ -79,7 +79,7 @@ class Sources(NamedTuple):
     `find_bridge` returns what the bridge reports.
     `groups` are the payments of messages, None where they are not counted.
     `regions` takes orders for regions, None where none can be given.
-    `clock` is the machine's, which pages show; by `steady_clock` the audit log is dated and deleted.
+    `clock` is the machine's, which pages show; by `steady_clock` the audit log and the history are dated and deleted.
     `facts` are lines about the configuration for people: names and texts.
     """
 

@@ -27,13 +27,13 @@ from daemon.configuration.region_sections import Trigger
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
 from daemon.regions import find_unusable_clients, make_region_transport
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, steady_clock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.worker.reported_handler import ReportedHandler
 from daemon.working_directory import see_working_directory
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
-from domain.order import OrderKind
+from domain.order import LONGEST_HOLD_MS, OrderKind
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
@@ -95,7 +95,8 @@ def compose(
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
     """
-    clock, resequencer = SystemClock(), configuration.resequencer
+    resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
+    clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
@@ -113,6 +114,7 @@ def compose(
         unit_bytes=resequencer.stash_bytes,
         share_bytes=output_bytes(configuration.ingress.max_record_bytes),
         longest_pause_ms=context.settings.longest_pause_ms,
+        longest_deadline_ms=max(context.settings.longest_deadline_ms, LONGEST_HOLD_MS),
     )
     gateway = ActorGateway(context, decoder.decode, registry)
     servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))

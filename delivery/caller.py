@@ -30,6 +30,7 @@ _MARKS = (
     names.LATE,
     names.POSSIBLE_DUPLICATE,
     names.NOTIFICATION_ID,
+    names.SCHEDULE_REQUESTS,
 )
 
 _FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from connectors.files.operations import SystemFiles, write_all
 from delivery.core.jobs import JobEvent
 from delivery.core.published_events import EventLog, find_event, is_of, next_events
 
@@ -15,6 +16,9 @@ _TAIL_BYTES = 65_536
 _AT_ONCE = 500
 _MODE = 0o640
 """As of the other outputs."""
+
+_BEGINNING = b'{"ledger":'
+"""How the line of an event begins."""
 
 
 class EventFile:
@@ -26,19 +30,19 @@ class EventFile:
     def publish(self) -> int:
         """Append the events that are missing, and return how many.
 
-        A half line that a crash has left is cut off before. Processes append one at a time. Lines of another ledger or service,
-        and lines that are no events, are left as they are.
+        Half an event that a crash has left is cut off before. Processes append one at a time. Lines of another ledger or service,
+        and lines that are no events, stay as they are; a last line that has no end gets one.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "a+b", opener=partial(os.open, mode=_MODE)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            _cut_half_line(file.fileno())
             mark = self._log.find()
             waiting = self._log.after(mark.done, _AT_ONCE)
             if not waiting:
                 return 0
             following = next_events(self._log, mark, waiting, self._behind(file.fileno(), mark.compared))
             if following.events:
+                _end_last_line(file.fileno())
                 file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in following.events))
                 file.flush()
                 os.fsync(file.fileno())
@@ -57,12 +61,15 @@ class EventFile:
                 return
 
 
-def _cut_half_line(descriptor: int) -> None:
+def _end_last_line(descriptor: int) -> None:
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    complete = tail.rfind(b"\n") + 1
-    if complete < len(tail):
-        os.ftruncate(descriptor, size - len(tail) + complete)
+    last = tail[tail.rfind(b"\n") + 1 :]
+    is_event = last[: len(_BEGINNING)] == _BEGINNING[: len(last)]
+    if last and is_event and find_event(last) is None:
+        os.ftruncate(descriptor, size - len(last))
+    elif last:
+        write_all(SystemFiles(), descriptor, b"\n")
 
 
 def _lines_from_the_end(descriptor: int) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from time import monotonic
 
 from delivery.errors import IntakeLost, LedgerUnavailable
 from delivery.feeds.port import Feed
+from delivery.ledger.intake import Intake
 from delivery.ledger.jobs import Former
 from delivery.ledger.ledger import Ledger
 from delivery.settings import Receiver
@@ -36,6 +37,7 @@ class SourceReader:
         receiver: Receiver = ledger.receivers[name]
         self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
+        self._intakes: dict[str, Intake] = {}
         self._told: dict[str, str] = {}
         self._lacks: dict[str, str | None] = {}
         self._not_before: dict[str, float] = {}
@@ -73,6 +75,7 @@ class SourceReader:
         """Close the feeds of the jobs that take nothing in any more."""
         for job in set(self._feeds) - opened:
             self._feeds.pop(job).close()
+            self._intakes.pop(job, None)
         for job in set(self._told) - opened - {_LIVE}:
             del self._told[job]
 
@@ -120,7 +123,7 @@ class SourceReader:
         return has_more
 
     def _take_portion(self, job: str, feed: Feed) -> bool:
-        intake = self._ledger.open_intake(job, self._owner)
+        intake = self._ledger.open_intake(job, self._owner, self._intakes.pop(job, None))
         if intake is None:
             return False
         try:
@@ -131,6 +134,9 @@ class SourceReader:
             raise
         if self._ledger.take_in(intake, self._name, portion):
             self._taken()
+        if portion.gone in (None, intake.gone):
+            # Otherwise all is asked again: of files that have gone the ledger forgets the positions some time.
+            self._intakes[job] = intake.behind(portion)
         if portion.missing is not None:
             self._tell_missing(job, portion.lacks)
         if portion.missing and not portion.items:

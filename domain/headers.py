@@ -101,6 +101,8 @@ SCHEDULE: Final = "schedule"
 """The name of the schedule that has made a request."""
 SCHEDULE_TICK: Final = "schedule-tick"
 """The tick that a request belongs to (ISO 8601, UTC)."""
+SCHEDULE_REQUESTS: Final = "schedule-requests"
+"""For how many requests of its key a request of a schedule stands: itself, and older ones that were never called; absent: 1."""
 
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""

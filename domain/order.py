@@ -14,6 +14,7 @@ from domain.clock import Instant, instant_of, instant_text
 from domain.errors import ResequencerError
 from domain.person import is_same_person
 from domain.printable import printable
+from domain.steady_clock import SKEW_MS
 
 LONGEST_BYTES: Final = 64 * 1024
 """The longest order record, in bytes."""
@@ -21,9 +22,13 @@ LONGEST_BYTES: Final = 64 * 1024
 LONGEST_HOLD_MS: Final = 24 * 3_600_000
 """The longest hold, and the farthest deadline that `extend` may set, from the execution on."""
 
-
 PROPOSAL_MS: Final = 24 * 3_600_000
 """How long a proposal may be approved. Then what the person saw is too old."""
+
+
+def is_proposal_open(at: Instant, now: Instant) -> bool:
+    """Whether a proposal of this instant may still be approved. One of the future is of a clock that was ahead: it may not."""
+    return -SKEW_MS <= now - at <= PROPOSAL_MS
 
 
 class OrderKind(StrEnum):

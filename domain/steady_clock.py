@@ -21,6 +21,9 @@ SETTLED_MS = 60_000
 TRUSTED_MS = 3_600_000
 """What cannot be undone waits until the clock has agreed for so long."""
 
+MOST_AHEAD_MS = 86_400_000
+"""By how much a clock goes on between two looks, if it was right before and a process looked."""
+
 _DRIFT = 1_000
 """Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
 
@@ -36,7 +39,9 @@ class Belief(msgspec.Struct, frozen=True):
 
     In the run `boot` of the machine the clock was `offset` ahead of them, when they were last compared at `seen`; it has agreed
     since `agreed_since`. `is_settled` once it has agreed for long enough to be believed against a jump. `floor` is the last
-    instant at which it was trusted: nothing that was written before is from later.
+    instant at which it was trusted: nothing that was written before is from later. While the clock disagrees, it has the offset
+    `other` since `other_since`; None if it agrees. At `ahead_at` it was trusted for the first time after it had gone ahead by
+    more than `MOST_AHEAD_MS`, by a jump or because no process looked.
     """
 
     boot: str
@@ -45,6 +50,9 @@ class Belief(msgspec.Struct, frozen=True):
     agreed_since: int
     is_settled: bool = False
     floor: Instant = 0
+    other: int | None = None
+    other_since: int = 0
+    ahead_at: Instant = 0
 
 
 class SteadyClock:
@@ -68,10 +76,11 @@ class SteadyClock:
     ) -> None:
         self._wall, self.passed, self._boot = wall, passed, boot
         self._trusted_ms, self._settled_ms = trusted_ms, min(SETTLED_MS, trusted_ms)
-        self._floor = 0 if known is None else known.floor
-        self._belief = known if known is not None and known.boot == boot and known.seen <= passed() else None
-        self._candidate: tuple[int, int] | None = None
-        """The offset that the clock has in place of the believed one, and since when."""
+        self._floor, self._ahead_at = (0, 0) if known is None else (known.floor, known.ahead_at)
+        self._belief: Belief | None = None
+        if known is not None and known.boot == boot and (away_ms := passed() - known.seen) >= 0:
+            # Time in which nobody looked tells nothing of an offset that disagrees.
+            self._belief = msgspec.structs.replace(known, other_since=known.other_since + away_ms)
         self._keep, self._kept_at = keep, -_KEEP_MS
         self._lock = lock
 
@@ -110,6 +119,15 @@ class SteadyClock:
         """Whether the clock was trusted when it was last read."""
         return self._agreed_ms() >= self._trusted_ms
 
+    @property
+    def counts_from(self) -> Instant | None:
+        """The instant from which on, at the earliest, the time counts after which something ends; None: not trusted.
+
+        What was written before may have been written just now, by a clock that was behind.
+        """
+        now = self.now()
+        return min(self._ahead_at, now) if self.was_trusted else None
+
     def _agreed_ms(self) -> int:
         with self._lock:
             return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
@@ -119,29 +137,31 @@ class SteadyClock:
         believed = self._belief
         if believed is None:
             # Time does not begin before what was written.
-            return Belief(self._boot, max(least, self._floor - passed), passed, passed, floor=self._floor)
+            begins = max(least, self._floor - passed)
+            return Belief(self._boot, begins, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
         slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
         if least - slack <= believed.offset <= most + slack:
             return self._agreed(believed, min(max(believed.offset, least), most), passed)
-        if self._candidate is None or not least - SKEW_MS <= self._candidate[0] <= most + SKEW_MS:
-            self._candidate = least, passed
-        offset, since = self._candidate
+        offset, since = believed.other, believed.other_since
+        if offset is None or not least - SKEW_MS <= offset <= most + SKEW_MS:
+            offset, since = least, passed
         waits = self._settled_ms if believed.is_settled else 0
         if offset + passed < self._floor:
             waits = self._trusted_ms
         if passed - since < waits:
-            return msgspec.structs.replace(believed, seen=passed, agreed_since=passed)
-        self._candidate = None
+            return msgspec.structs.replace(believed, seen=passed, agreed_since=passed, other=offset, other_since=since)
         self._floor = min(self._floor, offset + passed)
-        return Belief(self._boot, offset, passed, passed, floor=self._floor)
+        return Belief(self._boot, offset, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
 
     def _agreed(self, believed: Belief, offset: int, passed: int) -> Belief:
-        self._candidate = None
         agreed_ms, is_settled = passed - believed.agreed_since, believed.is_settled
         if agreed_ms >= self._trusted_ms:
-            self._floor = max(self._floor, offset + passed)
+            now = offset + passed
+            self._ahead_at = now if 0 < self._floor < now - MOST_AHEAD_MS else self._ahead_at
+            self._floor = max(self._floor, now)
         is_settled = is_settled or agreed_ms >= self._settled_ms
-        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, floor=self._floor)
+        known = {"floor": self._floor, "ahead_at": self._ahead_at}
+        return msgspec.structs.replace(believed, offset=offset, seen=passed, is_settled=is_settled, other=None, **known)
 
 
 class Unchanged:

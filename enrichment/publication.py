@@ -20,12 +20,13 @@ class Publication:
     """A release under construction. Tables are written under `path`, each into a directory with its name."""
 
     def __init__(self, directory: LookupsDirectory, now: Instant, job_version: str) -> None:
-        """The version is that of the instant `now`, or of the next millisecond without a release."""
-        taken = set(directory.versions())
-        while (version := version_of(now)) in taken:
-            now += 1
-        self.version = version
-        self.path = directory.building / version
+        """The version is that of the instant `now`, or of a millisecond behind the newest release.
+
+        A clock that was ahead made that one: what is built now replaces it, and the oldest release goes.
+        """
+        newest = max([_instant_of(each) for each in directory.versions()], default=-1)
+        self.version = version_of(max(now, newest + 1))
+        self.path = directory.building / self.version
         self._directory = directory
         self._now = now
         self._job_version = job_version
@@ -74,5 +75,14 @@ def roll_back(directory: LookupsDirectory, version: str) -> None:
 
 def version_of(now: Instant) -> str:
     """Return the version of an instant: `20261121T192512123Z`. The order as text is the order in time."""
-    moment = datetime.fromtimestamp(now / 1_000, UTC)
+    moment = datetime.fromtimestamp(now // 1_000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}{now % 1_000:03}Z"
+
+
+def _instant_of(version: str) -> Instant:
+    """Return the instant of a version; -1 if its digits are none, as of a directory that a person has made."""
+    try:
+        moment = datetime.strptime(version[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return -1
+    return round(moment.timestamp()) * 1_000 + int(version[15:18])

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from domain.record import Partition
 from resequencer.messages import UnitKey
 
+_STALE = 1_000
+"""So many places more than twice the units may be in the queue of a partition: those that do not count any more."""
+
 
 class Backlog:
     """Hold due deadlines until their partition has been read up to where its log ended when they came due.
@@ -23,8 +26,11 @@ class Backlog:
 
         If the unit is held again meanwhile, the newer end counts.
         """
-        self._held.setdefault(key.partition, deque()).append((end, key))
+        held = self._held.setdefault(key.partition, deque())
+        held.append((end, key))
         self._ends[key] = end
+        if len(held) > 2 * len(self._ends) + _STALE:
+            self._held[key.partition] = deque(dict.fromkeys([each for each in held if self._ends.get(each[1]) == each[0]]))
 
     def caught_up(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
         """Yield and remove the units whose backlog has been read. `read_to` is the offset up to which a partition was read."""

@@ -16,11 +16,13 @@ from connectors.orders.port import OrderBatch, OrderRecord
 from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
 from domain.person import is_same_person
+from domain.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 
-_KEPT_MS, _ALWAYS_KEPT, _MOST_KEPT = 86_400_000, 16, 1_000
-"""For how long a decision on a proposal is remembered: as long as a proposal may be decided. The newest ones stay longer, for the
-clock may be ahead at this moment; there are never more than the last number, for each commit writes them."""
+_KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000
+"""A decision on a proposal is remembered for a day, as long as a proposal may be decided: until decisions of so many looks at the
+orders are all a day younger. So a clock that is ahead for a moment makes none forgotten. There are never more than the last
+number, for each commit writes them."""
 _SHOWN = 60
 """How many characters of a decision are remembered."""
 
@@ -46,6 +48,11 @@ def is_paused(pauses: Pauses) -> bool:
 def rested_ms(pauses: Pauses, since: Instant) -> int:
     """Return for how long the deadline of a unit that waits since `since` has rested in pauses that are over."""
     return sum(max(0, each.until - max(each.since, since)) for each in pauses if each.until is not None)
+
+
+def pauses_by_this_clock(pauses: Pauses, now: Instant) -> Pauses:
+    """Return the pauses with possible ends: one that ends in the future, by a clock that was ahead, ends now."""
+    return tuple([replace(each, until=now) if each.until is not None and each.until > now + SKEW_MS else each for each in pauses])
 
 
 class Decided(msgspec.Struct, frozen=True, array_like=True):
@@ -155,9 +162,11 @@ def _find_decision(orders: PartitionOrders, order: Order) -> tuple[OrderResult, 
 
 
 def _with_decision(before: PartitionOrders, order: Order, now: Instant) -> PartitionOrders:
-    kept = [each for each in before.decided[:-_ALWAYS_KEPT] if now - each.at < _KEPT_MS] + [*before.decided[-_ALWAYS_KEPT:]]
     new = Decided(_digest(order), now, order.decision[:_SHOWN])
-    return replace(before, decided=(*kept, new)[-_MOST_KEPT:])
+    decided = (*before.decided, new)[-_MOST_KEPT:]
+    looks = list(dict.fromkeys([each.at for each in reversed(decided)]))[:_LOOKS]
+    since = min(looks) - _KEPT_MS
+    return replace(before, decided=tuple([each for each in decided if each.at > since]))
 
 
 def _digest(order: Order) -> str:
@@ -176,7 +185,7 @@ def _find_refusal(order: Order, rules: OrderRules) -> tuple[OrderResult, str] | 
 
 def _execute(before: PartitionOrders, order: Order, now: Instant) -> tuple[PartitionOrders, tuple[OrderResult, str]]:
     """Execute an order for the partition itself."""
-    pauses = before.pauses
+    pauses = pauses_by_this_clock(before.pauses, now)
     if order.kind is OrderKind.PAUSE:
         if before.is_paused:
             text = f"the partition is paused by {pauses[-1].by} since {instant_text(pauses[-1].since)} already"

@@ -1,19 +1,22 @@
 """The timers of a worker's units: one heap for deadlines, retries and idle time-outs."""
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from domain.clock import Instant
 
 K = TypeVar("K")
 
+_STALE = 1_000
+"""So many entries more than twice the keys may be in the heap: those of old instants, which are removed all at once."""
+
 
 class Timers(Generic[K]):
     """One instant per key.
 
     A timer that moves later costs nothing until its old instant. A timer that moves earlier adds a heap entry; the old entry is
-    removed at its own instant.
+    removed at its own instant, or with others when there are too many.
     """
 
     def __init__(self) -> None:
@@ -62,3 +65,7 @@ class Timers(Generic[K]):
         self._tie += 1
         self._queued_at[key] = at
         heappush(self._heap, (at, self._tie, key))
+        if len(self._heap) > 2 * len(self._wakes_at) + _STALE:
+            self._queued_at = {key: at for key, at in self._queued_at.items() if key in self._wakes_at}
+            self._heap = [(at, tie, key) for tie, (key, at) in enumerate(self._queued_at.items())]
+            heapify(self._heap)

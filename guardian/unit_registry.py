@@ -13,7 +13,7 @@ from domain.record import Partition
 from domain.steady_clock import SKEW_MS
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
-from guardian.partition_orders import Pauses, is_paused, rested_ms
+from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
 from guardian.timers import Timers
 from guardian.unfinished_turns import UnfinishedTurns
 from resequencer.messages import TurnTaken, UnitKey
@@ -22,7 +22,6 @@ from storage.port import WaitKind, Waits
 
 _EVICTED_SHARE = 0.9
 """A worker's stash that exceeds its bound is reduced to this share of it, so that the next envelope does not exceed it again."""
-
 
 _LOADED_SHARE = 0.125
 """The share of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
@@ -43,7 +42,8 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
     leave memory. A unit that waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`,
     unless an envelope for it arrives in the same poll. `share_bytes` is about the most that one turn may let out; a cycle lets
-    out two to four times as much. `longest_pause_ms` is the longest pause before an attempt.
+    out two to four times as much. `longest_pause_ms` is the longest pause before an attempt,
+    `longest_deadline_ms` the longest wait for a deadline.
     """
 
     idle_timeout_ms: int = 30_000
@@ -53,6 +53,7 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     unit_bytes: int = 64 * 1024 * 1024
     share_bytes: int = 20 * 1024 * 1024
     longest_pause_ms: int = 30_000
+    longest_deadline_ms: int = LONGEST_HOLD_MS
 
 
 class Dues(msgspec.Struct, frozen=True):
@@ -150,13 +151,15 @@ class UnitRegistry:
             self._arm(key, waits)
 
     def rest(self, partition: Partition, pauses: Pauses) -> None:
-        """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest."""
+        """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest.
+
+        The next `dues` checks their ends against this worker's clock.
+        """
         self._pauses[partition] = pauses
         self._backlog.drop(partition)
         self._passed = {key: None for key in self._passed if key.partition != partition}
-        for key, waits in self.waits.items():
-            if key.partition == partition and waits.kind is WaitKind.DEADLINE:
-                self._arm(key, waits)
+        for key in [key for key, waits in self.waits.items() if waits.kind is WaitKind.DEADLINE and key.partition == partition]:
+            self._arm(key, self.waits[key])
 
     def activate(self, key: UnitKey) -> None:
         """Note that the unit has an actor, and that its stash is in memory."""
@@ -257,6 +260,9 @@ class UnitRegistry:
 
         This worker's clock may have been ahead and set back, or a unit may come from a worker whose clock is ahead.
         """
+        for partition, pauses in list(self._pauses.items()):
+            if (possible := pauses_by_this_clock(pauses, now)) != pauses:
+                self.rest(partition, possible)
         is_set_back, self._latest = now < self._latest - SKEW_MS, now
         looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
         for key in looked_at:
@@ -272,6 +278,7 @@ class UnitRegistry:
         """Return `waits` with possible instants.
 
         A wait that began in the future begins now, or when that was first noticed. A retry is due within the longest pause.
+        A deadline further away than any can be is due now: its unit then sets it anew.
         """
         since, wakes_at, latest = waits.since, waits.wakes_at, now + self._settings.longest_pause_ms
         if since > now + SKEW_MS:
@@ -280,6 +287,7 @@ class UnitRegistry:
             self._anew[key] = waits.since, since
         if waits.kind is WaitKind.DEADLINE:
             wakes_at += since - waits.since
+            wakes_at = now if wakes_at > now + self._settings.longest_deadline_ms + SKEW_MS else wakes_at
         elif waits.kind is WaitKind.HELD:
             wakes_at = min(wakes_at, now + LONGEST_HOLD_MS)
         elif wakes_at > latest + SKEW_MS:

@@ -114,7 +114,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a schedule is. `tick` is the last tick that was begun, None before the first.
 
     `made` counts its requests so far, and `total` those of all ticks. `overdue_since` is the tick that is due and not done.
-    `problem` says why its requests wait. Instants are in ISO 8601.
+    `problem` says why its requests wait. `waiting` requests wait for the receiver, as many as `ticks_waiting` ticks make; None:
+    it is not known. Instants are in ISO 8601.
     """
 
     schedule: str
@@ -125,6 +126,8 @@ class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     next_tick: str | None = None
     overdue_since: str | None = None
     problem: str | None = None
+    waiting: int | None = None
+    ticks_waiting: float | None = None
 
 
 class DeliveryReport(msgspec.Struct, frozen=True):
@@ -203,6 +206,8 @@ def schedule_line(status: ScheduleStatus) -> str:
         parts.append(f"tick {status.tick} has made {counted(status.made, 'request')}")
     if status.overdue_since is not None:
         parts.append(f"tick {status.overdue_since} is due and not done")
+    if status.waiting:
+        parts.append(f"{counted(status.waiting, 'request')} wait for the receiver")
     parts += [status.problem] if status.problem is not None else []
     return "; ".join(parts)
 

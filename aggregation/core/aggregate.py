@@ -44,10 +44,11 @@ class Aggregate(Protocol):
         """
         ...
 
-    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
+    def on_due(self, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> Change:
         """Return the head at an instant that was due. All commands that were there by then have been applied.
 
-        Unless it `forgets`, the clock is not trusted: nothing may end or be deleted by it, and the head stays due.
+        The time after which something ends or is deleted counts from `counts_from` on at the earliest: a head for which it is not
+        over is due later. None: the clock is not trusted; nothing may end or be deleted by it, and the head stays due.
 
         Raises:
             PermanentError: It can never be done. That is logged; the head stays as it is, and is not due any more.

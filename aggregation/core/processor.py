@@ -88,17 +88,17 @@ class Processor:
                 self._apply(draft, command, record, now)
         return draft.turn()
 
-    def wake(self, values: Values, until: Instant, now: Instant, *, forgets: bool = True) -> Turn:
+    def wake(self, values: Values, until: Instant, now: Instant, counts_from: Instant | None = 0) -> Turn:
         """Return what follows from instants up to `until`. Only for values to which all commands of that time were applied.
 
-        Unless it `forgets`, the clock is not trusted, and nothing ends.
+        `counts_from` is as of `Aggregate.on_due`.
         """
-        due = values.due(until, _DUE_AT_ONCE if forgets else _DUE_MEANWHILE)
+        due = values.due(until, _DUE_MEANWHILE if counts_from is None else _DUE_AT_ONCE)
         draft = _Draft(values.find_all([Slot(key) for key in due]))
         for key in due:
             head = draft.find(Slot(key))
             if head is not None:
-                self._wake(draft, values, key, head.body, now, forgets=forgets)
+                self._wake(draft, values, key, head.body, now, counts_from)
             if len(draft.changes) >= _FORGOTTEN_AT_ONCE:
                 break
         return draft.turn()
@@ -135,9 +135,9 @@ class Processor:
             draft.put(member_slot, _stored(change.member))
         draft.output += output
 
-    def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant, *, forgets: bool) -> None:
+    def _wake(self, draft: "_Draft", values: Values, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> None:
         try:
-            change = self._aggregate.on_due(key, head, now, forgets=forgets)
+            change = self._aggregate.on_due(key, head, now, counts_from)
             _check_sizes(change)
             output = self._follow(key, head, change, now)
         except PermanentError as error:

@@ -44,17 +44,14 @@ class FileStore:
         return self._transport.assignment()
 
     def take_over(self, partition: Partition) -> int:
-        """As the port describes. Without its values the commands are read from their beginning, and what may have been written
-        before is marked as a possible duplicate.
+        """As the port describes. Without its values the commands are read from their beginning. Values that were set back go on
+        from where they are. What may have been written before is marked as a possible duplicate.
         """
         position, progress = self._transport.position(partition), self._file.progress(partition.number)
         written = int(position.metadata or 0) if position is not None else 0
-        if progress is None:
-            highest = max([written, *(position.beyond if position is not None else ())])
-            progress = Progress(self._transport.start_offset(partition), highest)
-            with self._file.writing() as writing:
-                writing.progress(partition.number, progress)
-                writing.note(_repeats_name(partition), str(0 if position is None else position.offset))
+        left = 0 if position is None else max(written, position.highest, *position.beyond)
+        if progress is None or progress.number < left:
+            progress = self._go_on_behind(partition, progress, left, is_ahead=left > written)
         self._repeats_to[partition] = int(self._file.note(_repeats_name(partition)) or 0)
         self._progress[partition], self._published[partition] = progress, written
         self._publish({partition: self._pending(partition)})
@@ -93,6 +90,20 @@ class FileStore:
         self._transport.publish([PartitionOutput(each, tuple(records), self._position(each)) for each, records in output.items()])
         for partition in output:
             self._published[partition] = self._progress[partition].number
+
+    def _go_on_behind(self, partition: Partition, progress: Progress | None, left: int, *, is_ahead: bool) -> Progress:
+        """Note that the values are older than the output, of which the number `left` is written; return the new progress.
+
+        Numbers are not used twice: the transport passes over those that it has written. What is pending in older values is
+        written. With `is_ahead` output is written beyond the position, and it is unknown which commands caused it.
+        """
+        next_offset = self._transport.start_offset(partition) if progress is None else progress.next_offset
+        found = self._transport.position(partition)
+        repeats_to = self._transport.end_offset(partition) if is_ahead else found.offset if found is not None else 0
+        with self._file.writing() as writing:
+            writing.progress(partition.number, Progress(next_offset, left))
+            writing.note(_repeats_name(partition), str(repeats_to))
+        return Progress(next_offset, left)
 
     def _position(self, partition: Partition) -> Position:
         """Return the position of the output: its metadata is the highest number that is written with it."""

@@ -21,6 +21,7 @@ from connectors.kafka.topics import Right, Topic, Topics
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Clock
 from domain.errors import ResequencerError
+from domain.steady_clock import SteadyClock
 
 _RETENTION_MS = 86_400_000
 """Kafka's default of `delete.retention.ms`: so long a topic keeps the record that a value was deleted."""
@@ -49,10 +50,10 @@ class Restoring:
     """Restores the values of partitions of one topic. Its clients are connected with the first one. Used from one thread.
 
     `notes` are sentences for an operator about settings of the topic by which values get lost. The age of a copy is judged by
-    `clock`: one that a jump does not move at once, for a copy that is taken for younger than it is brings back what was deleted.
+    `clock`, and noted only while it is trusted: a copy that is taken for younger than it is brings back what was deleted.
     """
 
-    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSettings, clock: SteadyClock) -> None:
         values, commands = settings.topics.values, settings.topics.input
         self._topic = values
         self._settings = replace(settings, topics=KafkaTopics(values, values, values))
@@ -86,7 +87,9 @@ class Restoring:
                 noted = _Noted(begin, began)
             reader.seek(name, noted.next_offset)
             values = self._read(reader, file, topic.topic_id, noted, {name: end}, until)
-            _note(file, values, topic.topic_id, _Noted(end, began))
+            # The first age of a copy is what it is: no older one is known.
+            read_at = began if self._clock.was_trusted else noted.read_at
+            _note(file, values, topic.topic_id, _Noted(end, read_at))
         finally:
             reader.choose(())  # Nothing is read ahead of a partition that may not be read again.
         _LOG.info("values of %s-%d: read from offset %d to %d", self._topic, number, noted.next_offset, end)
@@ -177,11 +180,12 @@ def seconds_of(clock: Clock) -> float:
     return clock.now() / 1_000
 
 
-def note_read(file: ValuesFile, next_offset: int, read_at: float) -> None:
-    """Note that the copy held everything below the offset at this instant, in seconds."""
+def note_read(file: ValuesFile, next_offset: int, read_at: float | None) -> None:
+    """Note that the copy held everything below the offset at this instant, in seconds; None: its age stays what it was."""
     with file.writing() as writing:
         writing.note(_NEXT_OFFSET, str(next_offset))
-        writing.note(_READ_AT, repr(read_at))
+        if read_at is not None:
+            writing.note(_READ_AT, repr(read_at))
 
 
 def _note(file: ValuesFile, values: Mapping[Slot, Stored | None], topic_id: UUID, noted: _Noted) -> None:

@@ -16,9 +16,9 @@ from connectors.kafka.offsets import LogReader
 from connectors.kafka.settings import KafkaSettings
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportUnavailable
-from domain.clock import Clock
 from domain.errors import ResequencerError
 from domain.record import Partition
+from domain.steady_clock import SteadyClock
 
 _NOTE_SECONDS = 10.0
 """How often it is noted how far a local copy is. What was written since is read again after a crash."""
@@ -35,7 +35,7 @@ class KafkaStore:
     a jump does not move at once.
     """
 
-    def __init__(self, settings: KafkaSettings, directory: Path, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSettings, directory: Path, clock: SteadyClock) -> None:
         self._transport = KafkaTransport(settings, clock)
         self._values_topic = settings.topics.values
         self._log = LogReader(settings)
@@ -101,7 +101,7 @@ class KafkaStore:
         for partition, step in steps.items():
             self._keep(partition, step)
         for partition, end in ends.items():
-            note_read(self._owned[partition], end, began)
+            note_read(self._owned[partition], end, began if self._clock.was_trusted else None)
             self._noted_at[partition] = monotonic()
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """The view of a store on topics: reads the values' topic into files of its own."""
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 
 from kafka.partitioner.default import murmur2
@@ -10,7 +11,7 @@ from aggregation.kafka.restoring import Restoring
 from aggregation.values.file import ValuesFile
 from aggregation.view import FileView
 from connectors.kafka.settings import KafkaSettings
-from domain.clock import Clock
+from domain.steady_clock import SteadyClock
 
 _PREFIX, _SUFFIX = "partition-", ".db"
 
@@ -18,7 +19,7 @@ _PREFIX, _SUFFIX = "partition-", ".db"
 class TopicView:
     """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
 
-    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: SteadyClock) -> None:
         self._restoring = Restoring(settings, clock)
         self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
         self._copies = CopiedView(directory, partitions)
@@ -60,8 +61,7 @@ class CopiedView:
         return self._views[number_of(key, len(self._views))].find(key) if self._views else None
 
     def heads(self) -> Iterator[tuple[str, bytes]]:
-        for each in self._views.values():
-            yield from each.heads()
+        return merge(*(each.heads() for each in self._views.values()))
 
     def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
         return self._views[number_of(key, len(self._views))].members(key, after, most) if self._views else ()

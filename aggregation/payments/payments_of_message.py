@@ -54,16 +54,16 @@ class PaymentsOfMessage:
         progressed = self._progressed(replace(counted, last_at=at), at, is_changed=counted is not known)
         return self._change(progressed, encode_member(after))
 
-    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:  # noqa: ARG002 - Any key is alike.
+    def on_due(self, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> Change:  # noqa: ARG002 - Keys are alike.
         """Return the head after its deadline, after the time in which changes collect, or at the end of its retention.
 
         A group ends in two steps. From the first on no status is counted any more; the second deletes the members, maybe in
         several transactions, between which commands may be applied.
         """
         known = decode_head(head)
-        due_at, at = self._due_at(known), max(now, known.last_at)
-        if due_at > now or not (forgets or _reports(known)):
-            return self._change(known)
+        due_at, at = self._due_at(known, counts_from or 0), max(now, known.last_at)
+        if due_at > now or (counts_from is None and not _reports(known)):
+            return _due(known, due_at)
         if known.state is GroupState.ENDED:
             if known.is_swept:
                 return Change(None)
@@ -110,19 +110,22 @@ class PaymentsOfMessage:
         return replace(head, amend_at=at + self._settings.amend_after_ms)
 
     def _change(self, head: Head, member: bytes | None = None, *, forgets_members: bool = False) -> Change:
-        due_at = self._due_at(head)
-        known = head if head.due_at == due_at else replace(head, due_at=due_at)
-        return Change(encode_head(known), member, due_at, forgets_members)
+        return _due(head, self._due_at(head), member, forgets_members=forgets_members)
 
-    def _due_at(self, head: Head) -> Instant:
+    def _due_at(self, head: Head, counts_from: Instant = 0) -> Instant:
         settings = self._settings
         if head.state is GroupState.OPEN:
             return head.first_at + settings.deadline_ms
         if head.state is GroupState.ENDED:
             ended_at = head.last_at if head.ended_at is None else head.ended_at
-            return ended_at + settings.ended_retention_ms if head.is_swept else ended_at
-        retained_until = head.last_at + settings.retention_ms
+            return max(ended_at, counts_from) + settings.ended_retention_ms if head.is_swept else ended_at
+        retained_until = max(head.last_at, counts_from) + settings.retention_ms
         return retained_until if head.amend_at is None else min(head.amend_at, retained_until)
+
+
+def _due(head: Head, due_at: Instant, member: bytes | None = None, *, forgets_members: bool = False) -> Change:
+    known = head if head.due_at == due_at else replace(head, due_at=due_at)
+    return Change(encode_head(known), member, due_at, forgets_members)
 
 
 def _reports(head: Head) -> bool:

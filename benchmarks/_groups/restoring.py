@@ -14,8 +14,9 @@ from benchmarks._groups.commands import Shape, commands_of
 from benchmarks._groups.stage import PARTITIONS, Job, WrongResult, records_of, sending
 from benchmarks._worker import Spent, Stopwatch
 from connectors.kafka.quick_producer import partition_of
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, passed_ms
 from domain.record import Origin, Partition, Record
+from domain.steady_clock import SteadyClock
 from guardian.gc_tuning import calm_collector
 
 _NOW = 1_774_740_835_941
@@ -48,7 +49,7 @@ def restore(job: Job, values: int) -> Spent:
     """
     calm_collector()
     watch = Stopwatch()
-    restoring = Restoring(job.settings, SystemClock())
+    restoring = Restoring(job.settings, SteadyClock(SystemClock().now, passed_ms))
     files = [ValuesFile(job.directory / f"partition-{number}.db", is_copy=True) for number in range(PARTITIONS)]
     for number, file in enumerate(files):
         restoring.restore(number, file)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, TypeAlias
 import msgspec
 
 from domain.clock import Instant, instant_of
-from domain.order import PROPOSAL_MS
+from domain.order import is_proposal_open
 
 LetterId: TypeAlias = tuple[str, str]
 """A dead letter's number and the digest of its line."""
@@ -92,7 +92,7 @@ class EditProposed(_Action, frozen=True, kw_only=True, tag="edit-proposed"):
     def is_open(self, now: Instant) -> bool:
         """Whether it may still be approved, if nothing else ended it. One without a readable instant may not."""
         try:
-            return now - instant_of(self.at) <= PROPOSAL_MS
+            return is_proposal_open(instant_of(self.at), now)
         except ValueError:
             return False
 

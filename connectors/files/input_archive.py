@@ -10,7 +10,7 @@ from typing import NamedTuple
 from connectors.files.archived_marker import ArchivedMarker, kept_from
 from connectors.files.errors import translated
 from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
-from connectors.files.operations import FileOperations, sync_directory
+from connectors.files.operations import FileOperations, make_directory, sync_directory
 from connectors.port import TransportRefused
 
 PIECE_BYTES = 256 * 1024 * 1024
@@ -50,7 +50,7 @@ class InputArchive:
             TransportUnavailable: No space, or a disk fails. The same call again continues.
         """
         with translated(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._files, self._directory)
         with translated(partition_file):
             descriptor = self._files.open(partition_file, os.O_RDWR)
             try:
@@ -64,25 +64,37 @@ class InputArchive:
     def _move(self, source: "_Source", until: int) -> Iterator[Piece]:
         beginning = ArchivedMarker(source.path, self._files)
         start = beginning.offset()
-        # A crash may have come before the third step of the last piece.
-        source.give_back(start)
+        self._end_last_move(source, start)
         while start < until:
             piece = self._find_left_behind(source, start, until) or self._write(source, start, source.end_of_piece(start, until))
             beginning.move_to(piece.end)
-            source.give_back(piece.end)
+            source.give_back(piece)
             yield piece
             start = piece.end
 
+    def _end_last_move(self, source: "_Source", end: int) -> None:
+        """Give back the blocks of the piece that ends at `end`: a crash may have come before its third step.
+
+        Without its archive file they stay, since they may be another file's that took this one's place.
+        """
+        for piece in self._pieces(source):
+            if piece.end == end and source.holds(piece):
+                self._see_that_it_holds(piece.path, digest_of(source.chunks(piece.start, end)))
+                source.give_back(piece)
+
     def _find_left_behind(self, source: "_Source", start: int, until: int) -> Piece | None:
         """Return the piece that a crash before the second step left in the archive, or None."""
-        name = re.compile(rf"{re.escape(source.path.stem)}\.{start:016d}-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
-        with translated(self._directory):
-            found = [(each, int(match[1])) for each in self._directory.iterdir() if (match := name.fullmatch(each.name))]
-        for path, end in found:
-            if end <= until:
-                self._see_that_it_holds(path, digest_of(source.chunks(start, end)))
-                return Piece(path, start, end)
+        for piece in self._pieces(source):
+            if piece.start == start and piece.end <= until:
+                self._see_that_it_holds(piece.path, digest_of(source.chunks(start, piece.end)))
+                return piece
         return None
+
+    def _pieces(self, source: "_Source") -> list[Piece]:
+        name = re.compile(rf"{re.escape(source.path.stem)}\.([0-9]{{16,18}})-([0-9]{{16,18}})\.jsonl\.gz", re.ASCII)
+        with translated(self._directory):
+            found = [(each, name.fullmatch(each.name)) for each in self._directory.iterdir()]
+        return [Piece(path, int(match[1]), int(match[2])) for path, match in found if match]
 
     def _write(self, source: "_Source", start: int, end: int) -> Piece:
         draft = self._directory / f"{source.path.stem}.tmp"
@@ -145,13 +157,17 @@ class _Source:
             stop = begin
         return until
 
-    def give_back(self, end: int) -> None:
-        """Give back all whole blocks before `end` but for those that prove that the file is the one that was read."""
-        length = kept_from(end)
-        if length <= 0:
+    def holds(self, piece: Piece) -> bool:
+        """Return whether the blocks of a piece are still there: no line begins with a zero byte."""
+        return self._files.read(self._descriptor, 1, piece.start) != b"\0"
+
+    def give_back(self, piece: Piece) -> None:
+        """Give back the whole blocks of a piece but for those that prove that the file is the one that was read."""
+        start, end = kept_from(piece.start), kept_from(piece.end)
+        if start >= end:
             return
         try:
-            self._files.punch(self._descriptor, length)
+            self._files.punch(self._descriptor, start, end - start)
         except OSError as error:
             if error.errno not in _CANNOT_PUNCH:
                 raise

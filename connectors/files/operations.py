@@ -28,8 +28,8 @@ class FileOperations(Protocol):
 
     def unlink(self, path: Path) -> None: ...
 
-    def punch(self, descriptor: int, length: int) -> None:
-        """Free the blocks of the first `length` bytes: they read as zeros, and later bytes keep their offsets."""
+    def punch(self, descriptor: int, start: int, length: int) -> None:
+        """Free the blocks of `length` bytes from `start` on: they read as zeros, and later bytes keep their offsets."""
         ...
 
 
@@ -57,8 +57,8 @@ class SystemFiles:
     def unlink(self, path: Path) -> None:
         os.unlink(path)
 
-    def punch(self, descriptor: int, length: int) -> None:
-        if _fallocate()(descriptor, _PUNCH_HOLE, 0, length):
+    def punch(self, descriptor: int, start: int, length: int) -> None:
+        if _fallocate()(descriptor, _PUNCH_HOLE, start, length):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -161,10 +162,28 @@ class OutputFile:
             )
         if end < size:
             _LOG.warning("%s ends in a torn line of %d bytes; cutting it off", self.path, size - end)
+            self._keep_lines(end, size)
             self._files.truncate(self._opened, end)
         self._write_again(self.length, end)
         self.length = end
         return numbers.by_partition()
+
+    def _keep_lines(self, start: int, end: int) -> None:
+        """Keep what is to be cut off in a file beside this one, if there are whole lines in it.
+
+        Those of a write that a power cut has torn come again. But if the positions were lost the whole file is looked through,
+        and they may have been written long ago.
+        """
+        if not any(b"\n" in chunk for chunk in self._chunks(start, end)):
+            return
+        kept = self.path.with_name(f"{self.path.name}.{start}.cut")
+        descriptor = self._files.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            self._copy(descriptor, start, end)
+        finally:
+            os.close(descriptor)
+        sync_directory(self._files, kept.parent)
+        _LOG.warning("%s: what is cut off holds whole lines; it is kept in %s", self.path, kept)
 
     def _look_through(self, size: int) -> tuple[FoundNumbers, int, int]:
         """Return the numbers behind the known length, the count of lines without a number, and the end of the last whole line.
@@ -194,13 +213,20 @@ class OutputFile:
         descriptor = self._files.open(self.path, os.O_WRONLY)
         try:
             os.lseek(descriptor, start, os.SEEK_SET)
-            while start < end:
-                chunk = self._read(min(CHUNK_BYTES, end - start), start)
-                write_all(self._files, descriptor, chunk)
-                start += len(chunk)
-            self._files.fsync(descriptor)
+            self._copy(descriptor, start, end)
         finally:
             os.close(descriptor)
+
+    def _copy(self, descriptor: int, start: int, end: int) -> None:
+        for chunk in self._chunks(start, end):
+            write_all(self._files, descriptor, chunk)
+        self._files.fsync(descriptor)
+
+    def _chunks(self, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            chunk = self._read(min(CHUNK_BYTES, end - start), start)
+            yield chunk
+            start += len(chunk)
 
     def _read(self, size: int, offset: int) -> bytes:
         return self._files.read(self._opened, size, offset)

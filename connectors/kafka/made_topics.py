@@ -14,7 +14,8 @@ from connectors.kafka.topics import DEFAULT_LIMIT
 from connectors.port import TransportRefused, TransportUnavailable, TransportWithheld
 
 _LOG = logging.getLogger(__name__)
-_RETENTION, _SIZE = "retention.ms", "max.message.bytes"
+_RETENTION, _BYTES, _SIZE = "retention.ms", "retention.bytes", "max.message.bytes"
+_POLICY, _TIMESTAMP = "cleanup.policy", "message.timestamp.type"
 _FOR_EVER = -1
 _HEADERS_BYTES = 64 << 10
 """So much more than in the pattern a record may take: it gets headers."""
@@ -24,8 +25,9 @@ def make_topics(settings: KafkaSettings, like: str, wanted: Mapping[str, Mapping
     """Make those of the wanted topics that are not there, each with its configuration, as many partitions and replicas as `like`.
 
     Topics that are there with fewer partitions get as many, with a shorter retention than wanted they get that, and with a
-    smaller limit than the records of `like` need, one that is large enough. Retention for ever is wanted for new topics only.
-    Else they are left as they are: an operator may have changed them.
+    smaller limit than the records of `like` need, one that is large enough. One for which a retention is wanted is not compacted
+    any more. Retention for ever is wanted for new topics only, and for those that were compacted alone: how long others keep
+    their records is an operator's. Else they are left as they are: an operator may have changed them.
 
     Raises:
         TransportUnavailable: The brokers do not answer, or do not know `like` yet.
@@ -67,23 +69,34 @@ def _limit_of(admin: KafkaAdminClient, name: str) -> int:
 
 
 def _values_of(admin: KafkaAdminClient, name: str) -> dict[str, str]:
-    """Return the retention and the limit of a topic; nothing where reading them is not allowed."""
+    """Return what decides which records a topic takes and keeps; nothing where reading it is not allowed."""
     with suppress(errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError):
-        wanted = ConfigResource(ConfigResourceType.TOPIC, name, [_RETENTION, _SIZE])
+        wanted = ConfigResource(ConfigResourceType.TOPIC, name, [_RETENTION, _BYTES, _SIZE, _POLICY, _TIMESTAMP])
         found = admin.describe_configs([wanted], config_filter="all").get("topic", {}).get(name, {})
         return {key: each["value"] for key, each in found.items()}
     return {}
 
 
 def _raise_values(admin: KafkaAdminClient, name: str, configuration: Mapping[str, str]) -> None:
-    low = {
-        key: configuration[key]
-        for key, value in _values_of(admin, name).items()
-        if int(value) != _FOR_EVER and int(value) < int(configuration[key])
-    }
-    if low:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, low)])
-        _LOG.warning("topic %s had too little for what it has to hold: set %s", name, _told(low))
+    wrong = _wrong_values(_values_of(admin, name), configuration)
+    if wrong:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, wrong)])
+        _LOG.warning("topic %s would have lost records, or not taken them: set %s", name, _told(wrong))
+
+
+def _wrong_values(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that a topic needs in place of what was found."""
+    wrong = {key for key in (_RETENTION, _SIZE) if key in found and _is_less(found[key], wanted.get(key))}
+    if _RETENTION in wanted and "compact" in found.get(_POLICY, "") and wanted[_POLICY] == "delete":
+        # What a topic keeps by time and bytes counts from now on, if it was only compacted.
+        wrong |= {_POLICY} if "delete" in found[_POLICY] else {_POLICY, _RETENTION, _BYTES}
+    if int(wanted.get(_RETENTION, _FOR_EVER)) != _FOR_EVER:
+        wrong |= {key for key in (_BYTES, _TIMESTAMP) if key in found and key in wanted and found[key] != wanted[key]}
+    return {key: wanted[key] for key in wanted if key in wrong}
+
+
+def _is_less(found: str, wanted: str | None) -> bool:
+    return wanted is not None and int(found) != _FOR_EVER and int(found) < int(wanted)
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 import hmac
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 
 from console.access.identity import Identity
-from domain.clock import Clock, Instant
 
 _VALID_MS = 2 * 3_600_000
 _REMEMBERED = 100_000
@@ -18,17 +18,20 @@ class TokenRefused(Exception):
 
 
 class FormTokens:
-    """Makes and takes tokens. They are bound to a user and to this process. May be used from several threads."""
+    """Makes and takes tokens. They are bound to a user and to this process. May be used from several threads.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    `passed` returns the milliseconds since the machine was started: by a wall clock, which jumps, a form could be sent twice.
+    """
+
+    def __init__(self, passed: Callable[[], int]) -> None:
+        self._passed = passed
         self._secret = secrets.token_bytes(32)
-        self._used: OrderedDict[str, Instant] = OrderedDict()
+        self._used: OrderedDict[str, int] = OrderedDict()
         self._lock = Lock()
 
     def make(self, identity: Identity) -> str:
         """Return a new token for a form of this user, or for one call of the API."""
-        said = f"{secrets.token_urlsafe(12)}.{self._clock.now() + _VALID_MS}"
+        said = f"{secrets.token_urlsafe(12)}.{self._passed() + _VALID_MS}"
         return f"{said}.{self._sign(identity, said)}"
 
     def take(self, identity: Identity, token: str) -> None:
@@ -41,7 +44,7 @@ class FormTokens:
         nonce, _, until = said.partition(".")
         if not hmac.compare_digest(signature.encode(), self._sign(identity, said).encode()):
             raise TokenRefused("the form's token is missing or is not yours; load the page again")
-        now = self._clock.now()
+        now = self._passed()
         if int(until) < now:
             raise TokenRefused("the form is more than two hours old; load the page again")
         with self._lock:

@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from http import HTTPStatus
 from time import monotonic
@@ -17,7 +17,6 @@ from console.access.client import find_client
 from console.access.identity import Authenticator, NoLogin
 from console.access.known_browsers import KnownBrowsers
 from console.access.request_limits import RateLimit
-from domain.clock import Clock
 from domain.errors import ResequencerError
 
 MOST_BODY_BYTES = 1024 * 1024
@@ -70,20 +69,21 @@ class AccessLayer:
 
     `proxies` are the networks whose `X-Forwarded-For` is believed. Wrong logins are counted by user and client; in a browser
     where the user has logged in before they are counted apart, so that no other person can lock the user out there.
+    `passed` returns the milliseconds since the machine was started.
 
     Without a login a browser could be led here under a foreign name (DNS rebinding). Then only names of this machine are served.
     """
 
     def __init__(
-        self, app: ASGIApp, authenticator: Authenticator, clock: Clock, limits: Limits, proxies: Sequence[str] = ()
+        self, app: ASGIApp, authenticator: Authenticator, passed: Callable[[], int], limits: Limits, proxies: Sequence[str] = ()
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._limits = limits
         self._proxies = [ipaddress.ip_network(each) for each in proxies]
         self._browsers = KnownBrowsers()
-        self._requests = RateLimit(clock, per_second=limits.requests_per_second, burst=limits.requests_at_once)
-        self._wrong_logins = RateLimit(clock, per_second=limits.wrong_logins_per_second, burst=limits.wrong_logins_at_once)
+        self._requests = RateLimit(passed, per_second=limits.requests_per_second, burst=limits.requests_at_once)
+        self._wrong_logins = RateLimit(passed, per_second=limits.wrong_logins_per_second, burst=limits.wrong_logins_at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -110,12 +110,11 @@ class GroupIndex:
         """
         with self._translated():
             connection = self._opened()
-            count, heads = 0, view.heads()
+            after, heads = "", view.heads()
             while piece := list(islice(heads, _AT_ONCE)):
-                count += len(piece)
-                _take(connection, piece)
-            if count != connection.execute("SELECT count(*) FROM known").fetchone()[0]:
-                _forget(connection, view)
+                _take(connection, piece, after)
+                after = piece[-1][0]
+            connection.execute("DELETE FROM known WHERE key > ?", (after,))
             return _totals(connection)
 
     def find(self, wanted: GroupFilter, most: int) -> Found:
@@ -196,15 +195,16 @@ def _until_interrupted(connection: sqlite3.Connection, sql: str, values: Sequenc
             raise
 
 
-def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]]) -> None:
-    """Write the heads that are new or differ, in one transaction."""
-    slots = ", ".join("?" * len(heads))
-    sql = f"SELECT key, mark FROM known WHERE key IN ({slots})"  # noqa: S608 - Only question marks.
-    marks = dict(connection.execute(sql, [key for key, _ in heads]).fetchall())
+def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], after: str) -> None:
+    """Write the heads that are new or differ, and delete the others between `after` and the last one, in one transaction."""
+    sql = "SELECT key, mark FROM known WHERE key > ? AND key <= ?"
+    marks = dict(connection.execute(sql, (after, heads[-1][0])).fetchall())
+    gone = [(key,) for key in marks.keys() - {key for key, _ in heads}]
     changed = [(key, mark, head) for key, head in heads if marks.get(key) != (mark := blake2b(head, digest_size=8).digest())]
     rows = [row for key, mark, head in changed if (row := _row(key, mark, head)) is not None]
-    if rows:
+    if rows or gone:
         connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("DELETE FROM known WHERE key = ?", gone)
         connection.executemany("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
 
@@ -223,15 +223,6 @@ def _row(key: str, mark: bytes, head: bytes) -> tuple[object, ...] | None:
 def needs_person(group: GroupView) -> bool:
     """Whether the group is not through and has a problem, so that it cannot become complete by itself. Notes do not count."""
     return group.state in _NOT_THROUGH and any(each.startswith(_PROBLEMS) for each in group.problems)
-
-
-def _forget(connection: sqlite3.Connection, view: StoreView) -> None:
-    """Delete the rows of groups that are there no more."""
-    after = ""
-    while keys := [key for (key,) in connection.execute("SELECT key FROM known WHERE key > ? ORDER BY key LIMIT 1000", (after,))]:
-        after = keys[-1]
-        gone = [(key,) for key in keys if view.find(key) is None]
-        connection.executemany("DELETE FROM known WHERE key = ?", gone)
 
 
 def _totals(connection: sqlite3.Connection) -> GroupTotals:

@@ -7,7 +7,7 @@ import msgspec
 
 from connectors.orders.port import GivenOrder, GivenOutcome
 from domain.clock import Instant
-from domain.order import PROPOSAL_MS, Order, OrderOutcome, OrderResult, Stage
+from domain.order import Order, OrderOutcome, OrderResult, Stage, is_proposal_open
 from domain.record import Partition
 
 
@@ -49,7 +49,7 @@ def list_orders(given: Iterable[GivenOrder], outcomes: Iterable[GivenOutcome], n
         if order.is_decision:
             decided.add(key)
         if order.stage is Stage.PROPOSED:
-            state = OrderState.PROPOSED if now - order.at <= PROPOSAL_MS else OrderState.EXPIRED
+            state = OrderState.PROPOSED if is_proposal_open(order.at, now) else OrderState.EXPIRED
             proposals.setdefault(key, ListedOrder(partition, order, state, offset))
         elif order.stage is Stage.REJECTED:
             known = proposals.get(key)

@@ -21,6 +21,7 @@ from aggregation.view import FileView, StoreView
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.transport import FileTransport
+from connectors.kafka.core.topic_names import KEPT_FOR_EVER, KafkaTopics
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.schema import path_of
@@ -41,6 +42,8 @@ _STORES = path_of(AggregationSettings, "stores")
 VALUES, COMPLETIONS = "values.db", "completions"
 
 VALUES_CONFIGURATION = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
+COMPLETIONS_CONFIGURATION = {"cleanup.policy": "delete"}
+"""For how long is the brokers' default, until an operator sets what suits the readers."""
 
 
 class StoreNames(NamedTuple):
@@ -124,7 +127,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
 
     settings = store_settings(configuration, names, slot)
     if names.name != PAYMENTS:
-        make_topics(settings, names.commands, {names.completions: {}, names.dead_letters: {}})
+        make_topics(settings, names.commands, {names.completions: COMPLETIONS_CONFIGURATION, names.dead_letters: KEPT_FOR_EVER})
     make_topics(settings, names.commands, {names.values: VALUES_CONFIGURATION})
     return KafkaStore(settings, worker_directory(names, slot), clock)
 
@@ -192,8 +195,6 @@ def open_commands(configuration: Configuration, names: StoreNames) -> CommandWri
 
 def store_settings(configuration: Configuration, names: StoreNames, slot: int) -> "KafkaSettings":
     """Return the settings to read the commands of a store and to write what comes of them."""
-    from connectors.kafka.core.topic_names import KafkaTopics
-
     settings = kafka_settings(configuration, slot)
     service = settings.transactional_id.split(".")[-2]
     consumer = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}

@@ -8,15 +8,15 @@ from daemon.configuration.receiver_constraints import NAME
 from daemon.configuration.schema import Schema, names_below, path_of
 from daemon.configuration.sections import Notifications
 from delivery.schedules.core.ticks import Ticks
-from delivery.schedules.settings import KeysSettings, Schedule
+from delivery.schedules.settings import KeysSettings, Schedule, Waiting
 from delivery.settings import DeliverySettings, Policy
 from domain.errors import ConfigurationError
 from enrichment.shapes import columns_of
 
 _SCHEDULES, _RECEIVERS = path_of(DeliverySettings, "schedules"), path_of(DeliverySettings, "receivers")
 _DEFAULTS = path_of(DeliverySettings, "schedule_defaults")
-_CRON, _ZONE, _TOPIC, _RECEIVER = (
-    path_of(Schedule, each).removeprefix(f"{_DEFAULTS}.") for each in ("cron", "time_zone", "topic", "receiver")
+_CRON, _ZONE, _TOPIC, _RECEIVER, _WAITING = (
+    path_of(Schedule, each).removeprefix(f"{_DEFAULTS}.") for each in ("cron", "time_zone", "topic", "receiver", "waiting")
 )
 _NAMES, _LOOKUP, _KIND, _WHERE = (
     path_of(KeysSettings, each).removeprefix(f"{_DEFAULTS}.") for each in ("names", "lookup", "kind", "where")
@@ -89,6 +89,11 @@ def _of_target(found: Values, values: Values) -> Iterator[tuple[str, str]]:
         yield _TOPIC, both if topic else "is empty, and so is receiver: name where the requests go"
     if topic and values.get(_TRANSPORT) not in (None, "kafka"):
         yield _TOPIC, "is set, which needs transport = kafka: set receiver instead, or the transport"
+    if topic and found.get(_WAITING) == Waiting.NEWEST:
+        yield (
+            _WAITING,
+            "is newest, which needs receiver: a record of a topic cannot be taken back; set it to all, or name a receiver",
+        )
     policy = values.get(f"{_RECEIVERS}.{receiver}.policy")
     if receiver and f"{_RECEIVERS}.{receiver}.url" not in values:
         yield _RECEIVER, f"is {receiver}, which is no receiver: add it to receivers, or name another one"

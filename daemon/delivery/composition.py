@@ -66,8 +66,8 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
     live, former = live_source(configuration, ledger.service)
     sources = Sources(live, partial(open_feed, configuration), former)
     publish = _event_publisher(configuration, ledger)
-    direct = [make_direct_receiver(configuration, name, each, slot, forbidden) for name, each in delivery.of_topics]
     clock = ledger.database.clock if ledger.database.is_sqlite else _clock(configuration, slot)
+    direct = [make_direct_receiver(configuration, name, each, slot, forbidden, clock) for name, each in delivery.of_topics]
     schedules = [make_runner(configuration, name, each, ledger, owner, clock) for name, each in delivery.schedules]
     return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, Others(direct, schedules))
 
@@ -168,6 +168,8 @@ def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
         next_tick=_text(report.next_tick),
         overdue_since=_text(report.overdue_since),
         problem=report.problem,
+        waiting=report.waiting,
+        ticks_waiting=report.ticks_waiting,
     )
 
 

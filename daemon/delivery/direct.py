@@ -20,6 +20,7 @@ from delivery.direct.receiver import DirectReceiver
 from delivery.errors import ReceiverUnknown
 from delivery.settings import Receiver
 from domain.record import OutputNumber, Partition
+from domain.steady_clock import SteadyClock
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from connectors.kafka.dead_letters import KafkaDeadLetterStore
@@ -53,12 +54,16 @@ def settings_of_stage(configuration: Configuration, stage: Stage, slot: int | No
 
 
 def make_direct_receiver(
-    configuration: Configuration, name: str, receiver: Receiver, slot: int | None, forbidden: Sequence[Network]
+    configuration: Configuration,
+    name: str,
+    receiver: Receiver,
+    slot: int | None,
+    forbidden: Sequence[Network],
+    clock: SteadyClock,
 ) -> DirectReceiver:
     """Return the receiver; nothing is connected yet."""
     stages = stages_of_receiver(configuration, name, receiver)
     clients = partial(_clients_of, configuration, slot)
-    clock = SystemClock()
     return DirectReceiver(name, receiver, stages, partial(_make_topics, configuration, stages), clients, clock, forbidden)
 
 

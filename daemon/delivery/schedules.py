@@ -22,7 +22,7 @@ def make_runner(
 
 def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:
     if schedule.receiver:
-        return LedgerSink(ledger, name, schedule.receiver, owner)
+        return LedgerSink(ledger, name, schedule.receiver, owner, schedule.waiting)
     from delivery.schedules.topic_sink import TopicSink  # Kafka's client takes a third of a second to import.
 
     group = f"{configuration.storage.namespace}-schedule-{name}"

@@ -44,8 +44,8 @@ class EventLog(Protocol):
         """Return the ends behind this one, at most so many, each with its number in the ledger."""
         ...
 
-    def ended(self, jobs: Iterable[str]) -> set[tuple[str, int]]:
-        """Return which runs of these jobs have ended in the ledger: job and run."""
+    def ended(self, events: Sequence[JobEvent]) -> set[tuple[str, int]]:
+        """Return which of these runs have ended in the ledger, or are so old that it may have forgotten them: job and run."""
         ...
 
 
@@ -78,7 +78,7 @@ def next_events(
         events.append(msgspec.structs.replace(each, number=number, ledger=log.ledger, service=log.service))
     done = waiting[-1][0] if waiting else mark.done
     # A run that was published, and has not ended in the ledger, will end once more, after a restore.
-    ended = log.ended({each.job for each in seen})
+    ended = log.ended(seen)
     compared = number if all((each.job, each.run) in ended for each in seen) else mark.compared
     return NextEvents(tuple(events), PublishedMark(done, number, compared))
 

@@ -1,6 +1,6 @@
 """The commits of one stage: which positions leave next, and since when they have waited."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from connectors.port import PartitionOutput
@@ -13,13 +13,16 @@ _WRITING_SHARE = 10
 
 
 class Commits:
-    """An attempt whose outcome is unknown is made again unchanged. `owned` are the partitions of this worker, as they change."""
+    """An attempt whose outcome is unknown is made again unchanged. `owned` are the partitions of this worker, as they change.
 
-    def __init__(self, owned: Mapping[Partition, Owned]) -> None:
-        self._owned = owned
+    `passed` returns the milliseconds that have passed since some instant, with those in which the machine was suspended.
+    """
+
+    def __init__(self, owned: Mapping[Partition, Owned], passed: Callable[[], int]) -> None:
+        self._owned, self._passed = owned, passed
         self._attempt: list[tuple[Owned, PartitionOutput]] = []
         self._due_at = 0.0
-        self._waits_since: float | None = None
+        self._waits_since: int | None = None
         self.is_refused = False
         """Whether the last commit was refused."""
 
@@ -32,9 +35,9 @@ class Commits:
         """Whether something is not committed."""
         return bool(self._attempt) or any(each.state.has_news for each in self._owned.values())
 
-    def find_wait_seconds(self) -> float:
+    def find_wait_ms(self) -> int:
         """Return for how long what is done has not been committed; 0 if all is."""
-        return 0.0 if self._waits_since is None else monotonic() - self._waits_since
+        return 0 if self._waits_since is None else self._passed() - self._waits_since
 
     def next(self) -> list[PartitionOutput]:
         """Return what is to be published now, in one transaction. Call `left` when it was, or `withdraw` if nothing was."""
@@ -45,7 +48,7 @@ class Commits:
             # Nothing could be refused again: what was refused is another worker's by now, or was taken over anew.
             self._waits_since, self.is_refused = None, self.is_refused and not self._owned
         elif self._waits_since is None:
-            self._waits_since = monotonic()
+            self._waits_since = self._passed()
         return [output for _, output in self._attempt]
 
     def left(self) -> None:

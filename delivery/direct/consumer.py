@@ -28,8 +28,8 @@ from delivery.direct.holdings import Holdings
 from delivery.direct.order_reading import OrderReading
 from delivery.direct.owned import Owned, StageClients, Takeover
 from delivery.direct.stage_calls import StageCalls
-from domain.clock import Clock
 from domain.record import Partition, Record
+from domain.steady_clock import SteadyClock
 
 _LOG = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
@@ -50,7 +50,7 @@ class StageConsumer:
     """
 
     def __init__(
-        self, stage: Stage, open_clients: Callable[[], StageClients], caller: Caller, slots: CallSlots, clock: Clock
+        self, stage: Stage, open_clients: Callable[[], StageClients], caller: Caller, slots: CallSlots, clock: SteadyClock
     ) -> None:
         self.stage = stage
         self._open_clients = open_clients
@@ -58,10 +58,11 @@ class StageConsumer:
         self._slots = slots
         self._holdings = Holdings()
         self._owned = self._holdings.owned
-        self._commits = Commits(self._owned)
+        self._commits = Commits(self._owned, clock.passed)
         self._calls = StageCalls(stage, caller, slots, clock, self._owned, self._may_call)
         self._takeover = Takeover(stage, slots.gate, clock, self._calls.letter)
-        self._polled_at = monotonic()
+        self._passed = clock.passed  # While the machine is suspended, another worker gets the partitions.
+        self._polled_at = self._passed()
         self._orders_at = 0.0
         self._order_reading = OrderReading()
         self._thread = ThreadPoolExecutor(1, f"delivery-{stage.group}")
@@ -102,10 +103,10 @@ class StageConsumer:
 
     def _may_call(self) -> bool:
         """Return whether the partitions are certainly this worker's, and what is called will be committed soon."""
-        longest = self._clients.session_ms / 1_000
-        if self._is_stopping or self._commits.is_refused or self._commits.find_wait_seconds() > longest:
+        longest_ms = self._clients.session_ms
+        if self._is_stopping or self._commits.is_refused or self._commits.find_wait_ms() > longest_ms:
             return False
-        return monotonic() - self._polled_at < longest
+        return self._passed() - self._polled_at < longest_ms
 
     async def _guarded(self, turn: Callable[[], object]) -> None:
         """Take a turn. What does not answer is asked again after a pause."""
@@ -173,7 +174,7 @@ class StageConsumer:
         rooms = [owned.state.room for name, owned in self._owned.items() if name not in resting]
         is_busy = any(owned.calls or owned.state.has_news for owned in self._owned.values())
         wait_ms = _BUSY_POLL_MS if is_busy else _IDLE_POLL_MS
-        transport, begun = self._clients.transport, monotonic()
+        transport, begun = self._clients.transport, self._passed()
         poll = partial(transport.poll, max(1, min([AT_ONCE, *rooms])), wait_ms, resting)
         polled, standing = await self._in_thread(lambda: (poll(), transport.standing()))
         # A process that was stopped in the midst of a poll knows nothing of what has happened since.

@@ -17,8 +17,9 @@ from delivery.direct.core.shared_gate import SharedGate
 from delivery.direct.core.stages import Stage, left_stage
 from delivery.direct.owned import StageClients
 from delivery.settings import Receiver
-from domain.clock import Clock, Instant
+from domain.clock import Instant
 from domain.record import Origin, Partition
+from domain.steady_clock import SteadyClock
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 2.0
@@ -85,7 +86,7 @@ class DirectReceiver:
         stages: Sequence[Stage],
         make_topics: Callable[[], Mapping[str, str]],
         open_clients: Callable[[Stage], StageClients],
-        clock: Clock,
+        clock: SteadyClock,
         forbidden: Sequence[Network] = (),
     ) -> None:
         self.name = name

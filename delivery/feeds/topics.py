@@ -19,7 +19,7 @@ from domain.record import Origin, Partition
 
 _LOG = logging.getLogger(__name__)
 _LOST = "lost"
-"""The part whose position is how many offsets are missing: retention has deleted them before they were read."""
+"""The part whose position is how many offsets are missing: retention deleted them unread, or the brokers have lost records."""
 
 _LOOK_SECONDS = 10.0
 """How often it is checked whether the topic has more partitions, or was deleted and made anew."""
@@ -78,13 +78,16 @@ class TopicFeed:
             for number in reader.numbers
             if self._span is None or number in self._span.ends
         }
-        missing = max(0, positions.get(_LOST, 0) + self._follow(reader, wanted, positions) - positions.get(ACCEPTED, 0))
+        log_ends = {name.partition: offset for name, offset in reader.ends().items()}
+        lost = self._set_back(wanted, log_ends, positions) + self._follow(reader, wanted, positions)
+        missing = max(0, positions.get(_LOST, 0) + lost - positions.get(ACCEPTED, 0))
         noted = {part: at for part, at in ((_LOST, missing), (ACCEPTED, 0)) if at != positions.get(part, 0)}
-        lacks = f"{missing} offsets of {self._topic}, which retention deleted before they were read" if missing else None
-        ends = self._ends(reader)
+        causes = "which retention deleted before they were read, or which the brokers have lost"
+        lacks = f"{missing} offsets of {self._topic}, {causes}" if missing else None
+        ends = log_ends if self._span is None else self._span.ends
         if all(wanted[number] >= ends[number] for number in wanted):
             # Also of an empty partition: what is deleted of it from now on is missing.
-            noted |= {self._part(number): at for number, at in wanted.items() if self._part(number) not in positions}
+            noted |= {self._part(number): at for number, at in wanted.items() if at != positions.get(self._part(number))}
             return Portion([], noted, is_end=True, seals=self._span is not None, missing=missing, lacks=lacks)
         items = self._polled(reader, ends, most)
         self._at = {number: reader.position(self._name(number)) for number in wanted}
@@ -124,6 +127,20 @@ class TopicFeed:
         self._looks_at = monotonic() + _LOOK_SECONDS
         return self._reader
 
+    def _set_back(self, wanted: dict[int, int], log_ends: Mapping[int, int], positions: Mapping[str, int]) -> int:
+        """Go on at the end of a log that ends before what was read of it; return how many offsets are gone.
+
+        The brokers have lost records, by an election of a replica that was behind or by a disk. Others get these offsets.
+        """
+        lost = 0
+        for number, at in wanted.items():
+            if self._part(number) in positions and at > log_ends[number]:
+                lost += at - log_ends[number]
+                told = "%s-%d: it was read up to offset %d, but its log ends at %d: the brokers have lost records"
+                _LOG.error(told, self._topic, number, at, log_ends[number])
+                wanted[number] = log_ends[number]
+        return lost
+
     def _follow(self, reader: CommittedReader, wanted: Mapping[int, int], positions: Mapping[str, int]) -> int:
         """Go on at these offsets; return how many of them retention has deleted since the job had to read them."""
         if self._at == wanted:
@@ -144,11 +161,6 @@ class TopicFeed:
 
     def _start(self, number: int) -> int:
         return 0 if self._span is None else self._span.starts.get(number, 0)
-
-    def _ends(self, reader: CommittedReader) -> Mapping[int, int]:
-        if self._span is not None:
-            return self._span.ends
-        return {name.partition: offset for name, offset in reader.ends().items()}
 
     def _name(self, number: int) -> TopicPartition:
         return TopicPartition(self._topic, number)

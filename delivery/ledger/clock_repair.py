@@ -3,13 +3,14 @@
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, case, select, update
+from sqlalchemy import ColumnElement, Select, case, exists, or_, select, update
 
 from delivery.core.gate import GateState
 from delivery.core.rows import RetryMode, Status
+from delivery.ledger.chunks import chunks
 from delivery.ledger.database import Database
 from delivery.ledger.gates import lock_gate, read_gate, write_gate
-from delivery.ledger.tables import IS_HEAD, JOBS, ROWS
+from delivery.ledger.tables import IS_HEAD, JOBS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.steady_clock import SKEW_MS, Unchanged
 
@@ -23,34 +24,38 @@ def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: U
     `pauses` are those that this process has noticed: from then on each lasts as long as it can have been meant to. So a clock
     that is behind for one look shortens none.
     """
+    longest = _longest(receiver)
+    rests = (ROWS.c.receiver == name, ROWS.c.step.in_([each.value for each in Step]), IS_HEAD, ROWS.c.owner.is_(None))
     with database.read() as connection:
-        now, gate = database.now(connection), read_gate(connection, name)
-        longest = _longest(receiver)
-        of_any_step = (
-            ROWS.c.receiver == name,
-            ROWS.c.step.in_([each.value for each in Step]),
-            ROWS.c.due_at > now + SKEW_MS,
-            IS_HEAD,
-        )
-        far = select(ROWS.c.id, ROWS.c.due_at, longest).where(
-            *of_any_step, ROWS.c.owner.is_(None), ROWS.c.due_at - longest > now + SKEW_MS
-        )
-        found = {row: (due_at, pause) for row, due_at, pause in connection.execute(far.limit(_CHUNK))}
-    facts: dict[int, int] = {row: due_at for row, (due_at, _) in found.items()}
-    if gate.state is GateState.SHUT and gate.probe_at > now + SKEW_MS + receiver.suspension.most_ms:
-        facts[0] = gate.probe_at
-        found[0] = (gate.probe_at, gate.pause_ms)
-    over = [row for row, since_ms in pauses.look(facts).items() if since_ms >= found[row][1]]
+        gate, latest = read_gate(connection, name), database.now(connection) + SKEW_MS
+        # All of them, each with its instant: rows that were written together rest until the same one.
+        far = select(ROWS.c.due_at, longest).where(*rests, ROWS.c.due_at > latest, ROWS.c.due_at - longest > latest)
+        found = {(due_at, pause) for due_at, pause in connection.execute(far.distinct())}
+    if gate.state is GateState.SHUT and gate.probe_at > latest + receiver.suspension.most_ms:
+        found.add((gate.probe_at, gate.pause_ms))
+    over = [rest for rest, since_ms in pauses.look(dict.fromkeys(found)).items() if since_ms >= rest[1]]
     if not over:
         return 0
     with database.write() as connection:
         gate, now = lock_gate(connection, name), database.now(connection)
-        if 0 in over and gate.probe_at == facts[0]:
+        if is_probe := (gate.probe_at, gate.pause_ms) in over:
             write_gate(connection, name, msgspec.structs.replace(gate, probe_at=now))
-        for row in over:
-            is_same = (ROWS.c.id == row, ROWS.c.due_at == facts[row], ROWS.c.owner.is_(None))
-            connection.execute(update(ROWS).where(*is_same).values(due_at=now))
-    return len(over)
+    ended = int(is_probe)
+    for pause in sorted({each for _, each in over}):
+        for instants in chunks([due_at for due_at, each in over if each == pause]):
+            far = select(ROWS.c.id).where(*rests, ROWS.c.due_at.in_(instants), longest == pause)
+            while some := _end_some(database, name, far):
+                ended += some
+    return ended
+
+
+def _end_some(database: Database, name: str, far: Select[Any]) -> int:
+    """Let some of the rows go on; return how many."""
+    with database.write() as connection:
+        lock_gate(connection, name)
+        now = database.now(connection)
+        some = far.where(ROWS.c.due_at > now).limit(_CHUNK)
+        return connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(due_at=now)).rowcount
 
 
 def date_back(database: Database) -> int:
@@ -58,15 +63,24 @@ def date_back(database: Database) -> int:
 
     Only where the clock is trusted: it cannot be undone.
     """
-    with database.write() as connection:
-        now = database.now(connection)
-        if not database.clock.was_trusted:
-            return 0
-        latest = now + SKEW_MS
-        some = select(ROWS.c.id).where(ROWS.c.ended_at > latest).limit(_CHUNK)
-        dated = connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
-        for column in _PAST:
-            connection.execute(update(JOBS).where(column > latest).values({column.name: now}))
+    with database.read() as connection:
+        latest = database.now(connection) + SKEW_MS
+        later = exists().where(ROWS.c.job == JOBS.c.id, ROWS.c.ended_at > latest)
+        is_gone_later = exists().where(SOURCES.c.job == JOBS.c.id, SOURCES.c.gone_at > latest)
+        is_later = or_(later, is_gone_later, *(column > latest for column in _PAST))
+        jobs = list(connection.scalars(select(JOBS.c.id).where(is_later)))
+    dated = 0
+    for job in jobs if database.clock.was_trusted else []:
+        with database.write() as connection:
+            now = database.now(connection)
+            if not database.clock.was_trusted:
+                break
+            latest = now + SKEW_MS
+            some = select(ROWS.c.id).where(ROWS.c.job == job, ROWS.c.ended_at > latest).limit(_CHUNK)
+            dated += connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
+            for column in _PAST:
+                connection.execute(update(JOBS).where(JOBS.c.id == job, column > latest).values({column.name: now}))
+            connection.execute(update(SOURCES).where(SOURCES.c.job == job, SOURCES.c.gone_at > latest).values(gone_at=now))
     return dated
 
 

@@ -17,7 +17,7 @@ from domain.printable import without_secrets
 from domain.steady_clock import SteadyClock
 from storage.private_file import make_private
 
-VERSION = "0006"
+VERSION = "0007"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -1,5 +1,6 @@
 """Intake: what a source has becomes rows, together with the position in the source and the counts of the job."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,12 @@ from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import complete_jobs
 from delivery.ledger.database import Database
 from delivery.ledger.finding import SCHEDULE, get_job
-from delivery.ledger.finishing import ready_status
-from delivery.ledger.tables import ERRORS, IS_HEAD, JOBS, KEYS, ROWS, SOURCES
+from delivery.ledger.finishing import Finishing, ready_status
+from delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
 from delivery.settings import Receiver, Step
 from domain.clock import Instant, instant_text
+from domain.headers import SCHEDULE_REQUESTS
+from domain.record import Headers
 from domain.steady_clock import Unchanged
 
 LEASE_MS = 30_000
@@ -25,26 +28,36 @@ ACCEPTED = "accepted"
 """The part of a source whose position is how much of what is missing an operator has accepted. The feed sets it back to 0."""
 
 LONGEST_REASON = 1_000
-_headers = msgspec.json.Encoder()
+_MOST_REPLACED = 5_000
+_headers, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Headers)
 
 
 class Intake(msgspec.Struct, frozen=True):
     """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part.
 
-    `progress` is how far the schedule is whose requests the job delivers.
+    `gone` are the parts that are marked as not there any more. `progress` is how far the schedule is whose requests the job
+    delivers.
     """
 
     job: str
     epoch: int
     positions: Mapping[str, int]
+    gone: frozenset[str] = frozenset()
     progress: str | None = None
+
+    def behind(self, portion: "Portion") -> "Intake":
+        """Return it with what the ledger knows after the portion was taken in."""
+        positions = {**self.positions, **portion.positions} if portion.positions else self.positions
+        return msgspec.structs.replace(self, positions=positions, gone=self.gone if portion.gone is None else portion.gone)
 
 
 class Portion(msgspec.Struct, frozen=True):
     """What was read at once: `items` are selected for the receiver, `not_selected` others.
 
     `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
-    there ever be. `progress` is stored with the items, if it is not None.
+    there ever be. `gone` are parts with a position whose files are not there; None: it was not looked for all. `progress` is
+    stored with the items, if it is not None. An item that `replaces` stands for the open rows of the job and its key that were
+    never called.
 
     `missing` is how many bytes or offsets went before they were read, 0 for none, None: the feed has not looked. `lacks` says so
     for people. The source is not sealed while something is missing.
@@ -55,15 +68,19 @@ class Portion(msgspec.Struct, frozen=True):
     not_selected: int = 0
     is_end: bool = False
     seals: bool = False
+    gone: frozenset[str] | None = None
     progress: str | None = None
     missing: int | None = None
     lacks: str | None = None
+    replaces: bool = False
 
 
-def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> Intake | None:
+def open_intake(database: Database, job: str, owner: str, rights: Unchanged, known: Intake | None = None) -> Intake | None:
     """Take the right to read a job's source, or renew it. None: another process has it, or the job is sealed.
 
-    The right of another is over when this process has seen for `LEASE_MS` that it was not renewed (`rights`).
+    The right of another is over when this process has seen for `LEASE_MS` that it was not renewed (`rights`). `known` is the last
+    right of this owner, behind what was taken in by it: if no other was given since, and no loss was accepted, there can be no
+    other positions.
     """
     with database.write() as connection:
         now = database.now(connection)
@@ -80,8 +97,12 @@ def open_intake(database: Database, job: str, owner: str, rights: Unchanged) -> 
         found = connection.execute(taken).first()
         if found is None:
             return None
-        positions = connection.execute(select(SOURCES.c.part, SOURCES.c.position).where(SOURCES.c.job == job))
-        return Intake(job, found.intake_epoch, dict(positions.all()), found.progress)
+        if known is not None and held.intake_owner in ("", owner) and held.intake_epoch == known.epoch:
+            return msgspec.structs.replace(known, epoch=found.intake_epoch, progress=found.progress)
+        asked = select(SOURCES.c.part, SOURCES.c.position, SOURCES.c.gone_at).where(SOURCES.c.job == job)
+        parts = connection.execute(asked).all()
+        gone = frozenset(each.part for each in parts if each.gone_at is not None)
+        return Intake(job, found.intake_epoch, {each.part: each.position for each in parts}, gone, found.progress)
 
 
 def find_progress(database: Database, job: str) -> str | None:
@@ -140,17 +161,23 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
         if connection.scalar(select(JOBS.c.id).where(*_is_ours(intake))) is None:
             raise _lost(intake)  # Long ago perhaps: the job may be deleted, and rows of it could not be written.
         items = {item.dedup: item for item in portion.items}
+        # The gate is locked before keys, as everywhere in the ledger.
+        finishing = Finishing(connection, receiver, name, now) if portion.replaces and items else None
         # Before it is asked what is known: the source of another live job may hold the same.
         keys = _lock_keys(connection, name, {item.key for item in items.values() if item.defect is None})
         known = _known(connection, _remembering(connection, intake.job, name), list(items))
         new = [item for dedup, item in items.items() if dedup not in known]
         fit = [item for item in new if item.defect is None]
         keys = {key: keys[key] for key in {item.key for item in fit}}
+        fit = fit if finishing is None or not fit else _replace(finishing, intake.job, fit)
         if fit:
             # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
             connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
         _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
         _write_positions(connection, intake.job, portion.positions)
+        if portion.gone is not None:
+            _mark_gone(connection, intake.job, portion.gone - intake.gone, now)
+            _mark_gone(connection, intake.job, intake.gone - portion.gone, None)
         _count(connection, intake, portion, len(new), len(new) - len(fit), now)
         if _seals(portion):
             complete_jobs(connection, [intake.job], now)
@@ -186,6 +213,39 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
         locked |= {each.key: each for each in connection.execute(asked)}
     # Retention may have deleted a key between the two statements.
     return locked if len(locked) == len(keys) else _lock_keys(connection, name, keys)
+
+
+def _replace(finishing: Finishing, job: str, items: list[Item]) -> list[Item]:
+    """Cancel rows of the job that were never called; return the items, each with the number of requests for which it stands.
+
+    At most `_MOST_REPLACED` end so at once: there can be very many when all of them have waited before.
+    """
+    never_called = (ROWS.c.receiver == finishing.name, ROWS.c.job == job, IS_OPEN, ROWS.c.epoch == 0)
+    found: list[int] = []
+    for some in chunks(sorted({item.key for item in items})):
+        asked = select(ROWS.c.id).where(ROWS.c.key.in_(some), *never_called).order_by(ROWS.c.key, ROWS.c.id)
+        found += finishing.connection.scalars(asked.limit(_MOST_REPLACED - len(found)))
+    if not found:
+        return items
+    finishing.load(found)
+    finishing.lock({row["key"] for row in finishing.rows.values()})
+    stands_for = Counter[str]()
+    for rows in chunks(found):
+        for row, headers in finishing.connection.execute(select(ROWS.c.id, ROWS.c.headers).where(ROWS.c.id.in_(rows))):
+            stands_for[finishing.rows[row]["key"]] += _requests_of(_decoder.decode(headers))
+    for row in finishing.rows.values():
+        finishing.end(row, Status.CANCELLED, "a newer request of its schedule stands for it")
+    finishing.write()
+    return [_with_requests(item, stands_for[item.key]) for item in items]
+
+
+def _requests_of(headers: Headers) -> int:
+    return next((int(value) for name, value in headers if name == SCHEDULE_REQUESTS), 1)
+
+
+def _with_requests(item: Item, others: int) -> Item:
+    more = ((SCHEDULE_REQUESTS, b"%d" % (others + 1)),) if others else ()
+    return msgspec.structs.replace(item, headers=(*item.headers, *more))
 
 
 def _rows(
@@ -249,6 +309,12 @@ def _write_positions(connection: Connection, job: str, positions: Mapping[str, i
     position = statement.excluded.position + (SOURCES.c.position if adds else 0)
     statement = statement.on_conflict_do_update(index_elements=[SOURCES.c.job, SOURCES.c.part], set_={"position": position})
     connection.execute(statement, [{"job": job, "part": part, "position": at} for part, at in positions.items()])
+
+
+def _mark_gone(connection: Connection, job: str, parts: frozenset[str], since: Instant | None) -> None:
+    """Note since when these parts are gone; None: they are there again."""
+    for some in chunks(sorted(parts)):
+        connection.execute(update(SOURCES).where(SOURCES.c.job == job, SOURCES.c.part.in_(some)).values(gone_at=since))
 
 
 def _count(connection: Connection, intake: Intake, portion: Portion, new: int, failed: int, now: Instant) -> None:

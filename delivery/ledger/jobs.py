@@ -118,6 +118,12 @@ def schedule_job(database: Database, schedule: str, receiver: str, service: str)
     return job
 
 
+def count_open(database: Database, job: str) -> int:
+    """Return how many rows of a job have not ended."""
+    with database.read() as connection:
+        return connection.scalar(select(JOBS.c.ingested - ENDED).where(JOBS.c.id == job)) or 0
+
+
 def start_job(database: Database, job: str, receiver: str, source: str, by: str, service: str, *, is_live: bool = False) -> bool:
     """Note the job, and return whether it is new. The service publishes its end, whichever process delivers its last row.
 

@@ -52,8 +52,8 @@ class Ledger:
     def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
         return finishing.finish(self.database, self.receivers[receiver], receiver, results)
 
-    def open_intake(self, job: str, owner: str) -> Intake | None:
-        return intake.open_intake(self.database, job, owner, self._rights)
+    def open_intake(self, job: str, owner: str, known: Intake | None = None) -> Intake | None:
+        return intake.open_intake(self.database, job, owner, self._rights, known)
 
     def close_intake(self, opened: Intake) -> None:
         intake.close_intake(self.database, opened)
@@ -75,6 +75,9 @@ class Ledger:
 
     def find_progress(self, job: str) -> str | None:
         return intake.find_progress(self.database, job)
+
+    def count_open(self, job: str) -> int:
+        return jobs.count_open(self.database, job)
 
     def start_job(self, job: str, receiver: str, source: str, by: str) -> bool:
         return jobs.start_job(self.database, job, receiver, source, by, self.service.id)
@@ -134,7 +137,7 @@ class Ledger:
     @property
     def events(self) -> ServiceEvents:
         """The ends of the jobs of this service."""
-        return ServiceEvents(self.database, self.service.id, self.enter)
+        return ServiceEvents(self.database, self.service.id, self._retention_ms, self.enter)
 
     def enter(self) -> None:
         """Note that this service uses the ledger, now and then.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, exists, select, update
+from sqlalchemy import Connection, select, update
 
 from delivery.core.rows import Status
 from delivery.errors import JobRefused
@@ -63,16 +63,18 @@ def _repair_some(database: Database, receivers: dict[str, Receiver], job: str) -
         found = get_job(connection, job)
         if found["repair"] is None:
             return False
-        was_never_called = exists().where(ERRORS.c.row == ROWS.c.id, ERRORS.c.attempts == 0)
-        is_left = (ROWS.c.job == job) & (ROWS.c.status == Status.FAILED.value) & (ROWS.c.id > found["repaired_to"])
-        asked = select(ROWS.c.id, ROWS.c.key).where(is_left, ~was_never_called)
-        rows = [(row, key) for row, key in connection.execute(asked.order_by(ROWS.c.id).limit(_CHUNK))]
-        if not rows:
+        # By the errors, and these some at a time: of a live job there are millions of rows beside them.
+        of_job = select(ERRORS.c.row, ERRORS.c.attempts).where(ERRORS.c.job == job, ERRORS.c.row > found["repaired_to"])
+        noted = connection.execute(of_job.order_by(ERRORS.c.row).limit(_CHUNK)).all()
+        if not noted:
             _end(connection, job)
             complete_jobs(connection, [job], now)
             return False
+        called = [each.row for each in noted if each.attempts]
+        asked = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.id.in_(called), ROWS.c.status == Status.FAILED.value)
+        rows = [(row, key) for row, key in connection.execute(asked.order_by(ROWS.c.id))]
         chosen = _reopen(finishing, rows, with_late=found["repair"] == LATE)
-        values: dict[str, Any] = {"repaired_to": rows[-1][0], "repaired": JOBS.c.repaired + chosen}
+        values: dict[str, Any] = {"repaired_to": noted[-1].row, "repaired": JOBS.c.repaired + chosen}
         values |= {"not_repaired": JOBS.c.not_repaired + len(rows) - chosen}
         # It ends once more, with an event of its own, when the repair has ended.
         values |= {"completed_at": None} if chosen else {}

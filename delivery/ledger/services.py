@@ -1,6 +1,6 @@
 """The services that share a ledger: each owns the jobs that it has begun, and publishes the ends of these alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from sqlalchemy import Connection, RowMapping, func, select, update
@@ -12,6 +12,7 @@ from delivery.ledger.chunks import chunks
 from delivery.ledger.completion import find_published_before, ledger_id, lock_counter
 from delivery.ledger.database import Database
 from delivery.ledger.tables import EVENTS, JOBS, SERVICES
+from domain.clock import Instant
 from domain.steady_clock import Unchanged
 
 LEASE_MS = 30_000
@@ -77,11 +78,24 @@ def _make(connection: Connection, service: str) -> bool:
     return True
 
 
+def published_events(connection: Connection, before: Instant, most: int) -> list[int]:
+    """Return the numbers of events from before that are published. Of each service it is looked at the first `most` events.
+
+    None of them is asked for again: what is compared behind a restore are the runs of the jobs.
+    """
+    found: list[int] = []
+    for service, done in connection.execute(select(SERVICES.c.id, SERVICES.c.done)).all():
+        published = select(EVENTS.c.number, EVENTS.c.at).where(EVENTS.c.service == service, EVENTS.c.number <= done)
+        first = connection.execute(published.order_by(EVENTS.c.number).limit(most)).all()
+        found += [number for number, at in first if at < before]
+    return found
+
+
 class ServiceEvents:
     """The ends of the jobs of a service, as `EventLog` says."""
 
-    def __init__(self, database: Database, service: str, enter: Callable[[], None]) -> None:
-        self._database, self.service, self._enter = database, service, enter
+    def __init__(self, database: Database, service: str, retention_ms: int, enter: Callable[[], None]) -> None:
+        self._database, self.service, self._retention_ms, self._enter = database, service, retention_ms, enter
         self._ledger: str | None = None
 
     @property
@@ -109,13 +123,20 @@ class ServiceEvents:
         with self._database.read() as connection:
             return [(number, _event(body)) for number, body in connection.execute(asked)]
 
-    def ended(self, jobs: Iterable[str]) -> set[tuple[str, int]]:
-        found: set[tuple[str, int]] = set()
+    def ended(self, events: Sequence[JobEvent]) -> set[tuple[str, int]]:
+        """As `EventLog.ended`. Jobs know how often they have ended; those that retention has deleted are not there any more."""
+        runs: dict[str, int] = {}
         with self._database.read() as connection:
-            for some in chunks(sorted(jobs)):
-                asked = select(EVENTS.c.body).where(EVENTS.c.service == self.service, EVENTS.c.job.in_(some))
-                found |= {(event.job, event.run) for body in connection.scalars(asked) for event in [_event(body)]}
-        return found
+            before = self._database.now(connection) - self._retention_ms
+            is_trusted = self._database.clock.was_trusted
+            for some in chunks(sorted({each.job for each in events})):
+                asked = select(JOBS.c.id, JOBS.c.completions).where(JOBS.c.id.in_(some))
+                runs |= {each.id: each.completions for each in connection.execute(asked)}
+        return {
+            (each.job, each.run)
+            for each in events
+            if (each.run <= runs[each.job] if each.job in runs else is_trusted and each.at < before)
+        }
 
 
 def _event(body: bytes) -> JobEvent:

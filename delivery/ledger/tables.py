@@ -102,6 +102,8 @@ SOURCES = Table(
     Column("job", ForeignKey("delivery_job.id"), primary_key=True),
     Column("part", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
+    # Since when the file is not there any more; null: it is there, or the source has no files.
+    Column("gone_at", BigInteger),
 )
 
 KEYS = Table(
@@ -197,6 +199,12 @@ Index(
     postgresql_where=text("held_by is not null"),
     sqlite_where=text("held_by is not null"),
 )
+Index(
+    "delivery_source_gone",
+    SOURCES.c.gone_at,
+    postgresql_where=text("gone_at is not null"),
+    sqlite_where=text("gone_at is not null"),
+)
 # A claim looks at due heads only, so it costs the same beside any number of ended or waiting rows.
 Index(
     "delivery_row_due",
@@ -217,8 +225,10 @@ Index(
 Index("delivery_row_open", ROWS.c.receiver, ROWS.c.key, ROWS.c.id, postgresql_where=text(_OPEN), sqlite_where=text(_OPEN))
 Index("delivery_row_running", ROWS.c.receiver, postgresql_where=text("owner is not null"), sqlite_where=text("owner is not null"))
 Index("delivery_row_dedup", ROWS.c.job, ROWS.c.dedup, unique=True)
+# Of each job alone: retention passes by the rows of open jobs.
 Index(
     "delivery_row_ended",
+    ROWS.c.job,
     ROWS.c.ended_at,
     postgresql_where=text("ended_at is not null"),
     sqlite_where=text("ended_at is not null"),
@@ -232,5 +242,4 @@ Index(
     sqlite_where=text("ended_at is not null"),
 )
 Index("delivery_event_service", EVENTS.c.service, EVENTS.c.number)
-Index("delivery_event_job", EVENTS.c.job)
 Index("delivery_error_job", ERRORS.c.job, ERRORS.c.row)

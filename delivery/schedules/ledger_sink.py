@@ -8,6 +8,7 @@ from delivery.ledger.intake import Intake, Portion
 from delivery.ledger.ledger import Ledger
 from delivery.schedules.core.progress import Progress, decode_progress
 from delivery.schedules.core.request import Request
+from delivery.schedules.settings import Waiting
 from delivery.schedules.sink import ProgressUnreadable, ScheduleBusy
 from domain.identifiers import MAX_LENGTH, find_id_flaw
 
@@ -15,8 +16,9 @@ from domain.identifiers import MAX_LENGTH, find_id_flaw
 class LedgerSink:
     """The rows belong to a job of the schedule, which never ends. `owner` names the worker."""
 
-    def __init__(self, ledger: Ledger, schedule: str, receiver: str, owner: str) -> None:
+    def __init__(self, ledger: Ledger, schedule: str, receiver: str, owner: str, waiting: Waiting = Waiting.ALL) -> None:
         self._ledger, self._schedule, self._receiver, self._owner = ledger, schedule, receiver, owner
+        self._replaces = waiting is Waiting.NEWEST
         self._intake: Intake | None = None
 
     def find(self) -> Progress | None:
@@ -31,7 +33,7 @@ class LedgerSink:
     def store(self, requests: Sequence[Request], progress: Progress) -> None:
         assert self._intake is not None, "it has begun"
         items = [_item_of(each, progress) for each in requests]
-        portion = Portion(items, {}, is_end=progress.is_done, progress=progress.encode())
+        portion = Portion(items, {}, is_end=progress.is_done, progress=progress.encode(), replaces=self._replaces)
         try:
             self._ledger.take_in(self._intake, self._receiver, portion)
         except IntakeLost as error:
@@ -42,6 +44,9 @@ class LedgerSink:
         intake, self._intake = self._intake, None
         if intake is not None:
             self._ledger.close_intake(intake)
+
+    def count_waiting(self) -> int:
+        return self._ledger.count_open(self._job())
 
     def _job(self) -> str:
         return self._ledger.schedule_job(self._schedule, self._receiver)

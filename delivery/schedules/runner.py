@@ -21,6 +21,12 @@ _LOG = logging.getLogger(__name__)
 _YIELD_MS = 10_000
 """A tick under way is left to the worker that has begun it, as long as its progress moves within this time."""
 
+_COUNT_MS = 10_000
+"""How often it is asked how many requests wait for the receiver."""
+
+_PILE_TICKS = 2
+"""When as many requests wait as more than these ticks make, the schedule is ahead of its receiver: that is a problem."""
+
 _REQUESTS, _BYTES, _LOOKED_AT = 500, 1 << 20, 50_000
 """The most requests of a portion, about their most bytes, and how many keys are looked at for it."""
 
@@ -51,6 +57,7 @@ class ScheduleReport(msgspec.Struct, frozen=True):
     """How far a schedule is, as one worker saw it last. `tick` is the last one that was begun, None before the first.
 
     `made` counts its requests so far, and `total` those of all ticks. `overdue_since` is the tick that is due and not done.
+    `waiting` requests wait for the receiver, as many as `ticks_waiting` ticks make; None: it is not known.
     """
 
     name: str
@@ -61,6 +68,8 @@ class ScheduleReport(msgspec.Struct, frozen=True):
     next_tick: Instant | None
     overdue_since: Instant | None
     problem: str | None
+    waiting: int | None = None
+    ticks_waiting: float | None = None
 
 
 class ScheduleRunner:
@@ -84,6 +93,10 @@ class ScheduleRunner:
         self._yields_until = 0
         self._was_in_force = False
         self._made = 0
+        self._receiver = settings.receiver
+        self._waiting: int | None = None
+        self._per_tick = 0
+        self._counted_at = -_COUNT_MS
         self.problem: str | None = None
 
     def look(self, is_stopping: Callable[[], bool]) -> bool:
@@ -97,6 +110,8 @@ class ScheduleRunner:
         with self._lock:
             before = self._made
             self._look(is_stopping)
+            if self._made > before or self._clock.passed() - self._counted_at >= _COUNT_MS:
+                self._waiting, self._counted_at = self._sink.count_waiting(), self._clock.passed()
             return self._made > before
 
     def _look(self, is_stopping: Callable[[], bool]) -> None:
@@ -124,6 +139,7 @@ class ScheduleRunner:
 
     def report(self) -> ScheduleReport:
         now, progress = self._clock.now(), self._progress
+        ticks_waiting = None if self._waiting is None or not self._per_tick else round(self._waiting / self._per_tick, 1)
         has_begun = progress is not None and (progress.made > 0 or not progress.is_done or progress.total > 0)
         return ScheduleReport(
             name=self.name,
@@ -133,7 +149,18 @@ class ScheduleRunner:
             total=progress.total if progress is not None else 0,
             next_tick=self._ticks.next(now),
             overdue_since=overdue_since(progress, self._ticks, now),
-            problem=self.problem,
+            problem=self.problem or self._find_pile(ticks_waiting),
+            waiting=self._waiting,
+            ticks_waiting=ticks_waiting,
+        )
+
+    def _find_pile(self, ticks_waiting: float | None) -> str | None:
+        if ticks_waiting is None or ticks_waiting <= _PILE_TICKS:
+            return None
+        told = counted(self._waiting or 0, "request")
+        return (
+            f"{told} of {ticks_waiting:g} ticks wait for {self._receiver}, and each tick adds to them: see why it takes none, "
+            "with `resequencer delivery gates`; with waiting = newest only the newest of each key waits"
         )
 
     def close(self) -> None:
@@ -210,4 +237,6 @@ class ScheduleRunner:
 
     def _set(self, progress: Progress | None) -> None:
         self._progress = progress
+        if progress is not None and progress.is_done and progress.made:
+            self._per_tick = progress.made
         self._was_in_force = self._was_in_force or (progress is not None and progress.expression == self._ticks.expression)

@@ -18,6 +18,13 @@ class Missed(StrEnum):
     NONE = "none"
 
 
+class Waiting(StrEnum):
+    """What waits for a receiver that takes nothing: all requests, or of each key the newest of those that were never called."""
+
+    ALL = "all"
+    NEWEST = "newest"
+
+
 class KeysSettings(msgspec.Struct, frozen=True):
     """The keys of a schedule: `names`, or the keys of a lookup.
 
@@ -41,3 +48,4 @@ class Schedule(msgspec.Struct, frozen=True):
     receiver: Annotated[str, Key(Text(r"[a-z0-9-]{0,60}", "the name of a receiver; empty: the requests go to a topic"))]
     payload: Annotated[str, Key(Object())]
     missed: Annotated[Missed, Key(Choice(tuple(Missed)))]
+    waiting: Annotated[Waiting, Key(Choice(tuple(Waiting)))]

@@ -49,6 +49,10 @@ class RequestSink(Protocol):
         """
         ...
 
+    def count_waiting(self) -> int | None:
+        """Return how many requests wait for the receiver; None if it is not known here."""
+        ...
+
     def end(self) -> None:
         """Give the right back."""
         ...

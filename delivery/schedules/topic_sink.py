@@ -34,6 +34,9 @@ class TopicSink:
     def end(self) -> None:
         self._publisher.discard()
 
+    def count_waiting(self) -> None:
+        """The receiver's lag tells it."""
+
     def _decoded(self, committed: Committed | None) -> Progress | None:
         try:
             return None if committed is None else decode_progress(committed.metadata)

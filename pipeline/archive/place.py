@@ -10,8 +10,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pipeline.archive.errors import ArchiveUnavailable
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.spark.errors import cause_of
+
+_PATTERN = "*?[]{}\\"
 
 
 class Place:
@@ -21,6 +23,9 @@ class Place:
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
+        if marks := "".join(sorted(set(location) & set(_PATTERN))):
+            problem = f"has {marks} in its name, which Hadoop takes for a pattern: nothing in it would be found"
+            raise ArchiveRefused(f"{location}: {problem}. Give it a name without {_PATTERN}")
         self._jvm: Any = spark._jvm  # noqa: SLF001 - pyspark offers no other way to Hadoop.
         self.local = None if "://" in location else Path(location).absolute()
         self.url = location.rstrip("/") if self.local is None else f"file:{self.local}"

@@ -58,7 +58,7 @@ class _Target:
     def _sweep(self, current: str, keep: int) -> None:
         names = sorted(each.getPath().getName() for each in self._files.listStatus(self._at("releases")))
         others = [name for name in names if is_version(name) and name != current]
-        for old in others[: len(others) - keep + 1]:
+        for old in others[: max(0, len(others) - keep + 1)]:
             self._files.delete(self._at(f"releases/{old}"), True)
 
     def _replace(self, source: Any, target: Any) -> None:

@@ -7,7 +7,7 @@ from domain.order import OrderResult
 from resequencer.stash import Stashed
 from resequencer.turn.gathering import gather_with
 from resequencer.turn.handling import attempt, set_aside
-from resequencer.turn.hold import deadline_at, end_hold
+from resequencer.turn.hold import deadline_at, end_hold, mend_deadline
 from resequencer.turn.unstash import unstash
 from resequencer.turn.working_copy import WorkingCopy
 from resequencer.unit import Release, Wake
@@ -30,8 +30,10 @@ def release(copy: WorkingCopy, cause: Wake) -> None:
     oldest = copy.stash.oldest
     if oldest is None or not copy.is_free:
         return
-    if cause is Wake.DEADLINE and oldest.stashed_at <= copy.now < deadline_at(copy, oldest):
-        return
+    if cause is Wake.DEADLINE:
+        mend_deadline(copy, oldest)
+        if oldest.stashed_at <= copy.now < deadline_at(copy, oldest):
+            return
     copy.is_changed, copy.is_ordered = True, cause is Wake.ORDER
     copy.released_to = max(each.envelope.offset for each in copy.stash)
     release_stash(copy, cause)

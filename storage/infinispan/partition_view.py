@@ -72,6 +72,7 @@ class PartitionView:
             try:
                 root, _ = self._link.read_segment(segment_name(version))
                 self._known = version, root.header
+                self._forget_all_but(root)
                 self._units[segment_name(version)] = frozenset(record.unit for record in root.changes)
                 return read(root)
             except Missing as missing:
@@ -91,7 +92,6 @@ class PartitionView:
     def _find_unit(self, root: Segment, unit: str) -> UnitView | None:
         changes = [*self._window_changes(root, unit), *(record for record in root.changes if record.unit == unit)]
         whole = combined(self._find_copy(root, unit), changes)
-        self._forget_all_but(root)
         if whole is None or ExpiredUnits(root.manifest.watermark).has(whole):
             return None
         return UnitView(snapshot_of(whole), None if whole.waits is None else waits_of(whole.waits))
@@ -155,7 +155,6 @@ class PartitionView:
                 root = newer
             else:
                 yield from _portions(window.items())
-                self._forget_all_but(root)
                 return
         raise self._too_fast()
 
@@ -177,7 +176,6 @@ class PartitionView:
 
     def _forget_all_but(self, root: Segment) -> None:
         blocks, window = {row.name for row in root.manifest.blocks}, {row.name for row in root.manifest.window}
-        window.add(segment_name(root.version))
         self._lookups = {name: lookup for name, lookup in self._lookups.items() if name in blocks}
         self._units = {name: units for name, units in self._units.items() if name in window}
 

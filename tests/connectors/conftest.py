@@ -84,11 +84,11 @@ class FaultyFiles(SystemFiles):
         super().unlink(path)
         self._names.pop(path, None)
 
-    def punch(self, descriptor: int, length: int) -> None:
+    def punch(self, descriptor: int, start: int, length: int) -> None:
         if self._strike():
             raise self.fault()
-        super().punch(descriptor, length)
-        self._punched[self._names[self.paths[descriptor]]] = length
+        super().punch(descriptor, start, length)
+        self._punched[self._names[self.paths[descriptor]]] = start + length
 
     def synced(self, path: Path) -> bytes | None:
         """Return the content that is certainly on the disk."""

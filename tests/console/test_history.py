@@ -7,15 +7,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from harness.service_under_test import BEGINNING
+from harness.service_under_test import BEGINNING, FakeClock
+from harness.steady import steady
 
 from console.history import History, Minute
 from console.history_chart import history_chart
 from domain.clock import instant_text
+from domain.steady_clock import SteadyClock
 from status.report import PartitionStatus, State, StatusReport, Units
 from status.service_report import ServiceReport, service_report
 
-MINUTE = 60_000
+MINUTE, DAY = 60_000, 86_400_000
+TRUSTED = steady(FakeClock())
 
 
 def service(at: int, records: int, *, process: int = 7, read_to: int = 0, lag: int = 0, slot: int = 0) -> ServiceReport:
@@ -40,7 +43,7 @@ def service(at: int, records: int, *, process: int = 7, read_to: int = 0, lag: i
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    return History(tmp_path)
+    return History(tmp_path, TRUSTED)
 
 
 def records(history: History, since: int = 0) -> list[int]:
@@ -62,12 +65,39 @@ def test_the_counters_of_a_new_process_begin_at_0_and_never_make_a_rate_negative
 def test_minutes_are_kept_for_the_next_console_and_the_oldest_go(history: History, tmp_path: Path) -> None:
     for minute in range(5):
         history.add(service(BEGINNING + minute * MINUTE, 10 * minute), BEGINNING + minute * MINUTE)
-    again = History(tmp_path)
+    again = History(tmp_path, TRUSTED)
     assert [each.records for each in again.minutes(BEGINNING)] == [0, 10, 10, 10]
-    later = BEGINNING + 8 * 86_400_000
+    later = BEGINNING + 8 * DAY
     again.add(service(later, 50), later)
     again.add(service(later + MINUTE, 60), later + MINUTE)
-    assert [each.minute for each in History(tmp_path).minutes(0)] == [later]
+    assert [each.minute for each in History(tmp_path, TRUSTED).minutes(0)] == [later]
+
+
+def test_a_clock_that_is_ahead_for_a_moment_deletes_nothing(tmp_path: Path) -> None:
+    wall, passed = FakeClock(), FakeClock()
+    clock = SteadyClock(wall.now, passed.now)
+    history = History(tmp_path, clock)
+
+    def look(at: int = 0, ahead_ms: int = 0) -> None:
+        wall.advance(MINUTE + ahead_ms)
+        passed.advance(MINUTE)
+        history.add(service(wall.now(), at), wall.now())
+        wall.advance(-ahead_ms)
+
+    for at in range(90):
+        look(at)
+    assert clock.is_trusted
+    look(90, 8 * DAY)
+    look(91)
+    look(92)
+    kept = [each.minute for each in History(tmp_path, clock).minutes(0)]
+    assert len(kept) == 92
+    assert min(kept) == BEGINNING - BEGINNING % MINUTE + MINUTE
+    wall.advance(8 * DAY)
+    passed.advance(8 * DAY)
+    look(93)
+    look(94)
+    assert len(History(tmp_path, clock).minutes(0)) < 4, "the clock is right, and that was long ago"
 
 
 @pytest.mark.slow
@@ -76,18 +106,18 @@ def test_a_file_that_is_locked_is_kept(history: History, tmp_path: Path) -> None
         history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
     with closing(sqlite3.connect(tmp_path / "console-history.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        assert History(tmp_path).minutes(0) == []
-    assert len(History(tmp_path).minutes(0)) == 2
+        assert History(tmp_path, TRUSTED).minutes(0) == []
+    assert len(History(tmp_path, TRUSTED).minutes(0)) == 2
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(200)])
 def test_a_damaged_file_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "console-history.db").write_bytes(content)
-    history = History(tmp_path)
+    history = History(tmp_path, TRUSTED)
     assert history.minutes(0) == []
     for minute in range(3):
         history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
-    assert len(History(tmp_path).minutes(BEGINNING)) == 2
+    assert len(History(tmp_path, TRUSTED).minutes(BEGINNING)) == 2
 
 
 def test_a_console_that_was_killed_while_it_made_the_file_leaves_one_to_go_on_with(history: History, tmp_path: Path) -> None:
@@ -95,13 +125,13 @@ def test_a_console_that_was_killed_while_it_made_the_file_leaves_one_to_go_on_wi
         file.execute("PRAGMA user_version = 0")  # The table was there before the version.
     for minute in range(3):
         history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
-    assert len(History(tmp_path).minutes(BEGINNING)) == 2
+    assert len(History(tmp_path, TRUSTED).minutes(BEGINNING)) == 2
 
 
 def test_a_file_that_cannot_be_written_leaves_the_history_in_memory_and_is_told_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    history = History(tmp_path / "nowhere")
+    history = History(tmp_path / "nowhere", TRUSTED)
     for minute in range(4):
         history.add(service(BEGINNING + minute * MINUTE, 10 * minute), BEGINNING + minute * MINUTE)
     assert records(history, BEGINNING) == [0, 10, 10, 10]

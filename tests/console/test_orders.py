@@ -342,6 +342,19 @@ def test_a_proposal_expires(with_approval: Stage) -> None:
     assert stage.client.post("/orders/approve", data={FORM: token, "id": proposal.order.id}).status_code == 409
 
 
+def test_a_proposal_of_a_clock_that_was_ahead_is_no_proposal_any_more_once_the_clock_is_right(with_approval: Stage) -> None:
+    """Before, it was open until a day after its instant, also when its rejection was too old to be read."""
+    stage = with_approval
+    stage.clock.advance(365 * 24 * HOUR)
+    stage.give(OrderKind.RELEASE)
+    (proposal,) = stage.book.orders([P0], 0)
+    stage.clock.advance(-365 * 24 * HOUR)
+    stage.logins.name = "ben"
+    token = token_on(stage.client, f"/orders/new?kind=pause&partition={P0}")
+    assert "<strong>expired</strong>" in stage.client.get("/orders").text
+    assert stage.client.post("/orders/approve", data={FORM: token, "id": proposal.order.id}).status_code == 409
+
+
 def audited(stage: Stage) -> list[dict[str, Any]]:
     files = sorted(stage.service.directory.glob("console-audit-*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]

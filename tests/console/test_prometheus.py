@@ -291,7 +291,9 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
 
 def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
     schedules = (
-        ScheduleStatus("end-of-day", "0 18 * * * (UTC)", "2026-03-28T18:00:00.000Z", 3, 9, "2026-03-29T18:00:00.000Z"),
+        ScheduleStatus(
+            "end-of-day", "0 18 * * * (UTC)", "2026-03-28T18:00:00.000Z", 3, 9, "2026-03-29T18:00:00.000Z", ticks_waiting=2.3
+        ),
         ScheduleStatus("monthly", "0 0 1 * * (UTC)", overdue_since="2026-03-01T00:00:00.000Z", problem="no topic"),
     )
     application = make_metrics_application(lambda: None, find_delivery=lambda: DeliveryStatus(schedules=schedules))
@@ -301,6 +303,7 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
         'resequencer_schedule_overdue_tick_timestamp_seconds{schedule="monthly"} 1.7723232e+09',
         'resequencer_schedule_requests{schedule="end-of-day"} 9.0',
         'resequencer_schedule_requests{schedule="monthly"} 0.0',
+        'resequencer_schedule_ticks_waiting{schedule="end-of-day"} 2.3',
     }
 
 

@@ -171,6 +171,15 @@ def test_a_proposal_expires_after_a_day(stage: Stage) -> None:
     assert stage.sent == []
 
 
+def test_a_proposal_of_a_clock_that_was_ahead_cannot_be_approved_once_the_clock_is_right(stage: Stage) -> None:
+    stage.clock.advance(365 * DAY)
+    stage.propose()
+    stage.clock.advance(-365 * DAY)
+    stage.logins.name = "ben"
+    assert stage.letter["state"] == "new"
+    assert stage.approve().status_code == 409
+
+
 def test_what_is_done_with_the_letter_meanwhile_ends_the_proposal(stage: Stage) -> None:
     stage.propose()
     assert stage.post("/dead-letters/decide", action="discard", because="settled").status_code == 200

@@ -120,7 +120,13 @@ CLAIM: dict[str, Any] = {
     "step": Step.DELIVER,
     "tries": Tries(),
     "notification_id": "N1",
-    "headers": (("transaction-status", b"ACSC"), ("late", b"true"), ("event-name", b"E"), ("traceparent", b"00-a")),
+    "headers": (
+        ("transaction-status", b"ACSC"),
+        ("late", b"true"),
+        ("event-name", b"E"),
+        ("traceparent", b"00-a"),
+        ("schedule-requests", b"4"),
+    ),
     "value": b'{"a": 1}',
     "job": "j",
 }
@@ -132,6 +138,7 @@ def test_a_delivery_is_the_value_with_its_id_as_idempotency_key(call: Callable[.
     assert (method, path, body) == ("POST", "/base/payments/uow%2F%C3%A4%201/statuses", b'{"a": 1}')
     assert (headers["idempotency-key"], headers["content-type"]) == ("N1", "application/json")
     assert (headers["transaction-status"], headers["late"], headers["traceparent"]) == ("ACSC", "true", "00-a")
+    assert headers["schedule-requests"] == "4"
     assert "event-name" not in headers
     assert "authorization" not in headers
 

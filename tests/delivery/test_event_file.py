@@ -35,7 +35,8 @@ class Log:
     def after(self, done: int, most: int) -> Sequence[tuple[int, JobEvent]]:
         return [(each.number, each) for each in self.events if each.number > done][:most]
 
-    def ended(self, jobs: Iterable[str]) -> set[tuple[str, int]]:
+    def ended(self, events: Sequence[JobEvent]) -> set[tuple[str, int]]:
+        jobs = {each.job for each in events}
         return {(each.job, each.run) for each in self.events if each.job in jobs}
 
 
@@ -71,6 +72,26 @@ def test_a_half_line_is_cut_off_and_written_again_by_a_log_that_has_noted_nothin
     path.write_bytes(path.read_bytes()[:-cut])
     publish_all(path, it)
     assert numbers(path) == list(range(1, 451))
+
+
+@pytest.mark.parametrize("last", [b"x" * 100_000, b'{"of": "another', b"no event"])
+def test_a_last_line_without_an_end_that_is_no_half_event_stays(tmp_path: Path, last: bytes) -> None:
+    path, it = tmp_path / "job-events.jsonl", log(0)
+    path.write_bytes(b"first\n" + last)
+    publish_all(path, it)
+    assert path.read_bytes() == b"first\n" + last
+    it.events.append(event(1))
+    publish_all(path, it)
+    assert path.read_bytes().splitlines()[:-1] == [b"first", last]
+
+
+def test_an_event_that_lacks_only_its_end_of_line_is_not_published_again(tmp_path: Path) -> None:
+    path, it = tmp_path / "job-events.jsonl", log(2, forgets=True)
+    publish_all(path, it)
+    path.write_bytes(path.read_bytes()[:-1])
+    it.events.append(event(3))
+    publish_all(path, it)
+    assert numbers(path) == [1, 2, 3]
 
 
 def test_of_several_that_publish_at_once_each_writes_what_is_missing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A clock that jumps is not believed at once, and what cannot be undone waits until it has agreed for an hour."""
 
+import msgspec
 import pytest
 
 from domain.steady_clock import SETTLED_MS, TRUSTED_MS, Belief, SteadyClock, Unchanged
@@ -122,6 +123,67 @@ def test_the_hour_goes_on_over_restarts_of_a_process_and_not_over_one_of_the_mac
         machine.pass_by(600 * SECOND, machine.clock(), 60_000)
     assert machine.clock().is_trusted
     assert not machine.clock(boot="b2").is_trusted
+
+
+@pytest.mark.parametrize(("set_ms", "lives"), [(-YEAR, 2), (YEAR, 6)])
+def test_a_clock_that_was_set_is_believed_also_by_processes_that_live_for_less_than_that_takes(
+    machine: Machine, set_ms: int, lives: int
+) -> None:
+    trusted(machine)
+    machine.wall += set_ms
+    life_ms = 50 * 60 * SECOND if set_ms < 0 else 15 * SECOND
+    for _ in range(lives):
+        machine.pass_by(life_ms, machine.clock())
+    assert machine.clock().now() == machine.wall
+
+
+def test_each_new_offset_of_a_clock_that_disagrees_is_believed_by_its_own_time(machine: Machine) -> None:
+    trusted(machine)
+    for _ in range(6):
+        machine.wall += YEAR
+        machine.pass_by(15 * SECOND, machine.clock())
+    assert machine.clock().now() < machine.wall - YEAR
+
+
+def test_time_in_which_no_process_looked_does_not_make_a_wrong_clock_believed(machine: Machine) -> None:
+    trusted(machine)
+    machine.wall += YEAR
+    machine.pass_by(10 * SECOND, machine.clock())
+    machine.pass_by(HOUR)
+    again = machine.clock()
+    machine.pass_by(10 * SECOND, again)
+    assert again.now() == machine.wall - YEAR
+
+
+def test_what_an_earlier_release_kept_of_a_clock_is_read() -> None:
+    kept = b'{"boot":"b1","offset":1,"seen":2,"agreed_since":3,"is_settled":true,"floor":4}'
+    assert msgspec.json.decode(kept, type=Belief) == Belief("b1", 1, 2, 3, is_settled=True, floor=4)
+
+
+def test_after_a_jump_ahead_time_counts_from_the_moment_at_which_it_is_trusted(machine: Machine) -> None:
+    """What was written before, by a clock that was behind, would be over at once otherwise."""
+    clock = trusted(machine)
+    assert clock.counts_from == 0
+    machine.pass_by(48 * HOUR, clock, 60_000)
+    assert clock.counts_from == 0
+    machine.wall += YEAR
+    machine.pass_by(HOUR // 2, clock, 60_000)
+    assert clock.counts_from is None
+    machine.pass_by(HOUR, clock, 60_000)
+    counts_from = clock.counts_from or 0
+    assert machine.wall - HOUR < counts_from <= machine.wall - HOUR // 4
+    again = machine.clock()
+    machine.pass_by(48 * HOUR, again, 60_000)
+    assert again.counts_from == counts_from
+
+
+def test_a_jump_ahead_between_two_processes_is_noticed_by_what_was_trusted_last(machine: Machine) -> None:
+    trusted(machine)
+    machine.wall += YEAR
+    machine.restart()
+    clock = machine.clock(boot="b2")
+    machine.pass_by(2 * HOUR, clock, 60_000)
+    assert (clock.counts_from or 0) > machine.wall - 2 * HOUR
 
 
 def test_each_disagreement_begins_the_hour_anew(machine: Machine) -> None:

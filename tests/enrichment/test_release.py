@@ -59,6 +59,19 @@ def test_two_releases_of_the_same_millisecond_have_two_versions(directory: Looku
     assert Publication(directory, at, "test").version == publication.version_of(at + 1)
 
 
+def test_a_release_is_newer_than_those_of_a_clock_that_was_ahead_and_the_oldest_goes(directory: LookupsDirectory) -> None:
+    year, now = 365 * 86_400_000, 1_790_000_001_000
+    versions = []
+    with directory.publishing():
+        for at in (now + year, now + year + 1_000, now, now + 1_000):
+            made = Publication(directory, at, "test")
+            made.path.mkdir(parents=True)
+            versions.append(made.publish({}, ()).version)
+            directory.sweep(2)
+            assert directory.versions() == versions[-2:]
+            assert directory.get_current().version == versions[-1]
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_any_damaged_byte_of_any_file_is_refused(directory: LookupsDirectory, publish: Publish, shards: int) -> None:
     version = publish({"t": ROWS, "u": {b"k": b"v"}}, shards).version

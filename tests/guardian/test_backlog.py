@@ -59,3 +59,14 @@ def test_a_dropped_partition_is_forgotten_and_the_others_are_not() -> None:
     backlog.drop(P0)
     assert list(backlog.caught_up({P0: 9, P1: 9})) == [C]
     assert len(backlog) == 0
+
+
+def test_a_unit_that_is_held_again_and_again_takes_no_more_room_and_the_order_stays() -> None:
+    backlog = Backlog()
+    backlog.hold(B, 5)
+    for end in range(10, 10_000):
+        backlog.hold(A, end)
+        backlog.hold(A, end)
+    assert len(backlog._held[P0]) < 2_000
+    assert list(backlog.caught_up({P0: 9_998})) == [B]
+    assert list(backlog.caught_up({P0: 9_999})) == [A]

@@ -14,6 +14,7 @@ from guardian.partition_orders import (
     TakenOrders,
     is_paused,
     lost_by_heal,
+    pauses_by_this_clock,
     rested_ms,
     take_orders,
 )
@@ -78,19 +79,32 @@ def test_a_rejection_after_an_approval_and_an_order_that_no_second_person_approv
     assert results(taken) == [(10, OrderResult.REFUSED_NOT_APPROVED)]
 
 
+DAY = 86_400_000
+
+
+def after_decisions(before: PartitionOrders, *looks: tuple[int, list[str]]) -> PartitionOrders:
+    """Return the state after rejections with these ids, in looks at these instants."""
+    for at, ids in looks:
+        batch = OrderBatch(tuple(OrderRecord(0, encode_order(replace(REJECTED, id=each))) for each in ids), 0)
+        before = take_orders(before, batch, OrderRules(), at, has_backlog=False).after
+    return before
+
+
 def test_decisions_are_kept_for_a_day_and_are_bounded() -> None:
-    after = PartitionOrders()
-    for number in range(40):
-        batch = OrderBatch((OrderRecord(number, encode_order(replace(REJECTED, id=f"{number}"))),), number + 1)
-        after = take_orders(after, batch, OrderRules(), NOW + number, has_backlog=False).after
-    assert len(after.decided) == 40
-    batch = OrderBatch((OrderRecord(40, encode_order(replace(REJECTED, id="40"))),), 41)
-    later = take_orders(after, batch, OrderRules(), NOW + 86_400_000 + 10, has_backlog=False).after
-    assert len(later.decided) == 30, "eleven are older than a day"
-    a_year_ahead = take_orders(after, batch, OrderRules(), NOW + 365 * 86_400_000, has_backlog=False).after
-    assert len(a_year_ahead.decided) == 17, "a clock that is ahead for a moment leaves the newest"
-    many = tuple(replace(REJECTED, id=f"{number}") for number in range(1_100))
-    assert len(take(*many).after.decided) == 1_000
+    first = after_decisions(PartitionOrders(), *((NOW + at, [f"{at}"]) for at in range(40)))
+    assert len(first.decided) == 40
+    later = after_decisions(first, *((NOW + DAY + 10 + at, [f"later {at}"]) for at in range(16)))
+    assert len(later.decided) == 16 + 29, "eleven are older than a day"
+    many = after_decisions(later, (NOW + DAY + 100, [f"many {number}" for number in range(1_100)]))
+    assert len(many.decided) == 1_000
+
+
+@pytest.mark.parametrize("ahead_ms", [2 * DAY, 365 * DAY, -365 * DAY])
+def test_a_clock_that_is_wrong_for_a_moment_makes_no_decision_forgotten(ahead_ms: int) -> None:
+    first = after_decisions(PartitionOrders(), (NOW, [f"{number}" for number in range(40)]))
+    wrong = after_decisions(first, (NOW + ahead_ms, [f"wrong {number}" for number in range(40)]), (NOW + 1, ["right again"]))
+    taken = take(replace(APPROVED, id="0"), replace(APPROVED, id="wrong 0"), before=wrong)
+    assert [each.result for each in taken.outcomes] == [OrderResult.REFUSED_DECIDED] * 2
 
 
 @pytest.mark.parametrize(
@@ -160,6 +174,13 @@ def test_a_deadline_rests_for_the_part_of_a_pause_in_which_its_unit_waited() -> 
     assert [rested_ms(pauses, since) for since in (0, 100, 150, 200, 550, 1_000)] == [200, 200, 150, 100, 50, 0]
     assert is_paused(pauses)
     assert not is_paused(pauses[:2])
+
+
+def test_a_pause_that_ended_in_the_future_ends_when_that_is_noticed_and_the_next_order_of_the_partition_stores_it() -> None:
+    a_second, a_day = NOW + 1_000, NOW + DAY
+    pauses = (Pause(1, a_second), Pause(5, a_day, "ben"), Pause(7, None))
+    assert pauses_by_this_clock(pauses, NOW) == (Pause(1, a_second), Pause(5, NOW, "ben"), Pause(7, None))
+    assert take(PAUSE, before=PartitionOrders(pauses=pauses[:2])).after.pauses[1] == Pause(5, NOW, "ben")
 
 
 def test_old_pauses_are_forgotten() -> None:

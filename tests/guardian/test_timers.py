@@ -1,5 +1,6 @@
 """The timers: one heap for all keys that have an instant to wake at."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -61,7 +62,36 @@ class TimersAgainstADict(RuleBasedStateMachine):
         assert all(self.timers.is_armed(key) == (key in self.model) for key in "abcd")
 
 
+class TimersThatAreRebuiltOften(TimersAgainstADict):
+    """The old instants are removed with almost each new one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr("guardian.timers._STALE", -2)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
 TestTimersAgainstADict = TimersAgainstADict.TestCase
+TestTimersThatAreRebuiltOften = TimersThatAreRebuiltOften.TestCase
+
+
+def test_old_instants_do_not_pile_up_and_nothing_that_is_armed_is_lost() -> None:
+    timers: Timers[int] = Timers()
+    timers.arm(-1, 5_000_000)
+    for key in range(10_000):
+        timers.arm(key, 1_000_000 + key)
+        if key % 2:
+            timers.arm(key, key)
+            assert list(timers.due(key)) == [key]
+        else:
+            timers.disarm(key)
+    assert len(timers) == 1
+    assert len(timers._heap) < 2_000
+    timers.arm(7, 1_000_001)
+    assert list(timers.due(5_000_000)) == [7, -1]
 
 
 def test_a_key_that_moves_later_is_not_woken_at_its_old_instant() -> None:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from domain.record import Partition
+from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
 from resequencer.messages import TurnTaken, UnitKey
 from resequencer.unit import Decision, Release, Tally, Wake
@@ -272,6 +273,35 @@ def test_a_pause_begun_by_a_clock_that_was_ahead_is_no_longer_than_the_longest(k
     assert one.dues(10_000, READ, READ).wakes == {}
     assert one.next_wake_at == 50_000
     assert one.dues(50_000, READ, READ).wakes == {A: Wake.RETRY}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_unit_whose_deadline_is_further_away_than_any_can_be_is_woken_to_set_it_anew(*, is_new: bool) -> None:
+    """A hold ended, or an order set the deadline, while the clock was ahead."""
+    one, longest, ahead = registry(longest_deadline_ms=2 * AHEAD_MS), 2 * AHEAD_MS, 365 * AHEAD_MS
+    if is_new:
+        one.arm(A, waits(ahead))
+    else:
+        act(one, A, waits(ahead), now=ahead - 1)
+    one.arm(B, waits(10_000 + longest))
+    assert one.dues(10_000, READ, READ).wakes == {A: Wake.DEADLINE}
+    act(one, A, waits(31_000), now=10_000)
+    assert one.dues(30_999, READ, READ).wakes == {}
+    assert one.dues(31_000, READ, READ).wakes == {A: Wake.DEADLINE}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_pause_of_a_partition_that_a_clock_ahead_ended_ends_once_the_clock_is_right(*, is_new: bool) -> None:
+    one = registry()
+    one.arm(A, waits(21_000))
+    one.rest(P0, (Pause(5_000, AHEAD_MS),))
+    if not is_new:
+        assert one.dues(AHEAD_MS, READ, READ).wakes == {}
+    assert one.dues(60_000, READ, READ).wakes == {}
+    assert one.next_wake_at == 76_000
+    one.arm(B, waits(100_000, since=79_000))
+    assert one.dues(76_000, READ, READ).wakes == {A: Wake.DEADLINE}
+    assert one.dues(100_000, READ, READ).wakes == {B: Wake.DEADLINE}
 
 
 def test_a_unit_that_was_spoken_to_by_a_clock_that_was_ahead_idles_out() -> None:

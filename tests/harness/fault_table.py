@@ -92,16 +92,40 @@ class RegionRow(NamedTuple):
     seed: int
 
 
-AnyRow: TypeAlias = Row | DeliveryRow | GroupRow | RegionRow
+class ClockRow(NamedTuple):
+    """A part of a service whose clock was wrong for some seconds.
+
+    `early` is what a deadline let out that had not come. `late_seconds` is how long after the clock was right again all was there
+    that had been given by then.
+    """
+
+    part: str
+    transport: str
+    days_ahead: int
+    given: int
+    lost: int
+    doubled: int
+    out_of_order: int
+    early: int
+    otherwise_wrong: int
+    late_seconds: float
+
+    @property
+    def bad(self) -> int:
+        return self.lost + self.doubled + self.out_of_order + self.early + self.otherwise_wrong
+
+
+AnyRow: TypeAlias = Row | DeliveryRow | GroupRow | RegionRow | ClockRow
 KINDS: dict[str, type[AnyRow]] = {
     "faults": Row,
     "faults of delivery": DeliveryRow,
     "faults of groups": GroupRow,
     "faults of regions": RegionRow,
+    "wrong clock": ClockRow,
 }
 """By the name of the property that carries the rows of a test, because tests run in several processes."""
 
-_RENAMED = {"recovery_seconds": "longest to recover", "seed": "SEARCH_SEED"}
+_RENAMED = {"recovery_seconds": "longest to recover", "late_seconds": "late", "seed": "SEARCH_SEED"}
 
 
 def as_property(row: AnyRow) -> tuple[str, object]:

@@ -63,6 +63,11 @@ FAMILIES: dict[str, Family] = {
         ("tests/delivery/simulation/test_runs.py", "tests/delivery/direct/test_simulation.py"),
         "simulated runs of the ledger and straight from topics with new seeds",
     ),
+    "schedules": Family(
+        "Each key has one request at each tick, whatever clocks say and whichever worker dies.",
+        ("tests/delivery/schedules/simulation/test_runs.py", "tests/delivery/schedules/simulation/test_catalogue.py"),
+        "simulated runs with new seeds",
+    ),
     "stores": Family(
         "Each command counts once, and each report leaves once.",
         ("tests/aggregation/simulation/test_runs.py", "tests/aggregation/simulation/test_catalogue.py"),
@@ -126,6 +131,11 @@ FAMILIES: dict[str, Family] = {
             "tests/connectors/files/test_requeue.py",
         ),
         "the other storages, more kills, each file that fails in each way",
+    ),
+    "clocks": Family(
+        "A clock that is wrong for a moment costs and doubles nothing.",
+        ("tests/delivery/processes/test_clocks.py", "tests/delivery/ledger/test_clocks.py", "tests/domain/test_steady_clock.py"),
+        "a service with bridge, groups, delivery and a schedule whose clock is a year off for ten seconds, on Kafka and on files",
     ),
     "jobs": Family(
         "Jobs of the pipeline are the same on a cluster, and lose and double nothing when they are killed.",

@@ -1,6 +1,6 @@
 """The wall clock of a simulation: in some runs it is set ahead and back, each time for some seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -21,8 +21,16 @@ class WildClock:
     know that: pauses may be too short. Nothing else may be wrong.
     """
 
-    def __init__(self, random: Random, begin_ms: int, *, may_be_wild: bool = True) -> None:
-        self._random = random
+    def __init__(
+        self,
+        random: Random,
+        begin_ms: int,
+        *,
+        may_be_wild: bool = True,
+        jumps_ms: Sequence[int] = _JUMPS_MS,
+        begun_anew: float = _BEGUN_ANEW,
+    ) -> None:
+        self._random, self._jumps_ms, self._begun_anew = random, jumps_ms, begun_anew
         self.is_wild = may_be_wild and random.random() < _WILD
         self._passed_ms, self._ahead_ms, self._until = begin_ms, 0, 0
         self._boot = 0
@@ -32,6 +40,10 @@ class WildClock:
 
     def now(self) -> int:
         return self._passed_ms
+
+    @property
+    def is_wrong(self) -> bool:
+        return self._ahead_ms != 0
 
     def of_process(self, name: str = "") -> SteadyClock:
         known, keep = self._kept.get(name, self._known), partial(self._kept.__setitem__, name)
@@ -50,10 +62,10 @@ class WildClock:
         """Set the clock now and then; return what happened. `begin_anew` ends all processes, as a start of the machine does."""
         if not self.is_wild or self._ahead_ms or self._random.random() >= _SET:
             return ""
-        self._ahead_ms = self._random.choice(_JUMPS_MS) * self._random.choice((1, 1, -1))
+        self._ahead_ms = self._random.choice(self._jumps_ms) * self._random.choice((1, 1, -1))
         self._until = self._passed_ms + self._random.randint(200, _MOST_MS)
         text = f"the clock is set {self._ahead_ms} ms ahead until {self._until}"
-        begins_anew = begin_anew is not None and self._random.random() < _BEGUN_ANEW
+        begins_anew = begin_anew is not None and self._random.random() < self._begun_anew
         self._boot += begins_anew
         self.misleads = self._boot > 0
         if begin_anew is None or not begins_anew:

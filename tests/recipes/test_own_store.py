@@ -101,6 +101,9 @@ def test_the_same_store_runs_on_topics(
     directory: Path, new_service: NewService, kafka: KafkaServer, fresh_name: Callable[[str], str]
 ) -> None:
     from kafka import KafkaConsumer
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    from connectors.kafka.core.topic_names import KEPT_FOR_EVER
 
     names = [fresh_name(each) for each in ("in", "out", "dead", "facts", "reports", "group-dead")]
     store = fresh_name("jobs").lower().replace("_", "-")[:60]
@@ -128,6 +131,12 @@ def test_the_same_store_runs_on_topics(
     assert [(each.key, json.loads(each.value)) for each in found] == [(b"request-7", {"request": "request-7", "contacts": 300})]
     with open_atomic_store(Path(CONF), store, overrides) as given:
         assert given.get("request-7") == {"jobs": 3, "done": 3, "contacts": 300}
+    with kafka.admin() as admin:
+        wanted = [ConfigResource(ConfigResourceType.TOPIC, f"{store}-{each}") for each in ("completions", "dead-letters")]
+        made = admin.describe_configs(wanted, config_filter="dynamic")["topic"]
+    completions, letters = ({key: found["value"] for key, found in made[each.name].items()} for each in wanted)
+    assert completions["cleanup.policy"] == "delete", "whatever brokers do by default"
+    assert letters.items() >= KEPT_FOR_EVER.items()
     worker.terminate()
     assert worker.wait(DEADLINE_SECONDS) == 0
 

@@ -13,6 +13,10 @@ _FIELDS = {
 }
 
 
+KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+"""The configuration of a topic that loses no record, whatever brokers do by default."""
+
+
 class KafkaTopics(msgspec.Struct, frozen=True):
     """The input topic, the output topics, the topics of orders and of facts, and the topic of a store's values.
 

@@ -5,14 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from connectors.kafka.core.topic_names import KafkaTopics
+from connectors.kafka.core.topic_names import KEPT_FOR_EVER, KafkaTopics
 from delivery.settings import Policy, Receiver
 
 _DAY_MS = 86_400_000
-_RETENTION, _FOR_EVER = "retention.ms", "-1"
-_DELETED_BY_TIME = {"cleanup.policy": "delete", "retention.bytes": "-1"}
-"""Whatever brokers do by default: compaction and a bound of bytes would lose records."""
-
 _REQUEUED_ATTEMPTS = 10
 """For a requeued record of a receiver without a limit: the requeue topic does not block, so no order can end the record."""
 
@@ -51,10 +47,12 @@ class Stage(msgspec.Struct, frozen=True):
 def topics_to_make(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
     """Return the topics beside the source that the service makes, with their configuration."""
     source = stages[0]
-    made = {each.topic: {_RETENTION: str(each.retention_ms), **_DELETED_BY_TIME} for each in stages[1:]}
-    # Dead letters are kept until an operator deletes them, and orders with them: they say why something was skipped.
-    kept = {_RETENTION: _FOR_EVER, **_DELETED_BY_TIME}
-    return made | {name: kept for name in (source.dead_letters, source.orders) if name}
+    # The brokers' clock counts the retention: by a worker's clock that is behind, a record could be deleted before it is read.
+    read = {**KEPT_FOR_EVER, "message.timestamp.type": "LogAppendTime"}
+    made = {each.topic: {**read, "retention.ms": str(each.retention_ms)} for each in stages[1:]}
+    # Dead letters are kept until an operator deletes them, and orders with them: they say why something was skipped. They are
+    # found by the instant at which they were written.
+    return made | {name: KEPT_FOR_EVER for name in (source.dead_letters, source.orders) if name}
 
 
 def find_left_group(stages: Sequence[Stage], topic: str) -> str | None:

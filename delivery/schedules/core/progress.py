@@ -10,7 +10,7 @@ GRACE_MS = 60_000
 """A tick that no worker has begun for longer than this is a missed one."""
 
 MOST_AHEAD = 8
-"""So many runs of ticks that were made ahead are kept: what is stored with an offset is short."""
+"""So many runs of made ticks are kept, the last ones by their instants: what is stored with an offset is short."""
 
 NOTED_MS = 86_400_000
 """Progress is written anew when it is a day old: brokers delete the offset of a group that is not used for a week."""
@@ -23,8 +23,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     made, `after` is the last key that was looked at, in hexadecimal, and `release` the version of the lookups that the keys are
     of; `after` None: all requests of the tick are made. `made` counts those of the tick, `total` those of all ticks.
 
-    All ticks from `run_from` to `tick` were made; None: the last one was not. `ahead` are first and last ticks of such runs that
-    were made while the clock was ahead: they are not made again when their time comes.
+    All ticks from `run_from` to `tick` were made; None: the last one was not. `ahead` are first and last ticks of earlier runs:
+    those that were made while the clock was ahead, perhaps more than once, are not made again when their time comes.
     """
 
     tick: Instant
@@ -93,8 +93,7 @@ def find_next(progress: Progress | None, ticks: Ticks, missed: Missed, now: Inst
     if not progress.is_done:
         return progress
     if is_ahead(progress, now):
-        made = () if progress.run_from is None else ((max(progress.run_from, now + 1), progress.tick),)
-        return Progress(now, progress.expression, now, total=progress.total, ahead=(*progress.ahead, *made)[-MOST_AHEAD:])
+        return Progress(now, progress.expression, now, total=progress.total, ahead=_runs(progress))
     if progress.expression != ticks.expression:
         return Progress(max(progress.tick, now), ticks.expression, now, total=progress.total)
     tick = ticks.last(progress.tick, now)
@@ -105,13 +104,18 @@ def find_next(progress: Progress | None, ticks: Ticks, missed: Missed, now: Inst
 
 def _at(tick: Instant, progress: Progress, ticks: Ticks, missed: Missed, now: Instant) -> Progress:
     """Return the progress at the next tick: to be made, or to be passed by."""
-    ahead = tuple(run for run in progress.ahead if run[1] >= tick)
     is_left_out = missed is Missed.NONE and now - tick > GRACE_MS
     if is_left_out or progress.was_made_ahead(tick):
-        return Progress(tick, ticks.expression, now, total=progress.total, ahead=ahead)
+        return Progress(tick, ticks.expression, now, total=progress.total, ahead=_runs(progress))
     goes_on = progress.run_from is not None and ticks.next(progress.tick) == tick
-    run_from = progress.run_from if goes_on else tick
+    run_from, ahead = (progress.run_from, progress.ahead) if goes_on else (tick, _runs(progress))
     return Progress(tick, ticks.expression, now, after="", total=progress.total, run_from=run_from, ahead=ahead)
+
+
+def _runs(progress: Progress) -> tuple[tuple[Instant, Instant], ...]:
+    """Return the runs of made ticks with the last one. No clock tells which are past: those with the first instants leave."""
+    last = () if progress.run_from is None else ((progress.run_from, progress.tick),)
+    return tuple(sorted((*progress.ahead, *last))[-MOST_AHEAD:])
 
 
 def overdue_since(progress: Progress | None, ticks: Ticks, now: Instant) -> Instant | None:

@@ -37,8 +37,8 @@ class Texts:
     def dated_back(self, head: bytes, now: Instant) -> None:
         del head, now
 
-    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
-        del forgets
+    def on_due(self, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> Change:
+        del counts_from
         if head.endswith(b"!"):
             return Change(None, forgets_members=True)
         return Change(head + b"!", due=now + 5)

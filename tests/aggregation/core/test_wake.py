@@ -23,8 +23,8 @@ class Failing:
     def dated_back(self, head: bytes, now: int) -> None:
         del head, now
 
-    def on_due(self, key: str, head: bytes, now: int, *, forgets: bool) -> Change:
-        del forgets
+    def on_due(self, key: str, head: bytes, now: int, counts_from: int | None) -> Change:
+        del counts_from
         del head, now
         if key == "bad" and self._fails == "on_due":
             raise PermanentError("it cannot be")

@@ -94,7 +94,7 @@ def test_a_doubled_or_early_waking_changes_nothing() -> None:
     head = stage.head
     aggregate = stage.processor._aggregate
     for early in (stage.now, stage.now + HOUR - 1):
-        change = aggregate.on_due("GROUP", stage.values.stored[("GROUP", "")].body, early, forgets=True)  # type: ignore[index]
+        change = aggregate.on_due("GROUP", stage.values.stored[("GROUP", "")].body, early, 0)  # type: ignore[index]
         assert (change.head, change.due) == (stage.values.stored[("GROUP", "")].body, head.due_at)  # type: ignore[index]
     assert len(stage.wait(HOUR)) == 1
     assert stage.wake().is_empty

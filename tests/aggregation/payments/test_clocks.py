@@ -19,13 +19,31 @@ def date_back(stage: GroupStage) -> bool:
 def test_by_a_clock_that_is_not_trusted_a_deadline_is_reported_and_nothing_ends(stage: GroupStage) -> None:
     stage.say("a", "ACCC", original=message(2))
     stage.now += 2 * DAY
-    turn = stage.processor.wake(stage.values, stage.now, stage.now, forgets=False)
+    turn = stage.processor.wake(stage.values, stage.now, stage.now, None)
     stage.values.commit(turn)
     assert (len(turn.output), stage.head.state) == (1, GroupState.INCOMPLETE)
     stage.now += 8 * DAY
-    assert stage.processor.wake(stage.values, stage.now, stage.now, forgets=False).is_empty
+    assert stage.processor.wake(stage.values, stage.now, stage.now, None).is_empty
     assert stage.member("a").status == "ACCC"
     stage.wake()
+    assert stage.head.state is GroupState.ENDED
+
+
+def test_what_a_clock_that_was_behind_has_written_ends_a_week_after_it_is_right(stage: GroupStage) -> None:
+    """The clock was a year behind; the group is complete, and looks as if it had been so for a year."""
+    stage.say("a", "ACCC", original=message(1))
+    stage.now += YEAR
+    for _ in range(2):
+        turn = stage.processor.wake(stage.values, stage.now, stage.now, stage.now - DAY)
+        stage.values.commit(turn)
+    assert turn.is_empty, "it is not looked at again until it is due"
+    assert stage.member("a").status == "ACCC"
+    assert stage.head.due_at == stage.now + 6 * DAY
+    stage.say("a", "ACSC")
+    stage.now += 2 * DAY
+    stage.values.commit(stage.processor.wake(stage.values, stage.now, stage.now, stage.now - 3 * DAY))
+    assert stage.head.state is GroupState.COMPLETE
+    stage.wait(7 * DAY)
     assert stage.head.state is GroupState.ENDED
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -124,6 +126,21 @@ class FileStage:
         for each in self._directory.glob("values.db*"):
             each.unlink()
 
+    def lose_positions(self) -> None:
+        (self._directory / "out" / "positions.json").unlink()
+
+    def back_up_values(self) -> None:
+        with closing(sqlite3.connect(self._directory / "values.db")) as now, closing(sqlite3.connect(self._backup)) as backup:
+            now.backup(backup)
+
+    def restore_values(self) -> None:
+        self.lose_values()
+        shutil.copy(self._backup, self._directory / "values.db")
+
+    @property
+    def _backup(self) -> Path:
+        return self._directory / "backup.db"
+
     def _lines(self, name: str) -> list[Out]:
         path = self._directory / "out" / f"{name}.jsonl"
         decoded = [decode_line(line) for line in path.read_bytes().splitlines()] if path.exists() else []
@@ -151,7 +168,7 @@ class TopicStage:
     def open_store(self, slot: int = 0, consumer: Mapping[str, Any] = {}) -> KafkaStore:
         from aggregation.kafka.store import KafkaStore
 
-        return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", self.clock)
+        return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", steady(self.clock))
 
     def send(self, key: str, member: str | None = None, **said: object) -> None:
         self.send_all([(key, member, said)])

@@ -38,8 +38,8 @@ class Sums:
     def dated_back(self, head: bytes, now: Instant) -> None:
         del head, now
 
-    def on_due(self, key: str, head: bytes, now: Instant, *, forgets: bool) -> Change:
-        del forgets
+    def on_due(self, key: str, head: bytes, now: Instant, counts_from: Instant | None) -> Change:
+        del counts_from
         del key, now
         old = json.loads(head)
         if old.get("ends"):

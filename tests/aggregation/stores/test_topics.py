@@ -21,7 +21,7 @@ from aggregation.core.processor import MOST_VALUE_BYTES, Slot, Stored
 from aggregation.runner import StoreRunner
 from aggregation.values.file import ValuesFile
 from connectors.port import TransportUnavailable
-from daemon.system_clock import SystemClock
+from daemon.system_clock import SystemClock, passed_ms
 from domain.headers import MEMBER
 from domain.steady_clock import SteadyClock
 from tests.aggregation.stores.stages import TopicStage, make_runner, run_until_read
@@ -242,7 +242,7 @@ def test_only_what_a_copy_lacks_is_read_when_a_partition_comes_back(
 def restoring(stage: TopicStage) -> Iterator[Restoring]:
     from aggregation.kafka.restoring import Restoring
 
-    with closing(Restoring(stage.settings(), SystemClock())) as restoring:
+    with closing(Restoring(stage.settings(), SteadyClock(SystemClock().now, passed_ms, trusted_ms=0))) as restoring:
         yield restoring
 
 
@@ -544,8 +544,8 @@ class Blown:
     def dated_back(self, head: bytes, now: int) -> None:
         del head, now
 
-    def on_due(self, key: str, head: bytes, now: int, *, forgets: bool) -> Any:
-        del forgets
+    def on_due(self, key: str, head: bytes, now: int, counts_from: int | None) -> Any:
+        del counts_from
         raise AssertionError
 
     def on_value(self, *values: object) -> tuple[()]:

@@ -206,6 +206,7 @@ def operations(directory, partition_file, small_pieces, new_files):
 def clear(directory, partition_file):
     for path in (*directory.glob("*"), *partition_file.parent.glob("*.archived*")):
         path.unlink()
+    directory.rmdir()
     partition_file.write_bytes(CONTENT)
 
 
@@ -297,6 +298,18 @@ def test_a_piece_in_the_archive_that_is_another_input_s_is_refused(directory, pa
     assert len(archived(directory)) == 1
 
 
+def test_another_file_in_the_place_of_the_input_is_refused_and_stays_whole(directory, partition_file):
+    (piece,) = move(directory, partition_file, offset_of(50))
+    other = CONTENT.replace(b"xx", b"yy")
+    partition_file.write_bytes(other)
+    with pytest.raises(TransportRefused, match=rf"{piece.path.name}: does not hold the bytes at its place"):
+        move(directory, partition_file, offset_of(55))
+    assert partition_file.read_bytes() == other
+    piece.path.unlink()
+    move(directory, partition_file, offset_of(55))
+    assert partition_file.read_bytes()[: 2 * BLOCK] == other[: 2 * BLOCK]
+
+
 def test_an_input_that_was_cut_is_refused(directory, partition_file):
     with pytest.raises(TransportRefused, match=r"has \d+ bytes but was read up to position \d+: it was cut"):
         move(directory, partition_file, len(CONTENT) + 1)
@@ -307,7 +320,7 @@ def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(direc
     monkeypatch.setattr(input_archive, "PIECE_BYTES", 3 * BLOCK)
 
     class Whole(SystemFiles):
-        def punch(self, descriptor, length):
+        def punch(self, descriptor, start, length):
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     for _ in range(2):

@@ -203,6 +203,19 @@ def test_a_line_that_a_power_cut_tore_in_its_middle_is_cut_off_with_what_follows
     assert numbers(notifications) == ["T-0#1", "T-0#2", "T-0#3", "T-0#4"]
 
 
+def test_what_is_cut_off_with_whole_lines_is_kept_beside_the_output(transport, reopen, positions, notifications):
+    """The positions are lost, too: so the lines behind a damaged one may have been there for long."""
+    for number in range(1, 5):
+        transport.publish([output(output_record(number), offset=number)])
+    positions.unlink()
+    lines = notifications.read_bytes().splitlines(keepends=True)
+    lines[1] = bytes(10) + lines[1][10:]
+    notifications.write_bytes(b"".join(lines))
+    assert reopen().position(P0).beyond == {1}
+    assert notifications.read_bytes() == lines[0]
+    assert notifications.with_name(f"notifications.jsonl.{len(lines[0])}.cut").read_bytes() == b"".join(lines[1:])
+
+
 def test_what_left_before_a_crash_is_written_again_where_it_stands(transport, reopen, positions, notifications, new_files):
     """A sync may have failed before: readable data need not be on the disk."""
     transport.publish([output(output_record(1))])

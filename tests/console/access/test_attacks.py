@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from console.access.role import Role
 from console.access.roles import route
 from console.context import Console
 from console.pages.errors import error_handlers
+from domain.steady_clock import SteadyClock
 
+YEAR = 365 * 86_400_000
 ANN = Identity("ann", frozenset({Role.OPERATOR}), sends_by_itself=True)
 
 
@@ -50,7 +53,7 @@ class Shop:
         self.console = Console(http_settings(directory), make_sources(directory, clock=self.clock))
         self.tokens = self.console.tokens
         self.changes: list[dict[str, str]] = []
-        layer = Middleware(AccessLayer, authenticator=Login(identity), clock=self.clock, limits=limits or Limits())
+        layer = Middleware(AccessLayer, authenticator=Login(identity), passed=self.clock.now, limits=limits or Limits())
         routes = [route("/change", self._change, needs=Role.OPERATOR, name="change", tokens=self.tokens)]
         handlers: Any = error_handlers(self.console)
         app = Starlette(routes=routes, middleware=[layer], exception_handlers=handlers)
@@ -91,7 +94,7 @@ def test_a_form_of_another_site_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_token_is_one_users_and_one_consoles_and_for_two_hours() -> None:
     clock = FakeClock()
-    tokens, other = FormTokens(clock), FormTokens(clock)
+    tokens, other = FormTokens(clock.now), FormTokens(clock.now)
     eve = ANN._replace(name="eve")
     for refused in (lambda: tokens.take(eve, tokens.make(ANN)), lambda: other.take(ANN, tokens.make(ANN))):
         with pytest.raises(TokenRefused, match="not yours"):
@@ -103,6 +106,25 @@ def test_a_token_is_one_users_and_one_consoles_and_for_two_hours() -> None:
     for damaged in ("", ".", "..", "a.b.c", "a.1.é", old[:-1]):
         with pytest.raises(TokenRefused):
             tokens.take(ANN, damaged)
+
+
+def test_a_wall_clock_that_is_wrong_for_a_moment_neither_frees_used_tokens_nor_lets_them_live_longer(tmp_path: Path) -> None:
+    clock, passed = FakeClock(), FakeClock()
+    sources = make_sources(tmp_path, clock=clock)._replace(steady_clock=SteadyClock(clock.now, passed.now))
+    with closing(Console(http_settings(tmp_path), sources)) as console:
+        tokens = console.tokens
+        used = tokens.make(ANN)
+        tokens.take(ANN, used)
+        clock.advance(YEAR)
+        of_then = tokens.make(ANN)
+        tokens.take(ANN, tokens.make(ANN))
+        clock.advance(-YEAR)
+        with pytest.raises(TokenRefused, match="was sent before"):
+            tokens.take(ANN, used)
+        for each in (clock, passed):
+            each.advance(2 * 3_600_000 + 1)
+        with pytest.raises(TokenRefused, match="two hours"):
+            tokens.take(ANN, of_then)
 
 
 def test_a_program_with_a_token_of_its_own_needs_no_form(tmp_path: Path) -> None:

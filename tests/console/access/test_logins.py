@@ -24,7 +24,9 @@ from console.access.users_file import User, UsersFile, UsersFileUnusable
 from console.application import make_application
 from console.context import Console
 from console.settings import TrustedProxy
+from domain.steady_clock import SteadyClock
 
+YEAR = 365 * 86_400_000
 PASSWORD = "correct horse battery"
 
 
@@ -73,6 +75,20 @@ def test_wrong_logins_are_slowed_down_by_address(tmp_path: Path, users: UsersFil
     assert answers == [401] * 10 + [429] * 2
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 429, "a right guess would tell the attacker"
     clock.advance(60_000)
+    assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
+
+
+@pytest.mark.slow
+def test_wrong_logins_while_the_clock_is_wrong_lock_nobody_out_for_longer(tmp_path: Path, users: UsersFile) -> None:
+    users.set_password("ann", PASSWORD, (Role.VIEWER,))
+    clock, passed = FakeClock(), FakeClock()
+    sources = make_sources(tmp_path, clock=clock)._replace(steady_clock=SteadyClock(clock.now, passed.now))
+    client = client_of(sources, BasicLogin(users, clock), auth="basic")
+    clock.advance(YEAR)
+    answers = [client.get("/", headers=basic("ann", f"guess {n}")).status_code for n in range(11)]
+    assert answers == [401] * 10 + [429]
+    clock.advance(60_000 - YEAR)
+    passed.advance(60_000)
     assert client.get("/", headers=basic("ann", PASSWORD)).status_code == 200
 
 

@@ -63,6 +63,13 @@ class Stage:
         self.groups.count()
         self.console.groups.watch.refresh()
 
+    def let_days_pass(self, count: int) -> None:
+        """Let time pass as for a service that runs, which looks at its clock meanwhile."""
+        for _ in range(count):
+            self.groups.clock.advance(24 * HOUR_MS)
+            self.groups.count()
+        self.look()
+
     def get(self, path: str = "", **query: str) -> Any:
         return self.client.get(f"{API}{path}", params=query).json()
 
@@ -265,15 +272,12 @@ def test_a_group_that_ends_while_one_looks_shows_what_is_kept_of_it(stage: Stage
     fill(stage.groups)
     stage.look()
     assert "d1" in stage.text(f"/groups/{DONE}")
-    stage.groups.clock.advance(8 * 24 * HOUR_MS)
-    stage.look()
+    stage.let_days_pass(8)
     shown = stage.text(f"/groups/{DONE}")
     assert "ended : 2 of 2 payments are final" in shown
     assert "The group has ended: its payments are forgotten" in shown
     assert stage.get(state="ended")["groups"][0]["key"] == DONE
-    stage.groups.clock.advance(91 * 24 * HOUR_MS)
-    stage.look()
-    stage.look()
+    stage.let_days_pass(91)
     assert stage.text(f"/groups/{DONE}").startswith("404")
     assert DONE not in [each["key"] for each in stage.get()["groups"]]
 

@@ -112,7 +112,7 @@ def test_an_archive_that_cannot_be_read_or_brokers_that_are_away_leave_the_dista
 def sampled(configuration: Configuration, directory: Path) -> object:
     """Return what the console's thread knows after a look."""
     sources = make_sources(directory)._replace(find_archive_distances=lambda: find_archive_distances(configuration))
-    sampler = Sampler(sources, History(directory))
+    sampler = Sampler(sources, History(directory, sources.steady_clock))
     sampler.look_at_archive()
     return sampler.archive_distances
 

@@ -182,6 +182,7 @@ class Workers:
         self.topics = {each.name: each for each in topics} or {"T": FakeTopic("T")}
         self.caller = FakeCaller()
         self.orders = FakeOrders()
+        self.clock = _Clock()
         self._running: dict[asyncio.Task[None], list[StageConsumer]] = {}
 
     @property
@@ -204,7 +205,7 @@ class Workers:
                     return StageClients(made, self.orders if stage.orders else None, session_ms)
 
                 made = caller or self.caller
-                consumers.append(StageConsumer(stage, open_clients, made, slots, _Clock()))  # type: ignore[arg-type]
+                consumers.append(StageConsumer(stage, open_clients, made, slots, self.clock))  # type: ignore[arg-type]
         return Worker(consumers, transports, gate)
 
 
@@ -247,5 +248,12 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 class _Clock:
+    """A wall clock that stands, beside the time that passes: `suspended_ms` are those of the machine, and no loop counts them."""
+
+    suspended_ms = 0
+
     def now(self) -> int:
         return NOW
+
+    def passed(self) -> int:
+        return round(running_loop().time() * 1_000) + self.suspended_ms

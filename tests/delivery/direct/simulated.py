@@ -239,7 +239,10 @@ class SimulatedWorker:
         self.tasks = [loop.create_task(each.run()) for each in self.consumers]
 
     def now(self) -> int:
-        return NOW + round(self._loop.time() * 1_000)
+        return NOW + self.passed()
+
+    def passed(self) -> int:
+        return round(self._loop.time() * 1_000)
 
     async def call(self, call: Call) -> Reply:
         assert isinstance(call, OpenRecord)

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 from harness.receivers import receiver
+from harness.steady import steady
 from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -129,7 +130,7 @@ class DirectStage:
             orders = KafkaOrderSource(settings) if stage.orders else None
             return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
-        made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, SystemClock())
+        made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, steady(SystemClock()))
         self.workers.append(Worker(made, self.source))
         return self.workers[-1]
 

@@ -16,7 +16,7 @@ def taken_over() -> Owned:
 def test_a_refusal_lasts_until_a_commit_is_made() -> None:
     owned = taken_over()
     owned.state.read([opened(0, "a")], 1)
-    commits = Commits({P: owned})
+    commits = Commits({P: owned}, int)
     assert len(commits.next()) == 1
     commits.is_refused = True
     commits.forget()
@@ -29,11 +29,11 @@ def test_a_refusal_lasts_until_a_commit_is_made() -> None:
 def test_a_refusal_ends_when_the_partition_is_taken_over_anew_and_nothing_is_left_of_what_was_refused() -> None:
     held = {P: taken_over()}
     held[P].state.read([opened(0, "a")], 1)
-    commits = Commits(held)
+    commits = Commits(held, int)
     assert len(commits.next()) == 1
     commits.is_refused = True
     commits.forget()
     held.clear()
     assert (commits.next(), commits.is_refused) == ([], True), "the clients are made anew, and what was refused may come back"
     held[P] = taken_over()
-    assert (commits.next(), commits.is_refused, commits.find_wait_seconds()) == ([], False, 0.0)
+    assert (commits.next(), commits.is_refused, commits.find_wait_ms()) == ([], False, 0)

@@ -137,6 +137,27 @@ def test_a_worker_without_brokers_begins_no_more_calls_when_its_session_is_over(
     run(test)
 
 
+def test_a_worker_whose_machine_was_suspended_begins_no_call_before_it_has_polled() -> None:
+    async def test() -> None:
+        workers = Workers(*FOR_EVER, "concurrency = 4")
+        for number in range(20_000):
+            workers.source.add(f"k{number % 50}", f"n{number}")
+        workers.caller.seconds = lambda _id: 0.005
+        worker = workers.start()
+        await worker.until(lambda: len(workers.caller.calls) > 50, "some calls")
+        worker.transports["T"].polls = AWAY
+        workers.clock.suspended_ms = 60_000
+        since = running_loop().time()
+        await pass_time(2)
+        assert max(each[3] for each in workers.caller.calls) <= since, "another worker may have the partitions"
+        worker.transports["T"].polls = None
+        before = len(workers.caller.calls)
+        await worker.until(lambda: len(workers.caller.calls) > before + 50, "it goes on")
+        await worker.kill()
+
+    run(test)
+
+
 def test_while_commits_fail_and_polls_do_not_no_more_calls_begin_either() -> None:
     async def test() -> None:
         workers = Workers(*FOR_EVER, "concurrency = 4")

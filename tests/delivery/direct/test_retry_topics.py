@@ -37,6 +37,12 @@ def test_a_topic_per_interval_has_the_partitions_of_the_source_and_keeps_records
         found = stage.topics_configuration(each)
         assert (found["cleanup.policy"], found["retention.bytes"]) == ("delete", "-1"), "whatever brokers do by default"
         assert int(found["max.message.bytes"]) == 1_048_588 + 65_536, "a record gets headers"
+    assert [stage.topics_configuration(each)["message.timestamp.type"] for each in (*names, stage.stages[-1].topic)] == [
+        "LogAppendTime",
+        "LogAppendTime",
+        "CreateTime",
+        "LogAppendTime",
+    ], "no worker's clock decides when a record is deleted that is still to be delivered"
 
 
 def test_a_large_record_is_moved_and_keeps_its_value_as_a_dead_letter(

@@ -1,6 +1,8 @@
 """Notifications from files: each line once, in order, whatever the files are called by then."""
 
 import json
+import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from harness.receivers import receiver
 
 from connectors.files.operations import SystemFiles
-from delivery.feeds.files import FileFeed, output_files
+from delivery.feeds.files import FileFeed
 from delivery.settings import Select
 
 ALL = receiver().select
@@ -43,9 +45,7 @@ def test_lines_are_read_once_in_order_over_a_rotation_and_a_line_without_its_end
     with path.open("ab") as file:
         file.write(b'ue": 5}\n')
     path.rename(tmp_path / "notifications.000001.jsonl")
-    rotated = output_files(path)[0]
     path.write_bytes(line("u", "n6"))
-    assert rotated.name == "notifications.000001.jsonl"
     assert [(each.rpartition("@")[0] and "n5") or each for each in read_all(feed(path), positions)] == ["n5", "n6"]
 
 
@@ -116,6 +116,44 @@ def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: P
 
     it = FileFeed(path, Rotating(), ALL)
     assert read_all(it, positions) == ["n2", "n3", "n4", "n5"]
+
+
+def test_a_rotation_is_seen_in_a_directory_that_has_not_changed_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, positions, passed = tmp_path / "n.jsonl", dict[str, int](), [0.0]
+    monkeypatch.setattr("delivery.feeds.files.monotonic", lambda: passed[0])
+    it, found = feed(path), list[str]()
+    changes = count(1_000)
+
+    def change() -> None:
+        """Let the directory have changed at another instant, as it has when two seconds have really passed."""
+        os.utime(tmp_path, (next(changes),) * 2)
+
+    for number in range(4):
+        path.write_bytes(line("u", f"n{number}"))
+        change()
+        for _ in range(3):
+            found += read_all(it, positions)
+            passed[0] += 60
+        path.rename(tmp_path / f"n.00000{number + 1}.jsonl")
+        change()
+    assert found == ["n0", "n1", "n2", "n3"]
+    assert it.read(positions, 9).gone == frozenset()
+
+
+def test_the_parts_whose_files_are_gone_are_told(tmp_path: Path) -> None:
+    path, positions = tmp_path / "n.jsonl", dict[str, int]()
+    rotated = tmp_path / "n.000001.jsonl"
+    rotated.write_bytes(line("u", "n0"))
+    path.write_bytes(line("u", "n1"))
+    it = feed(path)
+    first = it.read(positions, 1)
+    assert first.gone is None, "not all files were looked at"
+    positions |= first.positions
+    read_all(it, positions)
+    rotated.rename(tmp_path / "taken")
+    assert it.read(positions, 9).gone == {part for part in first.positions if part != "accounted"}
+    (tmp_path / "taken").rename(rotated)
+    assert it.read(positions, 9).gone == frozenset()
 
 
 def test_large_records_make_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

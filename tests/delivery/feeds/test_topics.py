@@ -136,6 +136,25 @@ def test_what_retention_deleted_before_it_was_read_is_missing_until_that_is_acce
     assert feed().read({}, 3).missing == 0, "what was deleted before the job began was not for it"
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_offsets_behind_the_end_of_the_log_are_missing_and_what_gets_them_next_is_read(
+    topics: KafkaStage, feed: Feeds, is_new: bool
+) -> None:
+    topics.send(*(b"%d" % number for number in range(6)), key=b"u")
+    live, positions = feed(), dict[str, int]()
+    assert len(read_all(live, positions)) == 6
+    part = f"{live._look().topic_id.hex}/0"
+    # As if the brokers had lost four records that were read.
+    positions[part] = 10
+    portion = (feed() if is_new else live).read(positions, 3)
+    assert (portion.missing, portion.positions[part]) == (4, 6)
+    assert "the brokers have lost" in (portion.lacks or "")
+    positions.update(portion.positions)
+    topics.send(b"new", b"newer", key=b"u")
+    assert values(read_all(live, positions)) == [b"new", b"newer"]
+    assert live.read(positions, 3).missing == 4, "until that is accepted"
+
+
 def test_a_job_lacks_what_retention_deletes_of_its_span(topics: KafkaStage, feed: Feeds) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 

@@ -3,11 +3,15 @@
 import pytest
 from harness.ledger_stage import RETENTION_MS, item
 
-from delivery.core.answers import Failed, Suspended
+from delivery.core.answers import Failed, Limited, Suspended
+from delivery.core.rows import Item
+from delivery.ledger.finishing import ClaimResult
+from delivery.ledger.intake import Portion
 from domain.steady_clock import TRUSTED_MS
 from tests.delivery.ledger.test_rows import Make
 
-YEAR = 365 * 86_400_000
+DAY = 86_400_000
+YEAR = 365 * DAY
 AHEAD_AND_BACK = pytest.mark.parametrize("ahead", [YEAR, -YEAR])
 
 
@@ -63,6 +67,19 @@ def test_a_gate_and_what_rests_behind_it_go_on_after_their_pause(stage: Make) ->
     assert it.deliver_all() == ["a-1"]
 
 
+def test_however_many_rows_rest_they_go_on_together(stage: Make) -> None:
+    """Also those whose pauses end at many instants: all have been noticed at the first look."""
+    it = stage("retry.first = 10s", "concurrency = 1000")
+    it.ahead = YEAR
+    it.take(*(item(f"a{number}", 1) for number in range(1_500)))
+    limited = it.claim(wanted=1_000)
+    it.ledger.finish("r", [ClaimResult(each, Limited("HTTP 429", number)) for number, each in enumerate(limited)])
+    it.ahead = 0
+    assert it.ledger.end_long_pauses("r") == 1_500 - len(limited)
+    it.now += DAY
+    assert it.ledger.end_long_pauses("r") == len(limited)
+
+
 def test_a_clock_that_is_behind_shortens_no_pause(stage: Make) -> None:
     it = stage("suspension { probe = 10s, most = 60s }")
     it.take(item("a", 1))
@@ -107,5 +124,68 @@ def test_what_ended_in_the_future_ends_when_the_clock_is_trusted(stage: Make) ->
     assert it.ledger.delete_expired() == 1, "it is dated back"
     it.now += RETENTION_MS
     assert (it.ledger.delete_expired(), it.job() is None) == (0, False)
+    it.now += 1
+    assert it.ledger.delete_expired() == 1
+
+
+def test_what_ended_while_the_clock_was_behind_is_kept_for_the_retention_after_it_is_set_right(stage: Make) -> None:
+    """Rows, the memory of duplicates, and positions in files that were gone by then; also of a ledger that was new then."""
+    it = stage()
+    job = it.ledger.ensure_live("r", "live")
+
+    def take(*items: Item, gone: frozenset[str] = frozenset()) -> int:
+        intake = it.ledger.open_intake(job, "w1")
+        assert intake is not None
+        return it.ledger.take_in(intake, "r", Portion(items, {"p": 1, "old": 1}, is_end=True, gone=gone))
+
+    it.ahead = -YEAR
+    it.ledger.delete_expired()
+    take(item("a", 1))
+    it.deliver_all()
+    take(gone=frozenset(["old"]))
+    it.ahead = 0
+    take(gone=frozenset(["old"]))
+    assert it.another().delete_expired() == 0
+    it.now += RETENTION_MS - 1
+    intake = it.ledger.open_intake(job, "w1")
+    assert (it.ledger.delete_expired(), take(item("a", 1))) == (0, 0)
+    assert intake is not None
+    assert "old" in intake.positions
+    it.now += 1
+    assert it.ledger.delete_expired() == 1
+
+
+def test_a_file_that_went_in_the_future_is_forgotten_a_retention_after_it_is_noticed(stage: Make) -> None:
+    it = stage()
+    job = it.ledger.ensure_live("r", "live")
+
+    def look(gone: set[str]) -> dict[str, int]:
+        intake = it.ledger.open_intake(job, "w1")
+        assert intake is not None
+        it.ledger.take_in(intake, "r", Portion([], {} if gone else {"p": 7}, is_end=True, gone=frozenset(gone)))
+        return dict(intake.positions)
+
+    look(set())
+    it.ahead = YEAR
+    look({"p"})
+    it.ahead = 0
+    it.ledger.delete_expired()
+    it.now += RETENTION_MS + 1
+    assert look({"p"}) == {"p": 7}
+    it.ledger.delete_expired()
+    assert look({"p"}) == {}
+
+
+def test_a_clock_that_was_ahead_when_it_was_noted_does_not_end_the_retention(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1))
+    it.deliver_all()
+    it.ledger.delete_expired()
+    it.ahead = YEAR
+    it.ledger.delete_expired()
+    it.ahead = 0
+    assert it.ledger.delete_expired() == 0
+    it.now += RETENTION_MS
+    assert it.ledger.delete_expired() == 0
     it.now += 1
     assert it.ledger.delete_expired() == 1

@@ -10,7 +10,7 @@ from harness.ledger_stage import LedgerStage
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.files.sink import FileSink
-from connectors.port import Channel, OutputRecord, PartitionOutput, Position
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from delivery.core.jobs import JobState
 from delivery.errors import JobRefused
 from delivery.feeds.file_spans import FileSpanFeed, span_of
@@ -58,7 +58,7 @@ class Reading:
 
     def __init__(self, it: LedgerStage, service: Service, feed: Feed | None = None) -> None:
         self._it = it
-        made = feed or FileFeed(service.output, SystemFiles(), it.receiver.select)
+        self.feed = made = feed or FileFeed(service.output, SystemFiles(), it.receiver.select)
         self._reader = SourceReader(it.ledger, "r", "w1", Sources("live", lambda *_: made), lambda: 0)
 
     def read(self) -> list[str]:
@@ -120,6 +120,72 @@ def test_a_rotated_file_that_goes_unread_and_an_output_that_is_emptied_are_missi
     service.output.write_bytes(b"")
     service.write(1)
     assert (reading.read(), state(it)) == (["N5"], JobState.MISSING)
+
+
+def test_an_output_that_was_set_back_loses_nothing_that_comes_at_places_that_were_read(
+    stage: Make, service: Service, tmp_path: Path
+) -> None:
+    """As a run directory that is restored from a copy while the ledger is not: the service makes the rest anew, otherwise."""
+    it = stage()
+    service.write(2)
+    copies = {path: path.read_bytes() for path in service.directory.iterdir()}
+    service.write(3)
+    read = Reading(it, service).read()
+    assert read == ["N1", "N2", "N3", "N4", "N5"]
+    service.stop()
+    for path, content in copies.items():
+        path.write_bytes(content)
+    service.start()
+    service.write(4)
+    for _ in range(2):
+        assert (Reading(it, service).read(), state(it)) == ([], JobState.MISSING)
+    assert "before position" in (it.job("live-r").lacks or "")
+    it.ledger.accept_loss("live-r", "ann", "restored")
+    reading = Reading(it, service)
+    assert (reading.read(), state(it)) == (["N6", "N7", "N8", "N9"], JobState.ACTIVE)
+    service.write(1)
+    assert (reading.read(), state(it)) == (["N10"], JobState.ACTIVE)
+
+
+def test_what_is_not_noted_as_written_is_not_read_for_a_power_cut_may_take_it(stage: Make, service: Service) -> None:
+    it = stage()
+    service.write(1)
+    reading, torn = Reading(it, service), service.output.read_bytes()
+    with service.output.open("ab") as file:
+        file.write(torn.replace(b"N1", b"N0"))
+    assert reading.read() == ["N1"]
+    service.output.write_bytes(torn)
+    service.start()
+    service.write(1)
+    assert (reading.read(), state(it)) == (["N2"], JobState.ACTIVE)
+
+
+def test_an_output_directory_that_is_not_mounted_is_not_taken_for_an_end(stage: Make, service: Service, tmp_path: Path) -> None:
+    it = stage()
+    service.write(2)
+    reading = Reading(it, service)
+    assert reading.read() == ["N1", "N2"]
+    service.directory.rename(tmp_path / "away")
+    with pytest.raises(TransportUnavailable, match="out: is missing, though output in it was read"):
+        reading.feed.read({"a-part": 5}, 9)
+    assert reading.read() == []
+    (tmp_path / "away").rename(service.directory)
+    service.write(1)
+    assert Reading(it, service).read() == ["N3"]
+
+
+def test_of_files_that_begin_alike_each_is_known_by_what_was_read_of_it(stage: Make, service: Service) -> None:
+    it = stage()
+    service.write(1)
+    old = service.output.read_bytes()
+    rotated = service.directory / "notifications.000001.jsonl"
+    rotated.write_bytes(old + old.replace(b"N1", b"X1"))
+    reading = Reading(it, service)
+    assert reading.read() == ["N1", "X1"]
+    rotated.unlink()
+    service.write(1)
+    for again in (reading, Reading(it, service)):
+        assert (again.read(), state(it)) == (["N2"] if again is reading else [], JobState.ACTIVE)
 
 
 def test_what_was_read_before_it_went_is_not_missing_nor_what_went_before_the_job_began(stage: Make, tmp_path: Path) -> None:

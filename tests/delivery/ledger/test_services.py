@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.ledger_stage import LedgerStage, item
+from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from harness.receivers import receiver
 from sqlalchemy import text
 
@@ -109,6 +109,64 @@ def test_after_a_restore_of_the_database_each_end_is_published_once(tmp_path: Pa
     it.close()
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_retention_has_deleted_is_not_compared_for_ever(stage: Make, tmp_path: Path, *, is_deleted: bool) -> None:
+    """An end that comes late lets all be compared once more that is published; events of old ends are gone, and their jobs."""
+    it = stage()
+    one, file = it.another(service=Service("one")), tmp_path / "one"
+    for job in ("j1", "j2"):
+        end(it, job, of=one)
+    publish(one, file)
+    if is_deleted:
+        it.now += RETENTION_MS + 1
+        for _ in range(4):
+            it.ledger.delete_expired()
+        assert ([each.id for each in one.jobs()], one.events.after(0, 9)) == ([], [])
+    one.enter()
+    end(it, "late", of=it.ledger)
+    end(it, "j4", of=one)
+    with it.ledger.database.write() as connection:
+        connection.execute(text("update delivery_event set service = '' where job = 'late'"))
+    publish(one, file)
+    it.now += RENEWED_MS
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j4"), (4, "late")]
+    mark = one.events.find()
+    assert (mark.number, mark.compared) == (4, 4)
+
+
+def test_after_a_restore_ends_are_compared_that_come_again_until_they_have_or_are_older_than_the_retention(
+    tmp_path: Path,
+) -> None:
+    file, backup, now = tmp_path / "events", tmp_path / "backup.db", tmp_path / "now.db"
+    it = LedgerStage(f"sqlite:///{now}", receiver())
+    one = it.another(service=Service("one"))
+    one.start_job("j1", "r", "s", "ann")
+    one.enter()
+    it.close()
+    shutil.copy(now, backup)
+    it = LedgerStage(f"sqlite:///{now}", receiver())
+    one = it.another(service=Service("one"))
+    for job in ("j1", "j2"):
+        end(it, job, of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2")]
+    it.close()
+    it = LedgerStage(f"sqlite:///{backup}", receiver())
+    one = it.another(service=Service("one"))
+    end(it, "j3", of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j3")]
+    assert one.events.find().compared == 0
+    it.now += RETENTION_MS + 1
+    for _ in range(4):
+        it.ledger.delete_expired()
+    end(it, "j4", of=one)
+    publish(one, file)
+    assert one.events.find().compared == 0, "j1 is open"
+    end(it, "j1", of=one)
+    assert publish(one, file) == [(1, "j1"), (2, "j2"), (3, "j3"), (4, "j4")]
+    assert one.events.find().compared == 4, "j2 was lost, and is old"
+    it.close()
+
+
 def test_a_copy_of_a_run_directory_beside_the_original_is_refused_with_a_remedy_and_reads_and_publishes_nothing(
     stage: Make, tmp_path: Path
 ) -> None:
@@ -156,6 +214,26 @@ def test_the_live_jobs_of_a_receiver_remember_duplicates_together_and_other_jobs
     schedule = it.ledger.schedule_job("daily", "r")
     assert take(it, schedule, 1) == 1
     assert take(it, first, 4) == 1
+
+
+def test_what_one_live_job_remembers_stays_while_another_of_its_receiver_is_behind(stage: Make) -> None:
+    it = stage()
+    one, two = it.ledger.ensure_live("r", "live:one"), it.ledger.ensure_live("r", "live:two")
+    take(it, one, 1)
+    take(it, two, 2)
+    it.deliver_all()
+    it.now += RETENTION_MS // 2
+    take(it, one, 1)
+    for _ in range(2):
+        it.now += RETENTION_MS + 1
+        take(it, one, 1)
+        it.ledger.delete_expired()
+    assert take(it, two, 1, 2) == 0, "the source of the second job could not be read meanwhile"
+    it.now += RETENTION_MS + 1
+    take(it, one, 1)
+    take(it, two, 2)
+    it.ledger.delete_expired()
+    assert take(it, two, 1) == 1
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -70,7 +70,7 @@ def delivering(tmp_path: Path, receiver: ScriptedReceiver) -> Iterator[Deliverin
         yield made
 
 
-@pytest.mark.parametrize("days", [365, *at_night("delivery", -365)])
+@pytest.mark.parametrize("days", [365, *at_night("clocks", -365)])
 def test_a_clock_that_is_a_year_off_for_a_moment_costs_nothing(
     delivering: Delivering, receiver: ScriptedReceiver, set_clock: Callable[[int], None], days: int
 ) -> None:

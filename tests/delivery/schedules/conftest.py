@@ -12,19 +12,22 @@ from harness.ledger_stage import LedgerStage
 from harness.receivers import receiver
 
 from delivery.settings import Receiver
-from tests.delivery.schedules.sinks import LedgerStore, Store, TopicStore
+from tests.delivery.schedules.sinks import LedgerStore, MemoryStore, Store, TopicStore
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
     from servers.kafka.server import KafkaServer
     from tests.delivery.direct.stage import DirectStage
 
-STORES = ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "topic"))]
+STORES = ["sqlite", "memory", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "topic"))]
 
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "topic":
         yield TopicStore(request.getfixturevalue("topics"))
+        return
+    if request.param == "memory":
+        yield MemoryStore()
         return
     url = f"sqlite:///{tmp_path}/ledger.db" if request.param == "sqlite" else request.getfixturevalue("migrated_database")
     stage = LedgerStage(url, receiver())

@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from harness.simulated_schedules.sinks import TopicPlace
+
 from delivery.schedules.core.progress import Progress
 from delivery.schedules.core.request import Request
 from delivery.schedules.keys import NamedKeys
 from delivery.schedules.ledger_sink import LedgerSink
 from delivery.schedules.runner import ScheduleRunner
-from delivery.schedules.settings import KeysSettings, Missed, Schedule
+from delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
 from delivery.schedules.sink import RequestSink
 from domain.clock import Instant, instant_of
 from domain.steady_clock import SteadyClock
@@ -81,6 +83,23 @@ class TopicStore:
         """The next worker ends the transaction of a dead one."""
 
 
+class MemoryStore:
+    """The topic of the simulation, which keeps what is tested of a real one."""
+
+    def __init__(self) -> None:
+        self._topic = TopicPlace()
+
+    def sink(self, worker: str) -> RequestSink:
+        return self._topic.sink(worker, Worlds().steady())
+
+    def made(self) -> list[tuple[str, str]]:
+        values = [json.loads(each) for each in self._topic.records]
+        return [(each["key"], each["tick"]) for each in values]
+
+    def let_go(self) -> None:
+        """Who begins next fences a dead worker."""
+
+
 class DyingSink:
     """Dies with its worker before the `dies_at`-th call that changes the store (from 1), or right behind it."""
 
@@ -95,6 +114,9 @@ class DyingSink:
 
     def store(self, requests: Sequence[Request], progress: Progress) -> None:
         self._counted(lambda: self._sink.store(requests, progress))
+
+    def count_waiting(self) -> int | None:
+        return self._sink.count_waiting()
 
     def end(self) -> None:
         if self._left > 0:
@@ -133,5 +155,5 @@ def runner(
     cron: str = "0 * * * *",
     trusted_ms: int = 0,
 ) -> ScheduleRunner:
-    settings = Schedule(cron, "UTC", KeysSettings(tuple(keys), "", "", "{}"), "t", "", '{"kind": "REPORT"}', missed)
+    settings = Schedule(cron, "UTC", KeysSettings(tuple(keys), "", "", "{}"), "", "r", '{"kind": "REPORT"}', missed, Waiting.ALL)
     return ScheduleRunner("hourly", settings, NamedKeys(keys), sink, clock.steady(trusted_ms))

@@ -109,7 +109,7 @@ def test_a_worker_that_stood_still_in_a_tick_makes_no_request_twice(store: Store
     class Still:
         """Stands still after its first portion, until another worker has made the tick."""
 
-        find, begin, end = slow.find, slow.begin, slow.end
+        find, begin, end, count_waiting = slow.find, slow.begin, slow.end, slow.count_waiting
 
         def store(self, *portion: object) -> None:
             if next(looks) == 1:
@@ -147,7 +147,7 @@ def test_a_tick_that_meets_another_workers_right_waits(store: Store, clock: Worl
         def __init__(self) -> None:
             self.asked = 0
             sink = store.sink("a")
-            self.find, self.store, self.end = sink.find, sink.store, sink.end
+            self.find, self.store, self.end, self.count_waiting = sink.find, sink.store, sink.end, sink.count_waiting
 
         def begin(self) -> None:
             self.asked += 1

@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -59,9 +59,9 @@ FAULTS = (
         "return next(_NUMBERS)\n    taken = update(COUNTERS)",
         seed=7,
     ),
-    Fault("half a line of events stays", event_file._cut_half_line, "if complete < len(tail):", "if False:", seed=2),
+    Fault("half a line of events stays", event_file._end_last_line, "os.ftruncate(descriptor, size - len(last))", "pass", seed=2),
     Fault("an end is published once more", published_events.next_events, "if _key(each) in known:", "if False:", seed=34),
-    Fault("the newest row goes next", Finishing.promote, "func.min(ROWS.c.id)", "func.max(ROWS.c.id)"),
+    Fault("the newest row goes next", Finishing.promote, "order_by(ROWS.c.id)", "order_by(ROWS.c.id.desc())"),
     Fault("no row goes next", Finishing.promote, "if not free:", "if True:"),
     Fault("a held unit goes on", Finishing.promote, 'if key in self.keys and self.keys[key]["held_by"] is None', "", seed=27),
     Fault("a row that is open again waits for a later one", Finishing._take, 'self.freed.add(row["key"])', "pass", seed=232),
@@ -80,6 +80,8 @@ FAULTS = (
         "if False:",
         seed=24,
     ),
+    Fault("deleted by a clock that is not trusted", retention._delete_rows, "if not database.clock.was_trusted:", "if False:"),
+    Fault("deleted by a clock that is not trusted", retention._rests, "now < ahead_at + retention_ms", "False", seed=24),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=14),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
@@ -110,15 +112,16 @@ FAULTS = (
         Ledger.go_on,
         "cancelling.cancel_rows(self.database, self.receivers, job)",
         "pass",
-        seed=18,
+        seed=78,
     ),
     Fault(
         "open jobs lose their ended rows",
-        retention.delete_expired,
+        retention._lets_go,
         "| JOBS.c.completed_at.is_not(None)",
         "| (JOBS.c.read >= 0)",
         seed=16,
     ),
+    Fault("open jobs lose their ended rows", retention._until, "JOBS.c.completed_at.is_(None)", "JOBS.c.is_live", seed=16),
 )
 
 
@@ -129,10 +132,10 @@ def plant(patch: pytest.MonkeyPatch, name: str) -> None:
         LookupError: The text that it changes does not stand once in the function any more.
     """
     for fault in (each for each in FAULTS if each.name == name):
-        _plant(patch, fault)
+        plant_fault(patch, fault)
 
 
-def _plant(patch: pytest.MonkeyPatch, fault: Fault) -> None:
+def plant_fault(patch: pytest.MonkeyPatch, fault: Fault) -> None:
     function = fault.function
     assert isinstance(function, FunctionType)
     text = textwrap.dedent(inspect.getsource(function))
@@ -150,4 +153,8 @@ SEEDS = {each.name: each.seed for each in FAULTS}
 
 def as_table() -> str:
     """Return the table for docs/simulation.md."""
-    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in SEEDS.items())))
+    return table_of(SEEDS)
+
+
+def table_of(seeds: Mapping[str, int]) -> str:
+    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in seeds.items())))

@@ -112,7 +112,7 @@ def _check_jobs(world: World) -> None:
     watch = world.watch
     lines = world.events.read_bytes().splitlines() if world.events.exists() else []
     events = [msgspec.json.decode(line, type=JobEvent) for line in lines]
-    if [each.number for each in events] != list(range(1, len(watch.seen.events) + 1)):
+    if [each.number for each in events] != list(watch.events):
         raise PromiseBroken(f"the events have the numbers {[each.number for each in events]}")
     for name, job in {**watch.gone_jobs, **watch.seen.jobs}.items():
         found = {row.dedup for row in watch.all_rows() if row.job == name}

@@ -52,7 +52,9 @@ class JobCounts(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """`held` says which row holds a key, `positions` how far each job has read, `events` the numbers of the events."""
+    """`held` says which row holds a key, `positions` how far each job has read, `events` the numbers of the events that are
+    there, and `published` the last one that is published.
+    """
 
     rows: dict[int, Row]
     jobs: dict[str, JobCounts]
@@ -60,6 +62,7 @@ class Seen(NamedTuple):
     positions: dict[str, int]
     gate: Gate
     events: list[int]
+    published: int
 
 
 class Eye:
@@ -82,6 +85,7 @@ class Eye:
             dict(self._ask("select job, position from delivery_source")),
             msgspec.json.decode(gate[0][0], type=Gate) if gate else Gate(),
             [each for (each,) in self._ask("select number from delivery_event order by number")],
+            self._ask("select max(done) from delivery_service")[0][0] or 0,
         )
 
     def _ask(self, question: str) -> list[Any]:

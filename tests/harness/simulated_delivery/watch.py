@@ -26,6 +26,7 @@ class Watch:
 
     `deciding` are the units that an operator releases at the moment, `retrying` the job that one delivers again, and whether with
     rows that come late. `late_wanted` are the jobs of which that was ever ordered. `gone` are rows that retention deleted.
+    `events` are all that ever were, by their numbers, each with the instant at which it was seen first.
     """
 
     def __init__(self, file: Path, plan: Plan, clock: WildClock) -> None:
@@ -36,6 +37,7 @@ class Watch:
         self.late_wanted: set[str] = set()
         self.gone: dict[int, Row] = {}
         self.gone_jobs: dict[str, JobCounts] = {}
+        self.events: dict[int, int] = {}
         self._gate = GateWatch(plan.receiver)
         self._leases: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
@@ -72,6 +74,7 @@ class Watch:
             self._check_counts(job, after)
         self._check_heads(after)
         self._check_completions(before, after)
+        self._check_events(before, after, now)
         taken = [each for each in results if _is_taken(each, before, after)]
         for row in after.rows.values():
             if row.owner is None:
@@ -143,9 +146,16 @@ class Watch:
                 _broken(f"job {job.id} is complete with {job.ingested} of {job.expected} rows")
             if job.completed_at is not None and any(row.is_open for row in after.rows.values() if row.job == job.id):
                 _broken(f"job {job.id} is complete and has open rows")
+
+    def _check_events(self, before: Seen, after: Seen, now: int) -> None:
+        for number in after.events:
+            self.events.setdefault(number, now)
         runs = sum(job.completions for job in (*after.jobs.values(), *self.gone_jobs.values()))
-        if after.events != list(range(1, runs + 1)):
-            _broken(f"the events of {runs} ends of jobs have the numbers {after.events}")
+        if list(self.events) != list(range(1, runs + 1)):
+            _broken(f"the events of {runs} ends of jobs have the numbers {list(self.events)}")
+        for number in set(before.events) - set(after.events):
+            if number > before.published or self.events[number] >= now - self._plan.retention_ms:
+                _broken(f"event {number} is deleted too early")
 
     def _check_reopened_jobs(self, before: Seen, after: Seen) -> None:
         """Check that a job is open again only because it is repaired, or because rows of it shut the gate."""

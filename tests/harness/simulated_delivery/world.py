@@ -173,7 +173,7 @@ class _TearingLog(ServiceEvents):
     """Dies before it notes anything, and leaves any part of what was written."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.ledger.database, world.ledger.service.id, world.ledger.enter)
+        super().__init__(world.ledger.database, world.ledger.service.id, world.plan.retention_ms, world.ledger.enter)
         self._world = world
         self._before = world.events.stat().st_size if world.events.exists() else 0
 
@@ -195,6 +195,7 @@ class Worker:
     def begin(self) -> None:
         self._owner = self._world.new_owner()
         self._reads: list[tuple[Intake, Portion]] = []
+        self._known: dict[str, Intake] = {}
         self._claims: list[Claim] = []
         self._outcomes: list[Late] = []
 
@@ -239,12 +240,14 @@ class Worker:
             except (IntakeLost, Struck) as error:
                 world.note(f"{self._owner} reads again: {error}")
                 return
+            self._known[intake.job] = intake.behind(portion)
             world.note(f"{self._owner} takes in {new} rows of {intake.job}" + (", its last" if portion.seals else ""))
             return
         world.ask("the live job", lambda: world.ledger.ensure_live(NAME, LIVE))
         jobs = world.ledger.open_jobs(NAME)
         job, _ = world.random.choice(jobs)
-        opened = world.ask("opening", lambda: world.ledger.open_intake(job, self._owner))
+        known = self._known.pop(job, None)
+        opened = world.ask("opening", lambda: world.ledger.open_intake(job, self._owner, known))
         if opened is None:
             return
         source = world.plan.sources[job]

@@ -92,7 +92,7 @@ class StoreWorker(Slot):
     def _open(self) -> KafkaStore:
         options = ClientOptions({"group_id": "group"}, {})
         settings = KafkaSettings.make(TOPICS, options, f"group-{self.slot}", 1 << 20)
-        self.store = KafkaStore(replace(settings, begins_at_earliest=True), self.copy(0).parent, self._world.clock)
+        self.store = KafkaStore(replace(settings, begins_at_earliest=True), self.copy(0).parent, self.clock)
         return self.store
 
     def _forget(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.archive.errors import ArchiveUnavailable
+from pipeline.archive.errors import ArchiveRefused, ArchiveUnavailable
 from pipeline.archive.place import Place
 
 
@@ -58,3 +58,9 @@ def test_a_file_system_that_fails_is_told_by_the_archive(place: Place) -> None:
 def test_a_file_system_that_spark_does_not_know_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ArchiveUnavailable, match="nowhere"):
         Place(spark, "nowhere://host/path")
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "{a,b}"])
+def test_a_name_that_hadoop_takes_for_a_pattern_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ArchiveRefused, match="which Hadoop takes for a pattern"):
+        Place(spark, str(tmp_path / name))

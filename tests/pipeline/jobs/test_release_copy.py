@@ -47,6 +47,15 @@ def test_each_copy_becomes_current_when_it_is_whole_and_old_ones_go(
     assert list(copy.building.glob("*")) == []
 
 
+def test_as_many_copies_stay_as_are_to_be_kept(spark: SparkSession, directory: LookupsDirectory, tmp_path: Path) -> None:
+    copy = LookupsDirectory(tmp_path / "copy")
+    versions = []
+    for number in range(6):
+        versions.append(publish(directory, {"t": {}}, 1, NOW + number).version)
+        copy_release(spark, directory, versions[-1], (tmp_path / "copy").as_uri(), keep=4)
+        assert copy.versions() == versions[-4:]
+
+
 def test_what_cannot_be_copied_is_told_with_where_it_is(spark: SparkSession, directory: LookupsDirectory, tmp_path: Path) -> None:
     version = publish(directory, {"t": {}}).version
     (tmp_path / "taken").write_text("a file")

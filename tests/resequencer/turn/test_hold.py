@@ -1,7 +1,7 @@
 """A hold of a unit: nothing of it is handled until it is resumed or the hold ends; the hold has one outcome."""
 
 import pytest
-from harness.driving import Envelopes
+from harness.driving import Driven, Envelopes
 
 from domain.clock import instant_text
 from domain.errors import TransientError
@@ -132,3 +132,71 @@ def test_a_hold_that_a_clock_ahead_began_ends_when_the_clock_is_right(envelopes:
     unit.now -= 30 * LONGEST_HOLD_MS
     unit.wake(Wake.HOLD_OVER)
     assert [each.result for each in unit.outcomes] == [OrderResult.HELD_TO_ITS_END]
+
+
+YEAR = 365 * 86_400_000
+
+
+def deadline_in(unit: Driven) -> int:
+    """Return in how many milliseconds the unit's deadline comes, after a look of the guardian that finds it too far away."""
+    assert unit.last is not None
+    if unit.last.waits is not None and unit.last.waits.wakes_at > unit.now + LONGEST_HOLD_MS:
+        unit.wake(Wake.DEADLINE)
+    waits = unit.last.waits
+    assert waits is not None
+    assert waits.kind is WaitKind.DEADLINE
+    return waits.wakes_at - unit.now
+
+
+@pytest.mark.parametrize("ahead_ms", [2 * LONGEST_HOLD_MS, YEAR])
+def test_a_deadline_that_a_clock_ahead_set_when_a_hold_ended_is_set_anew(ahead_ms: int, envelopes: Envelopes) -> None:
+    unit = waiting(envelopes, 2)
+    unit.order(OrderKind.HOLD, for_ms=HOUR)
+    unit.now += ahead_ms
+    unit.wake(Wake.HOLD_OVER)
+    unit.now -= ahead_ms
+    assert deadline_in(unit) == 21_000
+    assert unit.sequences == []
+    unit.wake(Wake.DEADLINE, after_ms=21_000)
+    assert unit.sequences == [2]
+
+
+def test_a_deadline_that_was_extended_by_a_clock_ahead_is_set_anew(envelopes: Envelopes) -> None:
+    unit = waiting(envelopes, 2)
+    unit.now += YEAR
+    unit.order(OrderKind.EXTEND, until=unit.now + HOUR)
+    unit.now -= YEAR
+    assert deadline_in(unit) == 21_000
+
+
+def test_an_extended_deadline_outlives_a_wake_by_a_clock_that_is_behind(envelopes: Envelopes) -> None:
+    unit = waiting(envelopes, 2)
+    unit.order(OrderKind.EXTEND, until=unit.now + LONGEST_HOLD_MS)
+    unit.now -= YEAR
+    unit.wake(Wake.RETRY)
+    unit.now += YEAR
+    assert deadline_in(unit) == LONGEST_HOLD_MS
+
+
+@pytest.mark.parametrize(("extended_ms", "left_ms"), [(None, 21_000), (HOUR, LONGEST_HOLD_MS)])
+def test_a_hold_that_a_clock_behind_began_leaves_no_longer_than_a_stash_or_an_order_asks_for(
+    extended_ms: int | None, left_ms: int, envelopes: Envelopes
+) -> None:
+    unit = waiting(envelopes, 2)
+    if extended_ms is not None:
+        unit.order(OrderKind.EXTEND, until=unit.now + extended_ms)
+    unit.now -= YEAR
+    unit.order(OrderKind.HOLD, for_ms=HOUR)
+    unit.now += YEAR
+    unit.order(OrderKind.RESUME)
+    assert deadline_in(unit) == left_ms
+
+
+def test_what_waits_may_wait_for_longer_than_a_hold_if_it_is_set_so(envelopes: Envelopes) -> None:
+    unit = waiting(envelopes, 2, stash_timeout_ms=3 * LONGEST_HOLD_MS)
+    unit.order(OrderKind.HOLD, for_ms=HOUR)
+    unit.order(OrderKind.RESUME)
+    unit.wake(Wake.DEADLINE, after_ms=HOUR)
+    assert unit.last is not None
+    assert unit.last.waits is not None
+    assert unit.last.waits.wakes_at == unit.now + 3 * LONGEST_HOLD_MS - HOUR

@@ -11,6 +11,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from servers.infinispan.server import InfinispanServer
+from storage.infinispan.keys import segment_name
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import ServerSettings
 from storage.infinispan.view import InfinispanStorageView
@@ -228,6 +229,25 @@ def test_changes_come_from_the_segments_of_later_commits_as_long_as_the_window_h
     assert [act for act, _ in server.log] == ["find_counter"] * 2 + ["get"] * 3
     assert {"new", "newer"} < copy.waits.keys()
     assert not {"unit-0", "waiting-0"} & copy.waits.keys()
+
+
+@pytest.mark.parametrize("look", ["find_header", "find_waiting", "find_unit"])
+def test_a_view_remembers_no_segments_that_left_the_window_however_often_it_looks(server, look):
+    harness = on(server, **SMALL)
+    store = filled(harness)
+    view = harness.make_view()
+    copy = Copy(view)
+    looks = {
+        "find_header": lambda: view.find_header(PARTITION),
+        "find_waiting": copy.follow,
+        "find_unit": lambda: view.find_unit(PARTITION, "unit-0"),
+    }
+    for number in range(50):
+        put(store, waiting(f"new-{number}"))
+        looks[look]()
+    remembered = view._partitions[PARTITION]
+    root = remembered._from_root(lambda root: root)
+    assert remembered._units.keys() <= {segment_name(root.version), *(row.name for row in root.manifest.window)}
 
 
 def test_nothing_new_costs_one_request(server):

@@ -26,4 +26,3 @@ def upgrade() -> None:
     op.add_column("delivery_job", sa.Column("service", sa.Text(), server_default="", nullable=False))
     op.add_column("delivery_event", sa.Column("service", sa.Text(), server_default="", nullable=False))
     op.create_index("delivery_event_service", "delivery_event", ["service", "number"], unique=False)
-    op.create_index("delivery_event_job", "delivery_event", ["job"], unique=False)

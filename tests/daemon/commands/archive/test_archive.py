@@ -309,7 +309,7 @@ def test_an_unfinished_move_is_no_reason_to_stop_the_service(archivist, monkeypa
     service.tell("u", *range(1, 31))
     service.run_after(1_000)
 
-    def fail(self, descriptor, length):
+    def fail(self, descriptor, start, length):
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:

@@ -15,6 +15,7 @@ from delivery.direct.reading import Reading
 from domain.dead_letter import DeadLetterReason
 from domain.headers import Way, texts_of, way_of
 from domain.record import Origin, Partition, Record
+from domain.steady_clock import SteadyClock
 
 P = Partition("T", 3)
 BACK_OFF = RetryMode.BACK_OFF
@@ -48,6 +49,21 @@ def test_the_stages_of_a_policy(policy: str, attempts: list[int], topics: list[s
     assert [each.is_source for each in stages] == [each == "T" for each in topics]
     assert [each.group for each in stages] == ["g", *(each.removeprefix("T-") for each in topics[1:])]
     assert topics_to_make(stages).keys() == {*retries, requeued, "T-g-dlq", "T-g-orders"}
+
+
+@pytest.mark.parametrize("jump_ms", [30 * 86_400_000, -30 * 86_400_000])
+def test_a_clock_that_is_wrong_for_one_look_neither_skips_a_delay_nor_draws_it_out(jump_ms: int) -> None:
+    passed, wrong = 0, 0
+    clock = SteadyClock(lambda: NOW + passed + wrong, lambda: passed)
+    clock.now()
+    passed = 120_000
+    assert clock.is_settled
+    stages = stages_of(receiver("policy = retry-topics", "retry-topics.intervals = [1h]", is_kafka=True), "T", "g")
+    way = Way(Origin(P, 7), attempts=1)
+    wrong = jump_ms
+    record = moved(OpenRecord(Record(Origin(P, 7), b"{}", b"k"), way, "k", b"k", "n", 1, 0), 3_600_000, "HTTP 500", clock.now())
+    read = Record(Origin(Partition("T-g-retry-1", 3), 0), b"{}", b"k", record.headers)
+    assert Reading(stages[1], SharedGate(stages[1].receiver), clock, "log").open(read, 0).due_at == 3_600_000
 
 
 def test_what_is_requeued_to_a_receiver_without_a_limit_of_attempts_has_one() -> None:

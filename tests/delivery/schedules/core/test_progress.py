@@ -1,5 +1,7 @@
 """What comes next of a schedule: ticks that are due, missed, under way, and another expression."""
 
+import pytest
+
 from delivery.schedules.core.progress import GRACE_MS, MOST_AHEAD, NOTED_MS, Progress, decode_progress, find_next, overdue_since
 from delivery.schedules.core.ticks import Ticks
 from delivery.schedules.settings import Missed
@@ -70,11 +72,20 @@ def test_ticks_that_were_made_ahead_are_not_made_again_and_those_before_them_are
     ahead = NOON + 100 * HOUR_MS
     progress, made = follow(done(), NOON + HOUR_MS, ahead, ahead + HOUR_MS, NOON + HOUR_MS + GRACE_MS)
     assert made == [NOON + HOUR_MS, ahead, ahead + HOUR_MS]
-    assert progress.ahead == ((ahead, ahead + HOUR_MS),)
+    assert progress.ahead == ((NOON + HOUR_MS, NOON + HOUR_MS), (ahead, ahead + HOUR_MS))
     hours = [NOON + number * HOUR_MS for number in range(2, 104)]
     progress, made = follow(progress, *hours)
     assert made == [each for each in hours if each not in (ahead, ahead + HOUR_MS)]
-    assert progress.ahead == ()
+    assert len(progress.ahead) <= MOST_AHEAD
+
+
+@pytest.mark.parametrize("between", [(), (NOON + HOUR_MS + GRACE_MS,)], ids=["at once", "after the clock was right"])
+def test_a_clock_that_is_further_ahead_later_does_not_hide_what_was_made_before(between: tuple[int, ...]) -> None:
+    ahead = (NOON + 50 * HOUR_MS, NOON + 100 * HOUR_MS)
+    progress, made = follow(done(), NOON + HOUR_MS, ahead[0], *between, ahead[1], NOON + HOUR_MS + GRACE_MS)
+    assert made == [NOON + HOUR_MS, *ahead]
+    hours = [NOON + number * HOUR_MS for number in range(2, 104)]
+    assert follow(progress, *hours)[1] == [each for each in hours if each not in ahead]
 
 
 def test_a_tick_that_was_left_out_ahead_is_made_when_its_time_comes() -> None:
@@ -90,7 +101,7 @@ def test_the_next_tick_made_ahead_does_not_hide_those_that_were_made_before() ->
     progress, made = follow(done(), NOON + HOUR_MS, NOON + 2 * HOUR_MS, NOON + HOUR_MS + GRACE_MS)
     assert (made, progress.ahead) == (
         [NOON + HOUR_MS, NOON + 2 * HOUR_MS],
-        ((NOON + HOUR_MS + GRACE_MS + 1, NOON + 2 * HOUR_MS),),
+        ((NOON + HOUR_MS, NOON + 2 * HOUR_MS),),
     )
     assert follow(progress, NOON + 2 * HOUR_MS, NOON + 3 * HOUR_MS)[1] == [NOON + 3 * HOUR_MS]
     assert overdue_since(progress, HOURLY, NOON + 2 * HOUR_MS) is None
