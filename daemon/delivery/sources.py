@@ -30,6 +30,7 @@ from domain.clock import Instant
 from domain.errors import ConfigurationError
 from domain.printable import printable
 from pipeline.archive.records_in_order import find_ends
+from storage.private_file import make_lasting_directory
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from delivery.feeds.topics import TopicFeed
@@ -158,7 +159,7 @@ def find_service(configuration: Configuration) -> Service:
 
 def _durable_id(directory: Path) -> tuple[str, int]:
     """Return the id of a run directory, which is made at the first call, and the inode of its file."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_lasting_directory(directory)
     path, files = directory / "service-id", SystemFiles()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
