@@ -9,6 +9,7 @@ from connectors.files.errors import translated
 from connectors.line_format import Line, encode_line
 from domain.headers import MEMBER
 from domain.record import Headers
+from storage.private_file import make_lasting_directory
 
 _OWN_PARTITION = 1
 """The partition file of commands that do not come from the service: its own worker alone appends to the first."""
@@ -33,7 +34,7 @@ class FileCommands:
     def update(self, key: str, member: str | None, body: bytes) -> None:
         line = encode_line(Line(body, key.encode(), member_headers(member)))
         with translated(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_lasting_directory(self._path.parent)
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from connectors.files.operations import SystemFiles, write_all
+from connectors.files.operations import SystemFiles, sync_directory, write_all
 from delivery.core.jobs import JobEvent
 from delivery.core.published_events import EventLog, find_event, is_of, next_events
+from storage.private_file import make_lasting_directory
 
 _TAIL_BYTES = 65_536
 _AT_ONCE = 500
@@ -33,7 +34,7 @@ class EventFile:
         Half an event that a crash has left is cut off before. Processes append one at a time. Lines of another ledger or service,
         and lines that are no events, stay as they are; a last line that has no end gets one.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_lasting_directory(self._path.parent)
         with open(self._path, "a+b", opener=partial(os.open, mode=_MODE)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             mark = self._log.find()
@@ -42,10 +43,13 @@ class EventFile:
                 return 0
             following = next_events(self._log, mark, waiting, self._behind(file.fileno(), mark.compared))
             if following.events:
+                is_new = os.fstat(file.fileno()).st_size == 0
                 _end_last_line(file.fileno())
                 file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in following.events))
                 file.flush()
                 os.fsync(file.fileno())
+                if is_new:
+                    sync_directory(SystemFiles(), self._path.parent)
             self._log.note(following.mark)
         return len(following.events)
 

@@ -3,6 +3,7 @@
 The one place that makes them. `docs/operations.md` has the table of what is private in the run directory, and what is not.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -42,9 +43,30 @@ def make_private_directory(directory: Path) -> Path:
     Raises:
         OSError: It cannot be made.
     """
-    directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    make_lasting_directory(directory, DIRECTORY_MODE)
     _narrow(directory, DIRECTORY_MODE)
     return directory
+
+
+def make_lasting_directory(directory: Path, mode: int = 0o777) -> None:
+    """Make a directory and those above it, with names that a power cut does not take: it would take all that is in them, too.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(mode, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        with suppress(PermissionError):  # One that may be written and not read cannot be synced.
+            _sync(each.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def narrow_run_directory(run_directory: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ import msgspec
 from aggregation.core.processor import Slot, Stored
 from connectors.port import TransportRefused, TransportUnavailable
 from domain.clock import Instant
-from storage.private_file import make_private, make_private_directory
+from storage.private_file import make_lasting_directory, make_private, make_private_directory
 
 _FORMAT = 1
 _TABLES = f"""
@@ -156,7 +156,7 @@ class ValuesFile:
             if self._is_copy:
                 make_private_directory(self.path.parent)
             else:
-                self.path.parent.mkdir(parents=True, exist_ok=True)  # Others read the completions there.
+                make_lasting_directory(self.path.parent)  # Others read the completions there.
             connection = sqlite3.connect(make_private(self.path), timeout=_BUSY_SECONDS, isolation_level=None)
             try:
                 self._prepare(connection)

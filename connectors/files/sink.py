@@ -114,7 +114,7 @@ class FileSink:
 
     def _open(self) -> None:
         with translated(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._files, self._directory)
         if self._facts_directory is not None:
             with translated(self._facts_directory):
                 make_directory(self._files, self._facts_directory)

@@ -16,6 +16,8 @@
     const fields = [...document.querySelectorAll("main input, main textarea, main select")];
     return document.hidden || fields.some((field) => field === at || isChanged(field)) || (selected && !selected.isCollapsed);
   };
+  // What tells a link or a button from the others of its page. Few have an id.
+  const nameOf = (each) => [each.id, each.localName, each.getAttribute("href") ?? each.textContent, each.form?.action, each.value].join();
   // A page that is expensive to make is fetched more rarely, and never twice at once.
   let isFetching = false;
   let notBefore = 0;
@@ -36,11 +38,13 @@
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (isBusy()) return; // Asked last: a person may begin while the answer is read.
     const open = new Set([...document.querySelectorAll("main details[open]")].map((each) => each.id));
-    const focused = document.activeElement && document.activeElement.id;
+    const focused = document.querySelector("main").contains(document.activeElement) ? nameOf(document.activeElement) : null;
     for (const each of fresh.querySelectorAll("main details")) if (open.has(each.id)) each.open = true;
     document.querySelector("main").replaceChildren(...fresh.querySelector("main").childNodes);
     document.querySelector("[data-as-of]").textContent = fresh.querySelector("[data-as-of]").textContent;
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    if (focused === null) return;
+    const same = [...document.querySelectorAll("main *")].find((each) => each.tabIndex >= 0 && nameOf(each) === focused);
+    same?.focus({ preventScroll: true });
   };
   // A group that is through is shown so at once: the rest of its row follows with the page.
   const complete = ({ group, total, missing }) => {

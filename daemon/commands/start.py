@@ -24,7 +24,7 @@ from daemon.system_clock import SystemClock
 from status.report import State
 from status.service_report import find_reports, service_report
 from status.text import served_lines
-from storage.private_file import make_private
+from storage.private_file import make_lasting_directory, make_private
 
 _START_SECONDS = 60
 _STOP_SECONDS = 40
@@ -96,7 +96,7 @@ def _tell_problems(configuration: Configuration) -> bool:
 
 def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor in a session of its own. Its output before it opens its log goes to the log file, too."""
-    run_directory.mkdir(parents=True, exist_ok=True)
+    make_lasting_directory(run_directory)
     command = [sys.executable, "-m", "daemon", "supervise", *told_again(arguments)]
     with make_private(run_directory / NAME).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.

@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,10 @@ from domain.clock import Instant
 from domain.errors import ConfigurationError
 from domain.printable import printable
 from pipeline.archive.records_in_order import find_ends
+from storage.private_file import make_lasting_directory
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from connectors.kafka.topics import Topic
     from delivery.feeds.topics import TopicFeed
 
 LIVE = "live"
@@ -158,7 +161,7 @@ def find_service(configuration: Configuration) -> Service:
 
 def _durable_id(directory: Path) -> tuple[str, int]:
     """Return the id of a run directory, which is made at the first call, and the inode of its file."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_lasting_directory(directory)
     path, files = directory / "service-id", SystemFiles()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -181,11 +184,12 @@ def _durable_id(directory: Path) -> tuple[str, int]:
 def live_source(configuration: Configuration, service: Service) -> tuple[str, Former | None]:
     """Return the source of what the service lets out, and how a version before named it.
 
-    With files and a ledger that several machines may share it names the run directory by its id: other services have others.
-    Host and path may change.
+    In a ledger that several machines may share it names the service by its id: others have others. Host and path may change.
     """
-    if configuration.notification.transport is not TransportType.FILE or configuration.delivery.ledger.url is None:
+    if configuration.delivery.ledger.url is None:
         return LIVE, None
+    if configuration.notification.transport is not TransportType.FILE:
+        return f"{LIVE}:{service.id}", Former(LIVE, partial(_topic_parts, configuration), shares_parts=True)
     output = _output(configuration)
     feed = FileFeed(output, SystemFiles(), Select((), ()))
     return f"{LIVE}:{service.id}", Former(f"{LIVE}:{socket.gethostname()}:{output.absolute()}", feed.find_parts)
@@ -199,17 +203,26 @@ def _spans(source: str) -> list[FileSpan]:
     return msgspec.json.decode(source.removeprefix(_SPANS), type=list[FileSpan])
 
 
+def _find_topic(configuration: Configuration) -> "Topic":
+    from connectors.kafka.topics import Topics
+
+    with closing(Topics(kafka_settings(configuration).without_facts())) as topics:
+        return topics.find(configuration.notification.topic)
+
+
+def _topic_parts(configuration: Configuration) -> list[str]:
+    from delivery.feeds.topics import part_of
+
+    topic = _find_topic(configuration)
+    return [part_of(topic, number) for number in range(topic.partitions)]
+
+
 def _topic_feed(configuration: Configuration, receiver: Receiver, told: str | None) -> "TopicFeed":
     from connectors.kafka.topic_reader import CommittedReader
-    from connectors.kafka.topics import Topic, Topics
     from delivery.feeds.topics import TopicFeed, TopicSpan
 
     topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
     span = None if told is None else msgspec.json.decode(told, type=TopicSpan)
-
-    def look() -> Topic:
-        with closing(Topics(settings)) as topics:
-            return topics.find(topic)
-
+    look = partial(_find_topic, configuration)
     numbers = None if span is None else list(span.ends)
     return TopicFeed(topic, lambda: CommittedReader(settings, [topic], numbers), look, receiver.select, span)

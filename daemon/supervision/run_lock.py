@@ -7,7 +7,7 @@ from pathlib import Path
 from time import sleep
 
 from domain.errors import ResequencerError
-from storage.private_file import make_private, make_private_directory
+from storage.private_file import make_lasting_directory, make_private, make_private_directory
 
 NAME = "lock"
 UNKNOWN = "unknown"
@@ -59,7 +59,7 @@ class RunLock:
             if self._is_private:
                 make_private_directory(self._directory)
             else:
-                self._directory.mkdir(parents=True, exist_ok=True)
+                make_lasting_directory(self._directory)
             descriptor = os.open(make_private(self._path), os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise DirectoryUnusable(self._directory, error) from error

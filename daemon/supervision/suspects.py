@@ -114,6 +114,14 @@ class Suspects:
             os.close(directory)
 
     def _remove_oldest(self) -> None:
-        by_age = sorted(self._directory.iterdir(), key=lambda each: each.stat().st_mtime_ns)
-        for each in by_age[:-_MOST]:
+        by_age = sorted((_changed_at(each), each) for each in self._directory.iterdir())
+        for _, each in by_age[:-_MOST]:
             each.unlink(missing_ok=True)
+
+
+def _changed_at(path: Path) -> int:
+    """Return when a file changed; 0 if another worker has removed it meanwhile."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

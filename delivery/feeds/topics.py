@@ -167,7 +167,12 @@ class TopicFeed:
 
     def _part(self, number: int) -> str:
         assert self._seen is not None
-        return f"{self._seen.topic_id.hex}/{number}"
+        return part_of(self._seen, number)
+
+
+def part_of(topic: Topic, number: int) -> str:
+    """Return the name of the part that is this partition of a topic."""
+    return f"{topic.topic_id.hex}/{number}"
 
 
 def _item(name: TopicPartition, record: Any, place: str) -> Item:

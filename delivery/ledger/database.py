@@ -15,7 +15,7 @@ from delivery.errors import LedgerRefused, LedgerUnavailable
 from domain.clock import Instant
 from domain.printable import without_secrets
 from domain.steady_clock import SteadyClock
-from storage.private_file import make_private
+from storage.private_file import make_lasting_directory, make_private
 
 VERSION = "0007"
 """The version of the tables that this code uses: the newest of `delivery/ledger/migrations/versions`."""
@@ -144,7 +144,7 @@ class Database:
 
 def _sqlite_engine(url: URL) -> Engine:
     file = Path(url.database or "")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_lasting_directory(file.parent)
     engine = create_engine(url, connect_args={"timeout": _WAIT_SECONDS, "check_same_thread": False}, pool_size=_POOL)
 
     @event.listens_for(engine, "do_connect")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, update
+from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from delivery.core.gate import GateState
@@ -55,11 +55,13 @@ _COPIED = (
 class Former(msgspec.Struct, frozen=True):
     """How a version before named a source: by `source`, or by the same on another machine or in another directory.
 
-    Then `find_parts` returns what parts the source has now, and the job that has read one of them is its job.
+    Then `find_parts` returns what parts the source has now, and the job that has read one of them is its job. With `shares_parts`
+    it had one job for the sources of all services: the first service takes that over, and the others their positions in it.
     """
 
     source: str
     find_parts: Callable[[], Collection[str]]
+    shares_parts: bool = False
 
 
 def ensure_live(database: Database, receiver: str, source: str, service: str, former: Former | None = None) -> str:
@@ -75,24 +77,28 @@ def ensure_live(database: Database, receiver: str, source: str, service: str, fo
     if former is not None and (taken := _take_over(database, known, source, service, former)) is not None:
         return taken
     name = f"{LIVE_JOB}{receiver}"
+    parts = former.find_parts() if former is not None and former.shares_parts and known else ()
     try:
-        start_job(database, name, receiver, source, "configuration", service, is_live=True)
+        start_job(database, name, receiver, source, "configuration", service, live_parts=parts)
     except JobRefused:
         name = f"{name}-{sha256(source.encode()).hexdigest()[:8]}"
-        start_job(database, name, receiver, source, "configuration", service, is_live=True)
+        start_job(database, name, receiver, source, "configuration", service, live_parts=parts)
     return name
 
 
 def _take_over(database: Database, known: Mapping[str, str], source: str, service: str, former: Former) -> str | None:
     """Give the job of before the source and the service; None if there is none."""
+    if former.shares_parts and former.source not in known:
+        return None
     named_by_place = {job: each for each, job in known.items() if _BY_PLACE.match(each)}
     with database.write() as connection:
         job = known.get(former.source) or _find_reader(connection, list(named_by_place), former.find_parts())
         if job is None:
             return None
         is_same = (JOBS.c.id == job, JOBS.c.source == (former.source if former.source in known else named_by_place[job]))
-        connection.execute(update(JOBS).where(*is_same).values(source=source, service=service))
-    return job
+        is_ours = JOBS.c.service.in_(["", service]) if former.shares_parts else true()
+        changed = update(JOBS).where(*is_same, is_ours).values(source=source, service=service)
+        return job if connection.execute(changed).rowcount or not former.shares_parts else None
 
 
 def _find_reader(connection: Connection, jobs: list[str], parts: Collection[str]) -> str | None:
@@ -112,7 +118,7 @@ def schedule_job(database: Database, schedule: str, receiver: str, service: str)
     """
     job = f"{SCHEDULE_JOB}{schedule}"
     try:
-        start_job(database, job, receiver, SCHEDULE, "configuration", service, is_live=True)
+        start_job(database, job, receiver, SCHEDULE, "configuration", service, live_parts=())
     except JobRefused as error:
         raise JobRefused(f"schedule {schedule} has made requests for another receiver than {receiver}: rename it") from error
     return job
@@ -124,8 +130,19 @@ def count_open(database: Database, job: str) -> int:
         return connection.scalar(select(JOBS.c.ingested - ENDED).where(JOBS.c.id == job)) or 0
 
 
-def start_job(database: Database, job: str, receiver: str, source: str, by: str, service: str, *, is_live: bool = False) -> bool:
+def start_job(
+    database: Database,
+    job: str,
+    receiver: str,
+    source: str,
+    by: str,
+    service: str,
+    *,
+    live_parts: Collection[str] | None = None,
+) -> bool:
     """Note the job, and return whether it is new. The service publishes its end, whichever process delivers its last row.
+
+    Without `live_parts` the job ends some time. Of them it goes on where the live jobs of its receiver have come to.
 
     Raises:
         JobRefused: There is a job of this name for another receiver or source, or no database takes the name.
@@ -136,11 +153,19 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
         found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
         if found is None:
             now = database.now(connection)
-            values = {"id": job, "receiver": receiver, "source": source, "is_live": is_live, "started_at": now, "started_by": by}
+            values = {
+                "id": job,
+                "receiver": receiver,
+                "source": source,
+                "is_live": live_parts is not None,
+                "started_at": now,
+                "started_by": by,
+            }
             values |= {"service": service}
             try:
                 with connection.begin_nested():
                     connection.execute(JOBS.insert().values(**values, taken_at=now))
+                    _take_positions(connection, job, receiver, live_parts or ())
             except IntegrityError:
                 found = connection.execute(select(JOBS.c.receiver, JOBS.c.source).where(JOBS.c.id == job)).first()
             else:
@@ -148,6 +173,13 @@ def start_job(database: Database, job: str, receiver: str, source: str, by: str,
         if found is None or found.receiver != receiver or found.source != source:
             raise JobRefused(f"there is a job {job} already, which delivers something else: choose another name")
         return False
+
+
+def _take_positions(connection: Connection, job: str, receiver: str, parts: Collection[str]) -> None:
+    for some in chunks(sorted(parts)):
+        of_others = select(literal(job), SOURCES.c.part, func.max(SOURCES.c.position)).join(JOBS, JOBS.c.id == SOURCES.c.job)
+        known = of_others.where(JOBS.c.receiver == receiver, JOBS.c.is_live, SOURCES.c.part.in_(some)).group_by(SOURCES.c.part)
+        connection.execute(SOURCES.insert().from_select(["job", "part", "position"], known))
 
 
 def open_jobs(database: Database, receiver: str) -> list[tuple[str, str]]:

@@ -77,8 +77,13 @@ def test_a_page_left_open_follows_what_changes(visit: Visit, stage: Stage) -> No
     visit.open("/")
     count = visit.page.locator("dl.tiles div").first
     before = count.inner_text()
+    focused = "document.activeElement.closest('main') && document.activeElement.getAttribute('href')"
+    visit.page.locator("main a").first.focus()
+    link = visit.page.evaluate(focused)
+    assert link
     stage.feed(envelope_line(f"another-{stage.address[-3:]}", 2))
     wait_until(lambda: count.inner_text() != before, "the number of waiting units changes", look_seconds=0.2)
+    assert visit.page.evaluate(focused) == link, "the keyboard goes on where it was"
     assert visit.complaints == []
 
 

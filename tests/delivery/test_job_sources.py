@@ -11,7 +11,7 @@ from harness.receivers import receiver
 from daemon.command_line import main
 from daemon.configuration.configuration import Configuration, load
 from daemon.delivery.composition import make_ledger
-from daemon.delivery.sources import open_feed, source_of_topic
+from daemon.delivery.sources import find_service, live_source, open_feed, source_of_topic
 from delivery.errors import JobRefused
 
 if TYPE_CHECKING:
@@ -62,6 +62,26 @@ def test_a_job_has_what_the_topic_held_when_it_was_started(topics: KafkaStage, c
     assert read(configuration, source) == [b"1", b"2", b"3", b"4"]
     assert read(configuration, source_of_topic(configuration, until=1)) == []
     assert read(configuration, source_of_topic(configuration, since=4_000_000_000_000)) == []
+
+
+def test_in_a_shared_ledger_the_live_source_is_the_service_s_own_and_its_parts_are_known(
+    topics: KafkaStage, file: Path, configuration: Configuration
+) -> None:
+    assert live_source(configuration, find_service(configuration)) == ("live", None)
+    with file.open("a") as more:
+        more.write("payment-status-notification.storage.namespace = domestic\n")
+        more.write('payment-status-notification.delivery.ledger.url = "postgresql://ledger.example/l"\n')
+    shared = load(file)
+    source, former = live_source(shared, find_service(shared))
+    assert source == "live:domestic"
+    assert former is not None
+    assert (former.source, former.shares_parts) == ("live", True)
+    topics.send(b"1", key=b"u")
+    feed, positions = open_feed(shared, source, receiver()), dict[str, int]()
+    while not (portion := feed.read(positions, 3)).items:
+        positions |= portion.positions
+    feed.close()
+    assert portion.positions.keys() <= set(former.find_parts())
 
 
 def test_a_job_from_an_offset_has_this_partition_alone(topics: KafkaStage, configuration: Configuration) -> None:

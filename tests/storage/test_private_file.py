@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.private_file import make_private, make_private_directory, narrow_run_directory
+from storage.private_file import make_lasting_directory, make_private, make_private_directory, narrow_run_directory
 
 
 def rights(path: Path) -> int:
@@ -27,6 +27,14 @@ def wide_umask() -> Iterator[None]:
 def test_a_file_and_a_directory_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert rights(make_private(tmp_path / "made")) == 0o600
     assert rights(make_private_directory(tmp_path / "above" / "made")) == 0o700
+
+
+def test_the_name_of_each_directory_that_is_made_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    for _ in range(2):
+        make_lasting_directory(tmp_path / "a" / "b")
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
 
 
 def test_what_is_there_is_narrowed_and_keeps_its_content(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -108,9 +109,8 @@ def path_of(settings, channel: Channel) -> Path:
 
 
 def empty(settings) -> None:
-    for path in (*settings.out_directory.glob("*"), *settings.facts_directory.glob("*")):
-        path.unlink()
-    settings.facts_directory.rmdir()
+    for directory in (settings.out_directory, settings.facts_directory):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

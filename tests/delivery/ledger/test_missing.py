@@ -56,10 +56,13 @@ def service(tmp_path: Path) -> Service:
 class Reading:
     """A reader of the service's output, for the receiver `r`."""
 
-    def __init__(self, it: LedgerStage, service: Service, feed: Feed | None = None) -> None:
+    def __init__(self, it: LedgerStage, service: Service, feed: Feed | None = None, owner: str = "w1") -> None:
         self._it = it
         self.feed = made = feed or FileFeed(service.output, SystemFiles(), it.receiver.select)
-        self._reader = SourceReader(it.ledger, "r", "w1", Sources("live", lambda *_: made), lambda: 0)
+        self._reader = SourceReader(it.ledger, "r", owner, Sources("live", lambda *_: made), lambda: 0)
+
+    def close(self) -> None:
+        self._reader.close()
 
     def read(self) -> list[str]:
         while self._reader.read():
@@ -120,6 +123,17 @@ def test_a_rotated_file_that_goes_unread_and_an_output_that_is_emptied_are_missi
     service.output.write_bytes(b"")
     service.write(1)
     assert (reading.read(), state(it)) == (["N5"], JobState.MISSING)
+
+
+def test_a_worker_that_ends_gives_its_sources_to_the_next_one_at_once(stage: Make, service: Service) -> None:
+    it = stage()
+    before, after = (Reading(it, service, owner=name) for name in ("w1", "w2"))
+    service.write(1)
+    assert before.read() == ["N1"]
+    service.write(1)
+    assert after.read() == [], "the right is another one's"
+    before.close()
+    assert after.read() == ["N2"]
 
 
 def test_an_output_that_was_set_back_loses_nothing_that_comes_at_places_that_were_read(

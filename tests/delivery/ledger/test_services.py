@@ -216,6 +216,29 @@ def test_the_live_jobs_of_a_receiver_remember_duplicates_together_and_other_jobs
     assert take(it, first, 4) == 1
 
 
+def test_services_that_had_one_job_for_their_topics_get_one_each_that_goes_on_where_it_was(stage: Make) -> None:
+    it = stage()
+    one, two, three = (it.another(service=Service(name)) for name in ("one", "two", "three"))
+    job = one.ensure_live("r", "live")
+    intake = one.open_intake(job, "w1")
+    assert intake is not None
+    one.take_in(intake, "r", Portion([], {"a/0": 5, "b/0": 7, "b/1": 8}, is_end=True))
+
+    def ensure(ledger: Ledger, source: str, *parts: str) -> tuple[str, dict[str, int]]:
+        name = ledger.ensure_live("r", source, Former("live", lambda: parts, shares_parts=True))
+        intake = ledger.open_intake(name, f"w {source}")
+        return name, {} if intake is None else dict(intake.positions)
+
+    two_s, positions = ensure(two, "live:two", "b/0", "b/1", "b/2")
+    assert positions == {"b/0": 7, "b/1": 8}
+    it.now += 2 * LEASE_MS
+    assert ensure(one, "live:one", "a/0")[0] == job != two_s
+    assert ensure(two, "live:two", "b/0")[0] == two_s
+    three_s, positions = ensure(three, "live:three", "c/0")
+    assert (three_s not in (job, two_s), positions) == (True, {})
+    assert it.job(job).source == "live:one"
+
+
 def test_what_one_live_job_remembers_stays_while_another_of_its_receiver_is_behind(stage: Make) -> None:
     it = stage()
     one, two = it.ledger.ensure_live("r", "live:one"), it.ledger.ensure_live("r", "live:two")
