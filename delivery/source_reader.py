@@ -146,4 +146,4 @@ class SourceReader:
             self._tell_missing(job, portion.lacks)
         if portion.missing and not portion.items:
             self._ledger.close_intake(intake)  # Another process may be able to read what is missing here.
-        return not portion.is_end
+        return not portion.is_end and not (portion.missing and not portion.items)

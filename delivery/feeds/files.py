@@ -35,9 +35,12 @@ _SETTLED_SECONDS = 2.0
 
 
 _MARK = "~"
-"""Behind a part's name: the part whose position is a hash of the bytes before the position of the first one."""
+"""Behind a part's name: the part whose position is a mark of the bytes before the position of the first one.
 
-_MARKED_BYTES = 4096
+It holds 31 bits of that position and 32 of a hash. One of another position says nothing: an older version moved the position.
+"""
+
+_MARKED_BYTES, _LOW_BITS = 4096, 2**31 - 1
 
 
 class _File(NamedTuple):
@@ -198,7 +201,7 @@ class FileFeed:
     def _compare(self, file: _File, part: str, positions: Mapping[str, int]) -> bool:
         """Return whether a file holds before the position of a part what was read there."""
         at, mark = positions.get(part, 0), positions.get(part + _MARK)
-        if mark is None or at == 0 or self._seen_same.get(part) == (file.found, at):
+        if mark is None or mark >> 32 != at & _LOW_BITS or at == 0 or self._seen_same.get(part) == (file.found, at):
             return True
         if at == file.size and file.path != self._path:
             return True  # It is not written any more, and was read.
@@ -208,7 +211,7 @@ class FileFeed:
         return is_same
 
     def _mark(self, path: Path, at: int) -> int:
-        """Return a hash of the bytes before a position, within 63 bits."""
+        """Return the mark of the bytes before a position."""
         start = max(0, at - _MARKED_BYTES)
         with translated(path):
             try:
@@ -219,7 +222,7 @@ class FileFeed:
                 found = self._files.read(descriptor, at - start, start)
             finally:
                 os.close(descriptor)
-        return int.from_bytes(sha256(found).digest()[:8]) >> 1
+        return (at & _LOW_BITS) << 32 | int.from_bytes(sha256(found).digest()[:4])
 
     def _find_written(self) -> Written | None:
         return find_written(self._path.with_name("positions.json"), self._path.name)
@@ -269,7 +272,10 @@ class FileFeed:
 
 
 def _differing(parts: list[_Part], positions: Mapping[str, int]) -> Portion:
-    """Say that files do not hold any more what was read of them; begin them anew when that was accepted."""
+    """Say that files do not hold any more what was read of them; begin them anew when that was accepted.
+
+    It is not the end: while they are not read, what was delivered of them must not be forgotten.
+    """
     missing = sum(positions[each.name] for each in parts)
     if missing <= positions.get(ACCEPTED, 0):
         anew = {name: 0 for each in parts for name in (each.name, each.name + _MARK)}
@@ -278,7 +284,7 @@ def _differing(parts: list[_Part], positions: Mapping[str, int]) -> Portion:
     lacks = (
         f"{missing} bytes that were read: other ones stand in {where}. When their loss is accepted it is read from its beginning"
     )
-    return Portion([], {}, is_end=True, missing=missing, lacks=lacks)
+    return Portion([], {}, missing=missing, lacks=lacks)
 
 
 def _find_fact(path: Path) -> tuple[int, int, int, int] | None:

@@ -82,9 +82,10 @@ def _delete_rows(database: Database, retention_ms: int, rows: list[Any]) -> int:
         for receiver in sorted({each.receiver for each in rows}):
             _lock_keys(connection, receiver, sorted({each.key for each in rows if each.receiver == receiver}))
         # Once more behind the locks: a row, or its job, may be open again by now, or hold its unit.
-        still = _unheld().join(JOBS, JOBS.c.id == ROWS.c.job).where(_lets_go(), ROWS.c.ended_at < _until(before, retention_ms))
-        asked = still.where(ROWS.c.id.in_([each.id for each in rows])).with_for_update(of=ROWS)
-        ids = [each.id for each in connection.execute(asked)]
+        letting_go = select(JOBS.c.id, _until(before, retention_ms)).where(_lets_go(), JOBS.c.id.in_({each.job for each in rows}))
+        until = {each[0]: each[1] for each in connection.execute(letting_go)}
+        asked = _unheld().where(ROWS.c.id.in_([each.id for each in rows]), ROWS.c.ended_at.is_not(None)).with_for_update(of=ROWS)
+        ids = [each.id for each in connection.execute(asked) if each.ended_at < until.get(each.job, 0)]
         if ids:
             connection.execute(delete(ERRORS).where(ERRORS.c.row.in_(ids)))
             connection.execute(delete(ROWS).where(ROWS.c.id.in_(ids)))
@@ -140,7 +141,7 @@ def _until(before: Instant, retention_ms: int) -> ColumnElement[Any]:
 
 def _unheld() -> Select[Any]:
     holds = exists().where(KEYS.c.receiver == ROWS.c.receiver, KEYS.c.held_by == ROWS.c.id)
-    return select(ROWS.c.id, ROWS.c.receiver, ROWS.c.key).where(~holds)
+    return select(ROWS.c.id, ROWS.c.receiver, ROWS.c.key, ROWS.c.job, ROWS.c.ended_at).where(~holds)
 
 
 def _lock_keys(connection: Connection, receiver: str, keys: list[str]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.ledger_stage import LedgerStage
+from harness.ledger_stage import RETENTION_MS, LedgerStage
 
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
@@ -159,6 +159,37 @@ def test_an_output_that_was_set_back_loses_nothing_that_comes_at_places_that_wer
     assert (reading.read(), state(it)) == (["N6", "N7", "N8", "N9"], JobState.ACTIVE)
     service.write(1)
     assert (reading.read(), state(it)) == (["N10"], JobState.ACTIVE)
+
+
+def test_while_an_output_that_was_set_back_is_not_read_nothing_that_was_delivered_is_forgotten(
+    stage: Make, service: Service, tmp_path: Path
+) -> None:
+    it = stage()
+    service.write(2)
+    reading = Reading(it, service)
+    assert reading.read() == ["N1", "N2"]
+    service.output.write_bytes(service.output.read_bytes().replace(b"N2", b"X2"))
+    for _ in range(3):
+        it.now += RETENTION_MS + 1
+        assert (reading.read(), state(it)) == ([], JobState.MISSING)
+        it.ledger.delete_expired()
+    it.ledger.accept_loss("live-r", "ann", "a trial")
+    assert (reading.read(), it.job("live-r").duplicates) == (["X2"], 1)
+
+
+def test_a_position_that_a_version_without_marks_has_moved_is_believed(stage: Make, service: Service) -> None:
+    it = stage()
+    service.write(1)
+    positions: dict[str, int] = {}
+    feed = FileFeed(service.output, SystemFiles(), it.receiver.select)
+    while not (portion := feed.read(positions, 9)).is_end:
+        positions |= portion.positions
+    positions |= portion.positions
+    service.write(2)
+    (part,) = (each for each in positions if each + "~" in positions)
+    positions |= dict.fromkeys((part, "accounted"), service.output.stat().st_size)  # As that version notes it.
+    portion = FileFeed(service.output, SystemFiles(), it.receiver.select).read(positions, 9)
+    assert (portion.items, portion.is_end, portion.lacks) == ([], True, None)
 
 
 def test_what_is_not_noted_as_written_is_not_read_for_a_power_cut_may_take_it(stage: Make, service: Service) -> None:
