@@ -48,7 +48,7 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         mistakes.deadline_that_fails_ends_the_worker: 1,
     },
     Forgets.DATABASE: {
-        plant.takeover_ignores_what_left_beyond: 56,
+        plant.takeover_ignores_what_left_beyond: 65,
         plant.heal_not_noticed: 1,
         plant.heal_does_not_mark: 0,
     },

@@ -186,7 +186,7 @@ source.close()
 
 def test_a_message_beyond_the_limit_is_discarded_as_it_arrives(artemis: ArtemisServer) -> None:
     queues = Queues.fresh(artemis)
-    body = os.urandom(1 << 20) * 100
+    body = os.urandom(1 << 20) * 40  # More would take much of the heap of the broker, which other tests use, too.
     large = message(None, correlation_id="U1")
     large.body, large.inferred = body, True
     queues.send(large)
@@ -194,7 +194,7 @@ def test_a_message_beyond_the_limit_is_discarded_as_it_arrives(artemis: ArtemisS
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_SECONDS)
     grown, *kept = ended.stdout.split()
     assert kept == ["65536", str(len(body)), hashlib.sha256(body).hexdigest(), "U1", "b'0'"]
-    assert int(grown) < 60, "of 100 MiB"
+    assert int(grown) < 25, "of 40 MiB"
 
 
 def test_no_more_than_the_window_is_taken_before_it_is_acknowledged(artemis: ArtemisServer) -> None:
