@@ -79,7 +79,7 @@ class SteadyClock:
         self._floor, self._ahead_at = (0, 0) if known is None else (known.floor, known.ahead_at)
         self._belief: Belief | None = None
         if known is not None and known.boot == boot and (away_ms := passed() - known.seen) >= 0:
-            # Time in which nobody looked tells nothing of an offset that disagrees.
+            # Time in which no process looked tells nothing of an offset that disagrees.
             self._belief = msgspec.structs.replace(known, other_since=known.other_since + away_ms)
         self._keep, self._kept_at = keep, -_KEEP_MS
         self._lock = lock

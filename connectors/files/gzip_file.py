@@ -4,9 +4,8 @@ import zlib
 from collections.abc import Iterable
 from hashlib import sha256
 
-from connectors.files.operations import FileOperations, write_all
+from connectors.files.operations import CHUNK_BYTES, FileOperations, write_all
 
-CHUNK_BYTES = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 

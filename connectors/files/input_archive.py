@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from connectors.files.archived_marker import ArchivedMarker, kept_from
 from connectors.files.errors import translated
-from connectors.files.gzip_file import CHUNK_BYTES, digest_of, find_packed_digest, pack
-from connectors.files.operations import FileOperations, make_directory, sync_directory
+from connectors.files.gzip_file import digest_of, find_packed_digest, pack
+from connectors.files.operations import CHUNK_BYTES, FileOperations, make_directory, read_chunks, sync_directory
 from connectors.port import TransportRefused
 
 PIECE_BYTES = 256 * 1024 * 1024
@@ -137,12 +137,7 @@ class _Source:
         self._files = files
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
-        while start < end:
-            chunk = self._files.read(self._descriptor, min(CHUNK_BYTES, end - start), start)
-            if not chunk:
-                raise OSError(f"the file ended at byte {start}, before {end}")
-            yield chunk
-            start += len(chunk)
+        return read_chunks(self._files, self._descriptor, start, end)
 
     def end_of_piece(self, start: int, until: int) -> int:
         """Return a line's start at most `PIECE_BYTES` behind `start`; further only if a single line is longer."""

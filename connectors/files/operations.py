@@ -2,10 +2,12 @@
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+CHUNK_BYTES = 1024 * 1024
 
 _PUNCH_HOLE = 0x01 | 0x02
 """FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
@@ -68,6 +70,20 @@ def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[files.write(descriptor, rest) :]
+
+
+def read_chunks(files: FileOperations, descriptor: int, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from `start` to before `end`.
+
+    Raises:
+        OSError: The file has ended before, as one that was cut meanwhile.
+    """
+    while start < end:
+        chunk = files.read(descriptor, min(CHUNK_BYTES, end - start), start)
+        if not chunk:
+            raise OSError(f"the file ended at byte {start}, before {end}")
+        yield chunk
+        start += len(chunk)
 
 
 def sync_directory(files: FileOperations, directory: Path) -> None:

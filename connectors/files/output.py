@@ -2,14 +2,13 @@
 
 import logging
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from connectors.files.errors import translated
-from connectors.files.line_reader import CHUNK_BYTES, LineReader
+from connectors.files.line_reader import LineReader
 from connectors.files.numbers import FoundNumbers, find_number
-from connectors.files.operations import FileOperations, sync_directory, write_all
+from connectors.files.operations import FileOperations, read_chunks, sync_directory, write_all
 from connectors.port import TransportRefused
 from domain.record import Partition
 
@@ -174,7 +173,7 @@ class OutputFile:
         Those of a write that a power cut has torn come again. But if the positions were lost the whole file is looked through,
         and they may have been written long ago.
         """
-        if not any(b"\n" in chunk for chunk in self._chunks(start, end)):
+        if not any(b"\n" in chunk for chunk in read_chunks(self._files, self._opened, start, end)):
             return
         kept = self.path.with_name(f"{self.path.name}.{start}.cut")
         descriptor = self._files.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -218,15 +217,9 @@ class OutputFile:
             os.close(descriptor)
 
     def _copy(self, descriptor: int, start: int, end: int) -> None:
-        for chunk in self._chunks(start, end):
+        for chunk in read_chunks(self._files, self._opened, start, end):
             write_all(self._files, descriptor, chunk)
         self._files.fsync(descriptor)
-
-    def _chunks(self, start: int, end: int) -> Iterator[bytes]:
-        while start < end:
-            chunk = self._read(min(CHUNK_BYTES, end - start), start)
-            yield chunk
-            start += len(chunk)
 
     def _read(self, size: int, offset: int) -> bytes:
         return self._files.read(self._opened, size, offset)

@@ -280,7 +280,8 @@ def _differing(parts: list[_Part], positions: Mapping[str, int]) -> Portion:
     if missing <= positions.get(ACCEPTED, 0):
         anew = {name: 0 for each in parts for name in (each.name, each.name + _MARK)}
         return Portion([], {**anew, ACCEPTED: 0}, missing=0)
-    where = ", ".join(f"{each.file.path} before position {positions[each.name]}" for each in parts)
+    others = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+    where = f"{parts[0].file.path} before position {positions[parts[0].name]}{others}"
     lacks = (
         f"{missing} bytes that were read: other ones stand in {where}. When their loss is accepted it is read from its beginning"
     )

@@ -1,4 +1,4 @@
-"""What the ledger costs stays the same while it grows, and what nobody needs any more goes."""
+"""What the ledger costs stays the same while it grows, and what is not needed any more goes."""
 
 from pathlib import Path
 

@@ -35,7 +35,7 @@ class _Body(msgspec.Struct):
 class Judge:
     """Sees each request as it is stored. `problem` is the first promise that was broken.
 
-    `misled_until` is when the clock last misled somebody, by the right time; 0: never.
+    `misled_until` is when the clock last misled a worker, by the right time; 0: never.
     """
 
     def __init__(self, table: Timetable, keys: Sequence[str], missed: Missed) -> None:
@@ -91,7 +91,7 @@ class Judge:
     def says_in_future(self, moment: Moment) -> None:
         """Look at a worker that says that the last tick is in the future. One that was left out cannot be seen."""
         if not moment.is_misled and self._missed is Missed.ONCE and self._last <= moment.at + MINUTE_MS:
-            self.blame(f"at {instant_text(moment.at)} tick {instant_text(self._last)} is said to be in the future")
+            self.blame(f"at {instant_text(moment.at)} tick {instant_text(self._last)} is reported as in the future")
 
     def check_calm(self, since: int, until: int) -> None:
         """Look back on a time without faults, except that the clock may have been set."""
