@@ -64,7 +64,7 @@ class Idle:
             actors.prepare(Prepare(now, tuple(known), {}, {}))
             arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
             decided = actors.decide(Decide(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
-            assert all(each.decision.change is None for each in decided.decisions), "they are duplicates"
+            assert all(each.change is None for each in decided.turns), "they are duplicates"
 
     def _batches(self, count: int) -> Iterator[list[tuple[str, tuple[Snapshot, DataEnvelope]]]]:
         samples = (self._samples[number % len(self._samples)] for number in range(count))

@@ -19,6 +19,8 @@ DUPLICATES = "2%"
 ENVELOPES_PER_UNIT = 7.9
 """Lines per payment, with 2 % duplicates: 200 000 lines are 25 000 units."""
 
+_NOTHING_ELSE = ("--losses", 0, "--late", 0, "--garbage", 0)
+
 
 class Workload(msgspec.Struct, frozen=True):
     """The lines of `file`, of about 1.1 KB each."""
@@ -32,10 +34,15 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def made(envelopes: int, window: int = WINDOW, duplicates: str = DUPLICATES) -> Iterator[Workload]:
-    """Yield about so many envelopes in a temporary directory, which is removed afterwards; with `window` 0 in order."""
+def made(
+    envelopes: int, window: int = WINDOW, duplicates: str = DUPLICATES, disorder: tuple[object, ...] = _NOTHING_ELSE
+) -> Iterator[Workload]:
+    """Yield about so many envelopes in a temporary directory, which is removed afterwards; with `window` 0 in order.
+
+    `disorder` are further arguments of the simulator.
+    """
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        yield _make(Path(directory), envelopes, ("--window", window, "--duplicates", duplicates))
+        yield _make(Path(directory), envelopes, ("--window", window, "--duplicates", duplicates, *disorder))
 
 
 def override(key: str, value: object) -> str:
@@ -50,8 +57,7 @@ def command(name: str, directory: Path, *arguments: object) -> list[str]:
 
 def _make(directory: Path, envelopes: int, disorder: tuple[object, ...]) -> Workload:
     units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
-    nothing_else = ("--losses", 0, "--late", 0, "--garbage", 0)
-    simulate = command("simulate", directory, "--units", units, "--seed", SEED, *disorder, *nothing_else)
+    simulate = command("simulate", directory, "--units", units, "--seed", SEED, *disorder)
     subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
     file = directory / "in" / "partition-0.jsonl"
     with file.open("rb") as opened:

@@ -29,14 +29,14 @@ STAGES = {
     "actors": ("guardian.actor_gateway.ActorGateway.decide",),
     "restore units": ("resequencer.unit_codec.UnitCodec.restore",),
     "unit registry": ("guardian.unit_registry.UnitRegistry.note",),
-    "turn": ("resequencer.actor.decide",),
+    "turn": ("resequencer.actor.take_turn",),
     "handler": ("resequencer.handlers.process_object_handler.ProcessObjectHandler.handle",),
     "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
     "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
-        "resequencer.turn.decision.encode_state",
-        "resequencer.turn.decision.encode_data",
-        "resequencer.turn.decision.encode_entry",
+        "resequencer.turn.decide.encode_state",
+        "resequencer.turn.decide.encode_data",
+        "resequencer.turn.decide.encode_entry",
     ),
     "number what leaves, encode pending": ("guardian.owned_partition.OwnedPartition.next_commit",),
     "storage commit": (

@@ -82,17 +82,18 @@ def decode_line(line: bytes) -> Line | Defect:
         return Defect(str(error))
 
 
-def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False) -> bytes:
+def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False, is_object: bool = False) -> bytes:
     """Return the line with its newline; `decode_line` returns the same bytes of key, headers and value.
 
     A value that is one JSON object on one line is embedded unchanged. With `verbatim` even such a value becomes a string or
-    base64, so that every JSON reader returns its exact bytes. `number` identifies an output line.
+    base64, so that every JSON reader returns its exact bytes. `number` identifies an output line. With `is_object` the caller
+    knows that the value is one JSON object on one line, and it is not looked at.
     """
     wrapper = _NumberedWrapper(headers=_wrap_headers(line.headers), number=number)
     if line.key is not None:
         wrapper.key = _find_text(line.key)
         wrapper.key_base64 = line.key if wrapper.key is None else None
-    if not verbatim and _is_object_on_one_line(line.value):
+    if is_object or (not verbatim and _is_object_on_one_line(line.value)):
         wrapper.value = Raw(line.value)
     elif (text := _find_text(line.value)) is not None:
         wrapper.value = Raw(_ENCODER.encode(text))

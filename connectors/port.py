@@ -65,7 +65,8 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     """One record to publish.
 
     `number` counts from 1 within its partition, over all channels, and is never used for another record. So a transport may
-    treat a number that it has seen as published. It goes to the partition of this number, with None to that of its key.
+    treat a number that it has seen as published. It goes to the partition of this number, with None to that of its key. With
+    `is_object` the value is certainly a JSON object on one line, because the service itself encoded it.
     """
 
     number: int
@@ -74,6 +75,7 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
     value: bytes
     partition: int | None = None
+    is_object: bool = False
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from io import StringIO
 from random import SystemRandom
+from time import monotonic
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from daemon.configuration.sections import Acknowledge, Notifications, Orders, St
 from daemon.regions import find_unusable_clients, make_region_transport
 from daemon.system_clock import SystemClock, steady_clock
 from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
-from daemon.worker.reported_handler import ReportedHandler
+from daemon.worker.watched_handler import HandlingLog, WatchedHandler
 from daemon.working_directory import see_working_directory
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
@@ -44,12 +45,9 @@ from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.in_flight_handler import InFlightHandler
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
-from resequencer.handlers.overrun import OverrunCounter
 from resequencer.handlers.port import Handler, VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
-from resequencer.handlers.time_budget import TimeBudget
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
@@ -76,7 +74,7 @@ class Parts(NamedTuple):
     region: RegionCycles
     servers: Servers
     retry: RetryWithBackoff
-    overruns: OverrunCounter
+    watched: WatchedHandler
     handler: EnrichedHandler
     mishaps: LogRateLimit
 
@@ -100,11 +98,10 @@ def compose(
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
-    overruns = OverrunCounter(TimeBudget(handler, clock), clock, resequencer.processing_timeout_ms)
-    mishaps = LogRateLimit()
-    held = InFlightHandler(ReportedHandler(overruns, mishaps, clock, resequencer.processing_timeout_ms), in_flight)
+    mishaps, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
-    context = TurnContext(strategy, held, resequencer_settings(configuration), SystemRandom(), handler)
+    context = TurnContext(strategy, watched, resequencer_settings(configuration), SystemRandom(), handler)
     storage = _make_storage(configuration)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
@@ -135,7 +132,7 @@ def compose(
         settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
     cycle = Cycle(servers, tools, settings)
     cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
-    return Parts(cycle, cycles, servers, retry, overruns, handler, mishaps)
+    return Parts(cycle, cycles, servers, retry, watched, handler, mishaps)
 
 
 def refuse_unusable(configuration: Configuration) -> None:

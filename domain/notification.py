@@ -9,7 +9,10 @@ _HEADERS_BYTES = 1_024
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
-    """A status report to publish: key (the unit of work), value and headers of one record."""
+    """A status report to publish: key (the unit of work), value and headers of one record.
+
+    `is_object` is set if the service itself encoded the value as a JSON object on one line.
+    """
 
     notification_id: str
     unit: str
@@ -17,6 +20,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     headers: Headers
     origin: Origin
+    is_object: bool = False
 
     @property
     def size(self) -> int:

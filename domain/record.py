@@ -102,4 +102,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """The size in bytes of value, key and headers."""
-        return len(self.value) + len(self.key or b"") + sum([len(name) + len(value) for name, value in self.headers])
+        size = len(self.value) + len(self.key or b"")
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        return size

@@ -30,8 +30,8 @@ from guardian.partition_orders import OrderRules, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.publication_size import PublicationSize
 from guardian.region import IntervalTimes, MustReset, Region, RegionState
-from resequencer.messages import TurnTaken, UnitKey
-from resequencer.unit import Decision, Output
+from resequencer.messages import UnitKey
+from resequencer.turn.turn import Output, Turn
 from storage.port import Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
@@ -56,7 +56,7 @@ _REJOIN_MS = 200
 class Arrivals(NamedTuple):
     """The decoded records of a poll: each unit's envelopes in order of arrival, and each partition's undecodable records."""
 
-    envelopes: Mapping[UnitKey, Sequence[DataEnvelope]]
+    envelopes: Mapping[UnitKey, tuple[DataEnvelope, ...]]
     letters: Mapping[Partition, Sequence[DeadLetter]]
 
 
@@ -105,15 +105,15 @@ class Cycle:
         arrivals = self._decode(polled)
         self._note_reach(polled_at, polled)
         orders = self._take_orders({**polled.log_ends, **polled.ends})
-        decisions = self._decide(polled_at, polled, arrivals, orders)
+        turns = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
         self.region.enter(RegionState.CHECKPOINTING)
-        committed = self._commit_all(polled.next_offsets, arrivals, decisions, orders)
+        committed = self._commit_all(polled.next_offsets, arrivals, turns, orders)
         committed_at = self._tools.clock.now()
         self.region.enter(RegionState.PUBLISHING)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
-        self._note_times(polled, decisions, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
+        self._note_times(polled, turns, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         if committed:
             self.region.note_committed()
         self._end_interval()
@@ -160,10 +160,10 @@ class Cycle:
         if not self._owes():
             self.region.complete(now)
 
-    def _note_times(self, polled: Polled, decisions: Sequence[TurnTaken], instants: Sequence[Instant]) -> None:
+    def _note_times(self, polled: Polled, turns: Sequence[Turn], instants: Sequence[Instant]) -> None:
         """Record how long the steps took. `instants` enclose four steps: poll, decide, commit, publish."""
-        taken = max(len(polled.records), len(decisions))
-        let_out = sum([each.decision.let_out for each in decisions])
+        taken = max(len(polled.records), len(turns))
+        let_out = sum([each.let_out for each in turns])
         self._batch_size.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
         self.metrics.log_ends, self.metrics.readable_ends = polled.log_ends, polled.ends
         if taken:
@@ -197,7 +197,7 @@ class Cycle:
         return {name: room for name, room in rooms.items() if room is not None}
 
     def _decode(self, polled: Polled) -> Arrivals:
-        envelopes: defaultdict[Partition, defaultdict[str, list[DataEnvelope]]] = defaultdict(partial(defaultdict, list))
+        envelopes: defaultdict[Partition, dict[str, list[DataEnvelope]]] = defaultdict(dict)
         letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         written_at: dict[Partition, Instant | None] = {}
@@ -213,14 +213,19 @@ class Cycle:
             if isinstance(decoded, Refusal):
                 letters[partition].append(DeadLetter(as_cut(record), decoded.reason, decoded.error, now))
                 continue
-            if record.key is not None and record.key != decoded.unit.encode():
+            unit = decoded.unit
+            if record.key is not None and record.key != unit.encode():
                 counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.
-            envelopes[partition][decoded.unit].append(decoded)
+            units = envelopes[partition]
+            if unit in units:
+                units[unit].append(decoded)
+            else:
+                units[unit] = [decoded]
         counts["records"] += len(polled.records)
         for partition in polled.next_offsets.keys() & owned.keys():
             reached, state = polled.next_offsets[partition], polled.source_states.get(partition)
             owned[partition].note_read(offsets[partition], reached, written_at.get(partition), state)
-        by_unit = {UnitKey(partition, unit): came for partition, units in envelopes.items() for unit, came in units.items()}
+        by_unit = {UnitKey(name, unit): tuple(came) for name, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
 
     def _note_reach(self, polled_at: Instant, polled: Polled) -> None:
@@ -246,7 +251,7 @@ class Cycle:
 
     def _decide(
         self, polled_at: Instant, polled: Polled, arrivals: Arrivals, taken: Mapping[Partition, TakenOrders]
-    ) -> Sequence[TurnTaken]:
+    ) -> Sequence[Turn]:
         # Where nothing more may be read, a deadline that waited for its backlog would wait for ever.
         read_to = {
             name: owned.read_to if owned.room != 0 else polled.ends.get(name, owned.read_to)
@@ -259,13 +264,13 @@ class Cycle:
         snapshots = self._load(prepared.unknown)
         owned = self.partitions.owned
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
-        known = {key: tuple(came) for key, came in arrivals.envelopes.items() if key.partition in owned}
+        known = {key: came for key, came in arrivals.envelopes.items() if key.partition in owned}
         orders = {key: each for key, each in ordered.items() if key.partition in owned}
         began_at = self._tools.clock.now()
         decided = self._actors.decide(Decide(began_at, known, snapshots, orders))
-        self._check_drain(max(len(arrivals.envelopes), len(decided.decisions)), self._tools.clock.now() - began_at)
+        self._check_drain(max(len(arrivals.envelopes), len(decided.turns)), self._tools.clock.now() - began_at)
         self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
-        return decided.decisions
+        return decided.turns
 
     def _check_drain(self, count: int, took_ms: int) -> None:
         """Raise `MustReset` if the turns took too long. Then the next interval is smaller, unless `takes_whole_batches`.
@@ -323,33 +328,33 @@ class Cycle:
         self,
         moved: Collection[Partition],
         arrivals: Arrivals,
-        decisions: Sequence[TurnTaken],
+        turns: Sequence[Turn],
         orders: Mapping[Partition, TakenOrders],
     ) -> list[OwnedPartition]:
         """Commit every partition in which something happened, and return those whose commit succeeded."""
-        decided: defaultdict[Partition, list[Decision]] = defaultdict(list)
-        for each in decisions:
-            decided[each.key.partition].append(each.decision)
-        names = {*moved, *decided, *orders}
+        taken: defaultdict[Partition, list[Turn]] = defaultdict(list)
+        for each in turns:
+            taken[each.key.partition].append(each)
+        names = {*moved, *taken, *orders}
         touched = [(name, owned) for name, owned in self.partitions.owned.items() if name in names]
         return [
             owned
             for name, owned in touched
-            if self._commit_partition(owned, arrivals.letters.get(name, ()), decided.get(name, ()), orders.get(name))
+            if self._commit_partition(owned, arrivals.letters.get(name, ()), taken.get(name, ()), orders.get(name))
         ]
 
     def _commit_partition(
         self,
         owned: OwnedPartition,
         letters: Sequence[DeadLetter],
-        decisions: Sequence[Decision],
+        turns: Sequence[Turn],
         orders: TakenOrders | None,
     ) -> bool:
-        left = [*letters, *(each for decision in decisions for each in decision.output)]
+        left = [*letters, *[each for turn in turns for each in turn.output]]
         if orders is not None:
             left += orders.outcomes
         before = owned.orders
-        commit = owned.next_commit(left, decisions, self._tools.random_token(), None if orders is None else orders.after)
+        commit = owned.next_commit(left, turns, self._tools.random_token(), None if orders is None else orders.after)
         began_at = self._tools.clock.now()
         try:
             self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
@@ -358,10 +363,10 @@ class Cycle:
             return False
         committed_at = self._tools.clock.now()
         self.metrics.histograms.storage_commit.observe(committed_at - began_at)
-        owned.note_committed(commit, decisions, committed_at)
+        owned.note_committed(commit, turns, committed_at)
         if owned.orders.pauses != before.pauses:
             self._actors.rest(Rest(owned.partition, owned.orders.pauses))
-        self._account(owned.partition, left, decisions)
+        self._account(owned.partition, left, turns)
         return True
 
     def _publish(self, news: Sequence[OwnedPartition]) -> None:
@@ -395,16 +400,15 @@ class Cycle:
         """Poll without reading records: the group removes a member that does not poll for too long."""
         self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
-    def _account(self, partition: Partition, left: Sequence[Output], decisions: Sequence[Decision]) -> None:
-        self.metrics.add_output(left)
-        for each in left:
+    def _account(self, partition: Partition, left: Sequence[Output], turns: Sequence[Turn]) -> None:
+        for each in self.metrics.add_output(left):
             if isinstance(each, DeadLetter):
                 self._note_dead(each)
             elif isinstance(each, OrderOutcome):
                 _log_outcome(partition, each)
-        self.metrics.add_decisions(decisions)
-        for decision in decisions:
-            for release in decision.releases:
+        self.metrics.add_turns(turns)
+        for turn in turns:
+            for release in turn.releases:
                 _log.warning(
                     "released %s of unit %s after %.1f s (%s): missing %s",
                     "1 envelope" if release.envelopes == 1 else f"{release.envelopes} envelopes",

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec.structs import replace
 from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher, ChildActorExited, PoisonMessage
 
-from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
 from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
-from guardian.output_limit import OutputLimit
 from guardian.supervision import SUPERVISION, Directive, Failure
 from guardian.unit_registry import UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
-from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken, UnitKey
-from resequencer.unit import Decision, Ordered, Wake
-from storage.port import Snapshot
+from resequencer.batch import Batch
+from resequencer.messages import Refused, TakeTurn, TurnsTaken, UnitKey
+from resequencer.unit import Wake
 
 _log = logging.getLogger("resequencer.guardian")
 _QUESTIONS = (Arm, Drop, Rest, ListActive, Prepare, Decide, ReportUnits)
@@ -48,18 +45,10 @@ class Guardian(ActorTypeDispatcher):
         self._registry = UnitRegistry(self.settings)
         self._children: dict[UnitKey, ActorAddress] = {}
         self._stopping: dict[str, UnitKey] = {}
-        self._kept: dict[UnitKey, list[Begin | TakeTurn]] = {}
+        self._kept: dict[UnitKey, list[TakeTurn]] = {}
         self._wakes: Mapping[UnitKey, Wake] = {}
         self._asked_by: ActorAddress | None = None
-        self._now = 0
-        self._turns: deque[UnitKey] = deque()
-        self._arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]] = {}
-        self._snapshots: Mapping[UnitKey, Snapshot] = {}
-        self._orders: Mapping[UnitKey, tuple[Ordered, ...]] = {}
-        self._output_limit = OutputLimit(self.settings.share_bytes)
-        self._outstanding: dict[UnitKey, TakeTurn] = {}
-        self._decisions: list[TurnTaken] = []
-        self._failure: Escalated | None = None
+        self._batch = Batch(0)
         self._broken_by: Exception | None = None
         self._unavailable: frozenset[str] = frozenset()
 
@@ -73,11 +62,7 @@ class Guardian(ActorTypeDispatcher):
                 raise self._broken_by
             return
         try:
-            if type(message) is TurnTaken:
-                # This message comes once per unit and poll. To find its method by name takes longer than to run the method.
-                self.receiveMsg_Decided(message, sender)
-            else:
-                super().receiveMessage(message, sender)
+            super().receiveMessage(message, sender)
         except Exception as error:
             self._broken_by = error
             if self._asked_by is not None:
@@ -111,16 +96,21 @@ class Guardian(ActorTypeDispatcher):
         self.send(sender, Prepared(unknown, dues.stops))
 
     def receiveMsg_Decide(self, message: Decide, sender: ActorAddress) -> None:
-        """Run the turns one after the other: remainders, units to wake, units with new envelopes, then units with orders.
+        """Send out the turns: remainders, units to wake, units with new envelopes, then units with orders.
 
-        The share of a turn depends on the turns before it.
+        They run in this order, one after the other. The share of a turn depends on the turns before it.
         """
-        self._asked_by, self._now, self._decisions, self._failure = sender, message.now, [], None
-        self._arrivals, self._snapshots, self._orders = message.arrivals, message.snapshots, message.orders
-        left_over = [key for key, wake in self._wakes.items() if wake is Wake.REMAINDER]
-        self._turns = deque(dict.fromkeys((*left_over, *self._wakes, *message.arrivals, *message.orders)))
-        self._output_limit, self._outstanding = OutputLimit(self.settings.share_bytes), {}
-        self._begin_next()
+        wakes, self._wakes = self._wakes, {}
+        self._asked_by, batch = sender, Batch(message.now, self.settings.share_bytes)
+        arrivals, orders, snapshots = message.arrivals, message.orders, message.snapshots
+        left_over = [key for key, wake in wakes.items() if wake is Wake.REMAINDER]
+        keys = dict.fromkeys((*left_over, *wakes, *arrivals, *orders)) if wakes or orders else arrivals
+        self._batch, batch.out = batch, len(keys)
+        for key in keys:
+            woken = (wakes[key],) if key in wakes else ()
+            self._pass_on(TakeTurn(key, arrivals.get(key, ()), woken, batch, snapshots.get(key), orders=orders.get(key, ())))
+        if not keys:
+            self._answer()
 
     def receiveMsg_ListActive(self, message: ListActive, sender: ActorAddress) -> None:
         del message
@@ -141,73 +131,57 @@ class Guardian(ActorTypeDispatcher):
             ),
         )
 
-    # Answers of the resequencers
+    # Messages of the resequencers
 
-    def receiveMsg_Decided(self, message: TurnTaken, sender: ActorAddress) -> None:
-        turn = self._outstanding.pop(message.key, None)
-        if turn is None:
-            return
-        self._output_limit.note(_bytes_of(message.decision), is_remainder=Wake.REMAINDER in turn.wakes)
-        self._registry.note(message, self._now)
-        self._decisions.append(message)
-        self._begin_next()
+    def receiveMsg_TurnsTaken(self, message: TurnsTaken, sender: ActorAddress) -> None:
+        batch = message.batch
+        if batch is self._batch:
+            for turn in batch.turns:
+                self._registry.note(turn, batch.now)
+            for key in batch.put_off:
+                self._registry.put_off(key, batch.now)
+            self._answer()
 
     def receiveMsg_Refused(self, message: Refused, sender: ActorAddress) -> None:
-        self._supervise(Failure.STATE, message.key, str(message.error))
+        self._escalate(Failure.STATE, message.key, str(message.error))
 
     def receiveMsg_PoisonMessage(self, message: PoisonMessage, sender: ActorAddress) -> None:
         turn = message.poisonMessage
-        if isinstance(turn, Begin):
-            self._supervise(Failure.STATE, turn.key, str(message.details))
-        elif isinstance(turn, TakeTurn):
-            self._supervise(Failure.CAREFUL_TURN if turn.is_careful else Failure.TURN, turn.key, str(message.details))
+        if not isinstance(turn, TakeTurn) or turn.batch is not self._batch:
+            return
+        failure, key = Failure.CAREFUL_TURN if turn.is_careful else Failure.TURN, turn.key
+        if SUPERVISION[failure] is not Directive.TAKE_AGAIN:
+            self._escalate(failure, key, str(message.details))
+            return
+        _log.warning(
+            "a turn of unit %s of %s failed and is repeated: each envelope on which it fails becomes a dead letter, "
+            "the unit's other envelopes are handled",
+            key.unit, key.partition,
+            extra={"unit": key.unit, "partition": str(key.partition)},
+        )  # fmt: skip
+        self.send(self._children[key], replace(turn, is_careful=True))
 
     def receiveMsg_ChildActorExited(self, message: ChildActorExited, sender: ActorAddress) -> None:
         key = self._stopping.pop(message.childAddress.actorAddressString, None)
         if key is not None:
-            for each in self._kept.pop(key):
-                self._send_to_new(each)
+            for turn in self._kept.pop(key):
+                self._send_to_new(turn)
 
     # Turns and actors
-
-    def _begin_next(self) -> None:
-        """Begin the next turn that has a share, new envelopes or orders, and answer the cycle after the last turn."""
-        while self._turns:
-            key = self._turns.popleft()
-            wakes = (self._wakes[key],) if key in self._wakes else ()
-            orders, share = self._orders.get(key, ()), self._share_of(key, wakes)
-            turn = TakeTurn(key, self._arrivals.get(key, ()), wakes, self._now, share, orders=orders)
-            # An order is executed now: without a share it leaves a remainder.
-            if turn.share or turn.envelopes or turn.orders:
-                self._outstanding[key] = turn
-                self._pass_on(turn)
-                return
-            self._registry.put_off(key, self._now)
-        self._answer()
-
-    def _share_of(self, key: UnitKey, wakes: tuple[Wake, ...]) -> int:
-        if Wake.REMAINDER in wakes:
-            return self._output_limit.for_remainder()
-        return 0 if self._registry.has_remainder(key) else self._output_limit.for_other()
 
     def _pass_on(self, turn: TakeTurn) -> None:
         child = self._children.get(turn.key)
         if child is not None:
             self.send(child, turn)
-            return
-        begin = Begin(turn.key, self._snapshots.get(turn.key))
-        if turn.key in self._kept:
-            self._kept[turn.key] += (begin, turn)
+        elif turn.key in self._kept:
+            self._kept[turn.key].append(turn)
         else:
-            self._send_to_new(begin)
             self._send_to_new(turn)
 
-    def _send_to_new(self, message: Begin | TakeTurn) -> None:
-        key = message.key
-        if isinstance(message, Begin):
-            self._children[key] = self.createActor(self.resequencer)
-            self._registry.activate(key)
-        self.send(self._children[key], message)
+    def _send_to_new(self, turn: TakeTurn) -> None:
+        child = self._children[turn.key] = self.createActor(self.resequencer)
+        self._registry.activate(turn.key)
+        self.send(child, turn)
 
     def _stop(self, key: UnitKey) -> None:
         child = self._children.pop(key, None)
@@ -216,34 +190,18 @@ class Guardian(ActorTypeDispatcher):
             self._kept[key] = []
             self.send(child, ActorExitRequest())
 
-    def _supervise(self, failure: Failure, key: UnitKey, details: str) -> None:
-        turn = self._outstanding.get(key)
-        if turn is None:
-            return
-        if SUPERVISION[failure] is Directive.TAKE_AGAIN:
-            _log.warning(
-                "a turn of unit %s of %s failed and is repeated: each envelope on which it fails becomes a dead letter, "
-                "the unit's other envelopes are handled",
-                key.unit, key.partition,
-                extra={"unit": key.unit, "partition": str(key.partition)},
-            )  # fmt: skip
-            self.send(self._children[key], replace(turn, is_careful=True))
-            return
-        del self._outstanding[key]
-        self._failure = Escalated(failure, key, details)
-        self._answer()
+    def _escalate(self, failure: Failure, key: UnitKey, details: str) -> None:
+        """Answer the cycle with a failure. Turns that are still out lead to nothing: the worker ends without a commit."""
+        asked_by, self._asked_by, self._batch = self._asked_by, None, Batch(0)
+        if asked_by is not None:
+            self.send(asked_by, Escalated(failure, key, details))
 
     def _answer(self) -> None:
         asked_by, self._asked_by = self._asked_by, None
-        self._turns, self._arrivals, self._snapshots, self._wakes, self._orders = deque(), {}, {}, {}, {}
-        decisions, self._decisions = self._decisions, []
-        if asked_by is None:
-            return
-        if self._failure is not None:
-            self.send(asked_by, self._failure)
-        else:
+        turns, self._batch = self._batch.turns, Batch(0)
+        if asked_by is not None:
             self._tell_of_servers()
-            self.send(asked_by, Decided(tuple(decisions), self._registry.next_wake_at, self._registry.is_held_up))
+            self.send(asked_by, Decided(turns, self._registry.next_wake_at, self._registry.is_held_up))
 
     def _tell_of_servers(self) -> None:
         """Log once when the first unit begins to wait for a server, and once when no unit waits for it any more."""
@@ -252,9 +210,3 @@ class Guardian(ActorTypeDispatcher):
             _log.warning("%s is unavailable: units that need it wait and are retried until it answers", name)
         for name in sorted(before - self._unavailable):
             _log.warning("%s: no unit waits for it any more", name)
-
-
-def _bytes_of(decision: Decision) -> int:
-    """The bytes that a decision adds to the cycle's commit: its output, and the payment data, which is always written whole."""
-    data = None if decision.change is None else decision.change.payment_data
-    return decision.let_out + len(data or b"")

@@ -8,7 +8,8 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
 from guardian.partition_orders import Pauses
-from resequencer.messages import TurnTaken, UnitKey
+from resequencer.messages import UnitKey
+from resequencer.turn.turn import Turn
 from resequencer.unit import Ordered
 from storage.port import Snapshot, Waits
 
@@ -66,13 +67,13 @@ class Decide(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """One decision per unit that took a turn, and the latest instant for the next question.
+    """The turn of each unit that took one, and the latest instant for the next question.
 
     `is_held_up` is set when the remainders are larger than the output of one cycle. Then the cycle should read as little as
     possible until they are worked off.
     """
 
-    decisions: tuple[TurnTaken, ...]
+    turns: Sequence[Turn]
     next_wake_at: Instant | None
     is_held_up: bool = False
 

@@ -4,15 +4,28 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
-from msgspec.structs import astuple
 
 from domain.clock import Instant
+from domain.dead_letter import DeadLetter
 from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import OrderOutcome
 from domain.record import Partition
 from guardian.histogram import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport
-from resequencer.unit import Decision, Output, Tally
+from resequencer.turn.turn import Output, Turn
+
+COUNTED = {
+    "arrived": "arrived",
+    "handled": "handled",
+    "stashed": "stashed",
+    "duplicates": "duplicates",
+    "late": "late",
+    "incomplete": "incompletes",
+    "retries": "retries",
+    "unmatched": "unmatched",
+    "suppressed": "suppressed",
+}
+"""The counters to which turns add, and the fields of a turn that they add."""
 
 
 class CycleTimes(msgspec.Struct, frozen=True):
@@ -84,26 +97,26 @@ class Metrics:
         """All output of the records with these timestamps was published."""
         self.histograms.record_to_publication.observe_all([now - each for each in written_at])
 
-    def add_decisions(self, decisions: Collection[Decision]) -> None:
-        for name, of_each in zip(
-            Tally.__struct_fields__, zip(*[astuple(each.tally) for each in decisions], strict=True), strict=False
-        ):
-            if name == "longest_wait_ms":
-                self.longest_wait_ms = max(self.longest_wait_ms, *of_each)
-            else:
-                self.counts[name] += sum(of_each)
-        for each in decisions:
-            self.histograms.stash_wait.observe_all(each.waited_ms)
-        self.counts["released_units"] += sum([not release.is_rest for each in decisions for release in each.releases])
+    def add_turns(self, turns: Collection[Turn]) -> None:
+        """Add what the turns of a cycle counted."""
+        counts = self.counts
+        for name, field in COUNTED.items():
+            counts[name] += sum([getattr(each, field) for each in turns])
+        if turns:
+            self.longest_wait_ms = max(self.longest_wait_ms, *[each.longest_wait_ms for each in turns])
+        self.histograms.stash_wait.observe_all([wait for each in turns for wait in each.waited_ms])
+        counts["released_units"] += sum([not release.is_rest for each in turns for release in each.releases])
 
-    def add_output(self, left: Iterable[Output]) -> None:
-        for each in left:
-            if isinstance(each, Notification):
-                self.notifications[each.status] += 1
-            elif isinstance(each, Fact):
+    def add_output(self, left: Collection[Output]) -> Collection[Output]:
+        """Add the output of a commit, and return what of it is no notification."""
+        self.notifications.update([each.status for each in left if type(each) is Notification])
+        others = [each for each in left if type(each) is not Notification]
+        for each in others:
+            if isinstance(each, Fact):
                 self.counts["facts"] += 1
             elif isinstance(each, OrderOutcome):
                 kind = "unreadable" if each.order is None else each.order.kind.value
                 self.orders[f"{kind} {each.result.value}"] += 1
-            else:
+            elif isinstance(each, DeadLetter):
                 self.dead_letters[each.reason.value] += 1
+        return others

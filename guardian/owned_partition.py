@@ -1,6 +1,7 @@
 """A partition that this worker owns: what was read, committed and published of it, and what is next."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import attrgetter
 
 from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
@@ -17,13 +18,12 @@ from guardian.pending_output import (
     outcome_record,
     output_record,
     renumbered,
-    size_of,
     to_pending,
 )
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
-from resequencer.unit import Decision, Output
-from storage.port import Commit, PartitionStore, UnitChange
+from resequencer.turn.turn import Output, Turn
+from storage.port import Commit, PartitionStore, Pending, UnitChange
 
 _THROTTLE_MS = 1_000
 """Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
@@ -34,6 +34,9 @@ _MANY_RANGES = 10_000
 After a crash, records that were done may then be notified again.
 """
 
+
+_RECORD_BYTES = 1_000
+"""The cost to send a record beside its bytes: it takes as long as so many more bytes."""
 
 _LONGEST_STEP_MS = 10_000
 """The most that one cycle adds to the caught-up clock: records may have been unread while the cycle was delayed."""
@@ -69,6 +72,7 @@ class OwnedPartition:
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
+        self._pending: tuple[Pending, ...] = tuple(plan.pending)
         self._highest_number = plan.highest_number
         self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         self.attempt: PartitionOutput | None = None
@@ -178,7 +182,7 @@ class OwnedPartition:
         return max(0, now - max(known)) if known else None
 
     def next_commit(
-        self, left: Sequence[Output], decisions: Sequence[Decision], attempt: str, orders: PartitionOrders | None = None
+        self, left: Sequence[Output], turns: Sequence[Turn], attempt: str, orders: PartitionOrders | None = None
     ) -> Commit:
         """Return the commit with all changes of this cycle, and give the output its numbers.
 
@@ -186,10 +190,12 @@ class OwnedPartition:
         """
         assert not self.unpublished, "what was committed leaves before anything else is settled"
         self._next_orders = self.orders if orders is None else orders
-        news = list(enumerate((each for each in left if not self._was_done(each)), self._highest_number + 1))
-        self.unpublished = tuple(self._record(number, each) for number, each in news)
-        self._offsets_behind = tuple(offset_of(number, each) for number, each in news)
-        return self._commit(attempt, tuple(each.change for each in decisions if each.change is not None))
+        news = left if self._done is None else [each for each in left if not self._was_done(each)]
+        first = self._highest_number + 1
+        self.unpublished = tuple([self._record(number, each) for number, each in enumerate(news, first)])
+        self._pending = tuple([to_pending(each) for each in self.unpublished])
+        self._offsets_behind = tuple([offset_of(number, each) for number, each in enumerate(news, first)])
+        return self._commit(attempt, tuple([each.change for each in turns if each.change is not None]))
 
     def healing_commit(self, attempt: str, lost: Sequence[OrderOutcome] = ()) -> Commit:
         """Return a commit that gives pending output new numbers and the mark `possible-duplicate`.
@@ -201,6 +207,7 @@ class OwnedPartition:
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         first = self._highest_number + 1 + len(self.unpublished)
         self.unpublished += tuple(self._record(number, each) for number, each in enumerate(lost, first))
+        self._pending = tuple(map(to_pending, self.unpublished))
         self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         return self._commit(attempt)
 
@@ -214,18 +221,18 @@ class OwnedPartition:
             return outcome_record(number, what, self.partition, self.orders.heal_offset)
         return output_record(number, what, self._heal_offset)
 
-    def note_committed(self, commit: Commit, decisions: Sequence[Decision], now: Instant) -> None:
+    def note_committed(self, commit: Commit, turns: Sequence[Turn], now: Instant) -> None:
         """Take over a commit that the storage has confirmed: its numbers are used, and what was read is settled."""
         self._highest_number, self.orders = commit.highest_number, self._next_orders
-        stashed = {offset for each in decisions for offset in each.stashed} if self._waits_for_handled else set()
+        stashed = {offset for each in turns for offset in each.added} if self._waits_for_handled else set()
         unsettled = [offset for offset in self._just_read if offset in stashed] if stashed else ()
         self.positions.read(unsettled, self.read_to, now)
         self._just_read = ()
-        for each in decisions:
+        for each in turns:
             self._written_at += each.written_at
         if self._waits_for_handled:
-            for each in decisions:
-                for offset in each.unstashed:
+            for each in turns:
+                for offset in each.removed:
                     self.positions.settle(offset, now)
 
     def has_news(self, now: Instant) -> bool:
@@ -241,13 +248,12 @@ class OwnedPartition:
 
         The output of one input record is never split. The output of the first input record is always included.
         """
-        taken = 0
-        for at, each in enumerate(self.unpublished):
-            taken += size_of(each)
-            if taken > room:
-                count = self._whole(at)
-                return count, sum(map(size_of, self.unpublished[:count]))
-        return len(self.unpublished), taken
+        sizes = [_RECORD_BYTES + len(each.body) for each in self._pending]
+        taken = sum(sizes)
+        if taken <= room:
+            return len(sizes), taken
+        count = self._whole(next(at for at, so_far in enumerate(accumulate(sizes)) if so_far > room))
+        return count, sum(sizes[:count])
 
     def _whole(self, at: int) -> int:
         """Return the count of output records before the input record that caused the one at `at`.
@@ -278,7 +284,8 @@ class OwnedPartition:
     def note_published(self, output: PartitionOutput, now: Instant) -> None:
         """Take over a publication that the transport has confirmed."""
         count = len(output.records)
-        self.unpublished, self._offsets_behind = self.unpublished[count:], self._offsets_behind[count:]
+        self.unpublished, self._pending = self.unpublished[count:], self._pending[count:]
+        self._offsets_behind = self._offsets_behind[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
 
@@ -322,7 +329,7 @@ class OwnedPartition:
             highest_number=self.unpublished[-1].number if self.unpublished else self._highest_number,
             heal_offset=self._heal_offset,
             changes=changes,
-            added=tuple(map(to_pending, self.unpublished)),
+            added=self._pending,
             published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,

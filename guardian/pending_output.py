@@ -17,7 +17,7 @@ from domain.headers import (
 from domain.notification import Notification
 from domain.order import OrderOutcome, encode_outcome
 from domain.record import Headers, Origin, Partition
-from resequencer.unit import Output
+from resequencer.turn.turn import Output
 from storage.port import Pending, StorageRefused
 
 _MARK = (POSSIBLE_DUPLICATE, MARKED)
@@ -26,7 +26,6 @@ _POSITION = {
     Channel.DEAD_LETTERS: DEAD_LETTER_SOURCE_POSITION,
     Channel.FACTS: SOURCE_POSITION,
 }
-_RECORD_BYTES = 1_000
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,6 +41,8 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 def find_origin(what: Output) -> Origin | None:
     """The origin of the record that caused it, None if an order did."""
+    if isinstance(what, Notification):
+        return what.origin
     if isinstance(what, OrderOutcome):
         return None
     return what.record.origin if isinstance(what, DeadLetter) else what.origin
@@ -59,11 +60,6 @@ def offset_behind(each: OutputRecord) -> int:
     return -each.number if origin is None else origin.offset
 
 
-def size_of(each: OutputRecord) -> int:
-    """The cost to send a record, in bytes. Each record adds a fixed cost, which takes as long as `_RECORD_BYTES` more bytes."""
-    return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum([len(data) for _, data in each.headers])
-
-
 def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_offset: int) -> OutputRecord:
     """The output record of an order's outcome, marked `possible-duplicate` if the order is below `heal_offset`."""
     mark = (_MARK,) if what.order_offset < heal_offset else ()
@@ -75,17 +71,19 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
 
 def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offset: int) -> OutputRecord:
     """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`."""
+    if isinstance(what, Notification):
+        headers = (*what.headers, _MARK) if what.origin.offset < heal_offset else what.headers
+        return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), headers, what.value, is_object=what.is_object)
     origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
     mark = (_MARK,) if origin.offset < heal_offset else ()
-    if isinstance(what, Notification):
-        return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), what.headers + mark, what.value)
     if isinstance(what, Fact):
         return OutputRecord(number, Channel.FACTS, what.key.encode(), what.headers + mark, what.value)
     return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
 
 
 def to_pending(each: OutputRecord) -> Pending:
-    return Pending(each.number, _encode(_Stored(each.channel, each.key, each.headers, each.value)))
+    """Return the record as it is stored: the fields in the order of `_Stored`."""
+    return Pending(each.number, _encode((each.channel, each.key, each.headers, each.value)))
 
 
 def from_pending(pending: Pending) -> OutputRecord:

@@ -16,7 +16,8 @@ from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
 from guardian.timers import Timers
 from guardian.unfinished_turns import UnfinishedTurns
-from resequencer.messages import TurnTaken, UnitKey
+from resequencer.messages import UnitKey
+from resequencer.turn.turn import Turn
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
@@ -172,31 +173,40 @@ class UnitRegistry:
             self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
 
-    def note(self, decided: TurnTaken, now: Instant) -> None:
-        """Take over the decision of an active unit's turn.
+    def note(self, turn: Turn, now: Instant) -> None:
+        """Take over the turn of an active unit.
 
         A turn that changed nothing does not prolong the idle time-out: the actor must stop before the stored unit expires.
         If the storage keeps units, the actor of a released unit stops at the next chance. Otherwise the actor stays until
         it is idle, and the position waits for it.
         """
         self._latest = max(self._latest, now)
-        key, decision = decided.key, decided.decision
-        waits = None if decision.waits is None else self._by_this_clock(key, decision.waits, now)
+        key = turn.key
+        self._data_bytes += turn.data_bytes - self._active.pop(key)
+        self._active[key] = turn.data_bytes
+        if turn.waits is None and key not in self.waits:
+            self._note_idle(key, turn, now)
+            return
+        waits = None if turn.waits is None else self._by_this_clock(key, turn.waits, now)
         known = self._remember(key, waits)
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
-        self._data_bytes += decision.data_bytes - self._active.pop(key)
-        self._active[key] = decision.data_bytes
         if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
             self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
         else:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._unfinished.note(key, None, has_let_out=False)
-            if decision.change is not None or not self._timers.is_armed(key):
-                self._timers.arm(key, now + self._settings.idle_timeout_ms)
+            self._note_idle(key, turn, now)
         else:
-            self._arm(key, waits, has_let_out=decision.let_out > 0)
-        if self._settings.can_reload and (decision.is_over or self._is_heavy(waits)):
+            self._arm(key, waits, has_let_out=turn.let_out > 0)
+            if self._settings.can_reload and self._is_heavy(waits):
+                self._over.append(key)
+
+    def _note_idle(self, key: UnitKey, turn: Turn, now: Instant) -> None:
+        """Take over a turn after which nothing waits."""
+        if turn.change is not None or not self._timers.is_armed(key):
+            self._timers.arm(key, now + self._settings.idle_timeout_ms)
+        if turn.releases and self._settings.can_reload:
             self._over.append(key)
 
     def dues(
@@ -344,6 +354,10 @@ class UnitRegistry:
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
         """Take over how a unit waits, and return how it waited before."""
         known = self.waits.get(key)
+        if waits is not None and _is_ordinary(waits) and (known is None or _is_ordinary(known)):
+            self.stashed += waits.stashed - (known.stashed if known else 0)
+            self.waits[key] = waits
+            return known
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self.held += _is_held(waits) - _is_held(known)
         self._dependencies.remember(_dependency(known), _dependency(waits))
@@ -389,6 +403,11 @@ class UnitRegistry:
                 return
             excess -= data_bytes + self._size(key)
             yield key
+
+
+def _is_ordinary(waits: Waits) -> bool:
+    """Whether a unit waits for its deadline alone: neither for a server nor for the end of a hold."""
+    return waits.kind is WaitKind.DEADLINE
 
 
 def _is_held(waits: Waits | None) -> bool:

@@ -1,25 +1,25 @@
-"""The resequencer: the actor of one unit of work. It keeps the unit's value and passes its turns to the pure core."""
+"""The resequencer: the actor of one unit of work. It keeps the unit and passes its turns to the core."""
 
 from typing import Any, ClassVar
 
 from thespian.actors import Actor, ActorAddress
 
-from domain.errors import ConfigurationError
-from resequencer.messages import Begin, Refused, TakeTurn, TurnTaken
+from resequencer.messages import Refused, TakeTurn, TurnsTaken
 from resequencer.turn.context import TurnContext
-from resequencer.turn.poison import decide_without_poison
-from resequencer.turn.turn import decide
-from resequencer.unit import Unit
+from resequencer.turn.decide import take_turn
+from resequencer.turn.poison import take_careful_turn
+from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec
-from storage.port import StorageRefused
 
 
 class Resequencer(Actor):
-    """Created by the guardian. Receives `Begin` once and `TakeTurn` at most once per poll, and answers a turn with one message.
+    """Created by the guardian. Receives `TakeTurn` at most once per poll.
 
-    `Begin` is answered only if it is refused. The composition makes a subclass per worker whose class attributes are its
-    dependencies. A turn that raises leaves the unit as it was. Thespian calls again, then sends a `PoisonMessage` to the
-    guardian, which asks for a careful turn.
+    It answers no turn: a turn counts itself off its batch, and the one that is the last of the batch tells the guardian. A turn
+    that raises stays out and leaves the unit as it was. Thespian calls again, then sends a `PoisonMessage` to the guardian, which
+    asks for a careful turn. If the stored snapshot is refused, the turn stays out too.
+
+    The composition makes a subclass per worker whose class attributes are its dependencies.
     """
 
     context: ClassVar[TurnContext]
@@ -30,24 +30,34 @@ class Resequencer(Actor):
         self._unit: Unit | None = None
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
-        if isinstance(message, TakeTurn):
-            self._decide(message, sender)
-        elif isinstance(message, Begin):
-            self._begin(message, sender)
+        if type(message) is TakeTurn:
+            try:
+                unit = self._unit = self._unit or self._restored(message)
+            except Exception as error:  # noqa: BLE001 - Whatever is wrong with the snapshot, the next attempt meets it too.
+                self.send(sender, Refused(message.key, error))
+                return
+            self._take_turn(unit, message, sender)
 
-    def _begin(self, message: Begin, sender: ActorAddress) -> None:
+    def _take_turn(self, unit: Unit, message: TakeTurn, sender: ActorAddress) -> None:
+        batch = message.batch
+        share = batch.share_of(message, has_remainder=unit.remainder is not None)
+        # An order is executed now: without a share it leaves a remainder.
+        if share or message.envelopes or message.orders:
+            take = take_careful_turn if message.is_careful else take_turn
+            turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, share, message.orders)
+            turn.key = message.key
+            batch.note(turn, is_remainder=Wake.REMAINDER in message.wakes)
+        else:
+            batch.put_off.append(message.key)
+        if batch.count_off():
+            self.send(sender, TurnsTaken(batch))
+
+    def _restored(self, message: TakeTurn) -> Unit:
+        """Return the unit of the first turn.
+
+        Raises:
+            StorageRefused, ConfigurationError: The stored snapshot cannot be used.
+        """
         if message.snapshot is None:
-            self._unit = Unit(message.key.unit, self.context.strategy.initial())
-            return
-        try:
-            self._unit = self.codec.restore(message.key.partition, message.snapshot)
-        except (StorageRefused, ConfigurationError) as error:
-            self.send(sender, Refused(message.key, error))
-
-    def _decide(self, message: TakeTurn, sender: ActorAddress) -> None:
-        if self._unit is None:
-            return
-        taken = decide_without_poison if message.is_careful else decide
-        came, share = (message.envelopes, message.wakes), message.share
-        self._unit, decision = taken(self._unit, *came, message.now, self.context, share, message.orders)
-        self.send(sender, TurnTaken(message.key, decision))
+            return Unit(message.key.unit, self.context.strategy.initial())
+        return self.codec.restore(message.key.partition, message.snapshot)

@@ -2,11 +2,10 @@
 
 import msgspec
 
-from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.record import Partition
-from resequencer.turn.working_copy import WITHOUT_END
-from resequencer.unit import Decision, Ordered, Wake
+from resequencer.batch import Batch
+from resequencer.unit import Ordered, Wake
 from storage.port import Snapshot
 
 
@@ -17,34 +16,26 @@ class UnitKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     unit: str
 
 
-class Begin(msgspec.Struct, frozen=True, gc=False):
-    """The first message to a new actor: its unit, and the unit's snapshot from storage; None for a new unit."""
-
-    key: UnitKey
-    snapshot: Snapshot | None
-
-
 class TakeTurn(msgspec.Struct, frozen=True, gc=False):
-    """Take a turn with these envelopes, in order of arrival, then these orders, and then these wakes.
+    """Take a turn with these envelopes, in order of arrival, then these orders, and then these wakes, and count it off `batch`.
 
-    The turn may let out about `share` bytes. With `is_careful` the turn raised before: it is repeated, and the envelopes on which
-    it fails become dead letters.
+    An actor that is new restores its unit from `snapshot`; None for a new unit. With `is_careful` the turn raised before: it is
+    repeated, and the envelopes on which it fails become dead letters.
     """
 
     key: UnitKey
     envelopes: tuple[DataEnvelope, ...]
     wakes: tuple[Wake, ...]
-    now: Instant
-    share: int = WITHOUT_END
+    batch: Batch
+    snapshot: Snapshot | None = None
     is_careful: bool = False
     orders: tuple[Ordered, ...] = ()
 
 
-class TurnTaken(msgspec.Struct, frozen=True, gc=False):
-    """The decision of a turn. The unit itself stays in the actor."""
+class TurnsTaken(msgspec.Struct, frozen=True):
+    """No turn of the batch is out any more."""
 
-    key: UnitKey
-    decision: Decision
+    batch: Batch
 
 
 class Refused(msgspec.Struct, frozen=True):

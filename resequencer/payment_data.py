@@ -11,8 +11,6 @@ from domain.errors import TooLarge, TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
 
-_KINDS = ("MDS", "PDS", "custom")
-
 
 class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Raw JSON bodies by MDS object type, PDS name and custom key. A later object replaces an earlier one whole."""
@@ -21,26 +19,26 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pds: Bodies = ()
     custom: Bodies = ()
 
-    def refuse_too_much(self, envelope: DataEnvelope, most_bytes: int) -> None:
+    def refuse_too_much(self, envelope: DataEnvelope, most_bytes: int, size: int) -> None:
         """Refuse an envelope whose objects may exceed the unit's limits. Objects that replace others are counted too.
+
+        `size` is that of this payment data.
 
         Raises:
             TooManyObjects: The unit could have more than `MOST_OBJECTS` objects of a kind.
             TooLarge: The unit could have more than `most_bytes` of payment data.
         """
-        if not (envelope.mds_objects or envelope.pds_objects or envelope.custom_objects):
-            return
-        came_bytes = sum([len(each.object_type) + len(each.body) for each in envelope.mds_objects])
-        came_bytes += sum([len(each.name) + len(each.body) for each in envelope.pds_objects])
-        came_bytes += sum([len(each.key) + len(each.body) for each in envelope.custom_objects])
-        if self.size + came_bytes > most_bytes:
+        # All objects are within the record.
+        if size + len(envelope.record.value) > most_bytes and size + (came_bytes := _bytes_of(envelope)) > most_bytes:
             raise TooLarge(
-                f"the unit has {self.size} bytes of payment data and this envelope adds {came_bytes}; the limit is {most_bytes} "
+                f"the unit has {size} bytes of payment data and this envelope adds {came_bytes}; the limit is {most_bytes} "
                 "(stash-limit.bytes-per-unit)"
             )
-        held = (len(self.mds), len(self.pds), len(self.custom))
-        came = (len(envelope.mds_objects), len(envelope.pds_objects), len(envelope.custom_objects))
-        for kind, there, more in zip(_KINDS, held, came, strict=True):
+        for kind, there, more in (
+            ("MDS", len(self.mds), len(envelope.mds_objects)),
+            ("PDS", len(self.pds), len(envelope.pds_objects)),
+            ("custom", len(self.custom), len(envelope.custom_objects)),
+        ):
             if there + more > MOST_OBJECTS:
                 raise TooManyObjects(
                     f"{kind} objects: the unit has {there} and this envelope adds {more}; the limit is {MOST_OBJECTS} of a kind"
@@ -73,6 +71,12 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if came == PaymentData():
             return self
         return PaymentData(_merge(came.mds, self.mds), _merge(came.pds, self.pds), _merge(came.custom, self.custom))
+
+
+def _bytes_of(envelope: DataEnvelope) -> int:
+    size = sum([len(each.object_type) + len(each.body) for each in envelope.mds_objects])
+    size += sum([len(each.name) + len(each.body) for each in envelope.pds_objects])
+    return size + sum([len(each.key) + len(each.body) for each in envelope.custom_objects])
 
 
 def _merge(known: Bodies, came: Iterable[tuple[str, bytes]]) -> Bodies:

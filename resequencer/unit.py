@@ -1,27 +1,34 @@
-"""A unit of work as a value, and the decision of its turn."""
+"""A unit of work: its state, its stash, and what few units have. Changed in place by turns alone."""
 
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from domain.clock import Instant
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.fact import Fact
-from domain.notification import Notification
-from domain.order import Order, OrderOutcome
+from domain.dead_letter import DeadLetterReason
+from domain.envelope import DataEnvelope
+from domain.order import Order
 from domain.record import Record
-from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
-from resequencer.stash import Stash, Stashed
-from storage.port import UnitChange, Waits
 
 REMEMBERED_ENVELOPES = 1_024
 """How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""
 
+_WIDTH = 16
+"""Bytes per handled envelope: 8 of the hash of its id, then 8 of the digest of its content."""
 
-Output: TypeAlias = Notification | DeadLetter | OrderOutcome | Fact
-"""What a turn lets out, in the order of publication."""
+_ENVELOPE_BYTES = 768
+_OBJECT_BYTES = 320
+"""Memory beside the raw data, as measured: an event with all fields takes 340 bytes, an empty object 110."""
+
+_NO_DATA = PaymentData()
 
 
 class Wake(StrEnum):
@@ -39,6 +46,27 @@ class Wake(StrEnum):
     ORDER = "order"
 
 
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An envelope in the stash, since when, and its place: the lane, the place in it, and the offset.
+
+    `size` estimates its bytes in memory. `learned_wait_ms` is its learned wait, None for the default wait.
+    """
+
+    order: tuple[str, int, int]
+    envelope: DataEnvelope
+    stashed_at: Instant
+    size: int
+    learned_wait_ms: int | None = None
+
+    @property
+    def lane(self) -> str:
+        return self.order[0]
+
+    @property
+    def offset(self) -> int:
+        return self.order[2]
+
+
 class Retry(msgspec.Struct, frozen=True, gc=False):
     """The head of the stash, under retry. `attempts` were made; the next is due at `due_at`.
 
@@ -49,7 +77,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     head is part of, -1 without a release; with `is_ordered` it is a release by an order. `why` is the error of the last attempt.
     """
 
-    entry: Stashed
+    entry: Entry
     attempts: int
     due_at: Instant
     incomplete: str | None = None
@@ -110,80 +138,254 @@ class Undecodable(msgspec.Struct, frozen=True):
     error: str
 
 
-class Unit(msgspec.Struct, frozen=True, gc=False):
-    """The whole state of a unit of work.
+class Rare(msgspec.Struct, frozen=True, gc=False):
+    """What nearly no unit has: a head under retry, a remainder with the queue behind it, a hold, a deadline that an order set for
+    what is stashed now, and stashed records that are not decoded any more.
 
-    `handled` has the ids of the handled envelopes. `gathered_to` is the highest offset whose data was gathered on completion
-    (-1: none). `queue` has the envelopes that arrived behind a `remainder`, in order. They are taken only when the remainder is
-    worked off. `hold` is the operator's hold. `deadline_at` is the deadline that an order set, for what is stashed now.
+    `queue` has the envelopes that arrived behind a `remainder`, in order of arrival. They are taken only when the remainder is
+    worked off.
     """
 
-    unit: str
-    strategy_state: Any
-    stash: Stash = Stash()
-    data: PaymentData = PaymentData()
-    handled: EnvelopeIds = EnvelopeIds()
     retry: Retry | None = None
-    gathered_to: int = -1
-    undecodable: tuple[Undecodable, ...] = ()
     remainder: Remainder | None = None
-    queue: Stash = Stash()
+    queue: tuple[Entry, ...] = ()
     hold: Hold | None = None
     deadline_at: Instant | None = None
+    undecodable: tuple[Undecodable, ...] = ()
 
 
-class Release(msgspec.Struct, frozen=True):
-    """The release of a stash although something is missing: the cause, what is missing, and how many envelopes.
+_NOTHING_RARE = Rare()
+_NO_ENTRIES: list[Entry] = []
+_NO_IDS: dict[bytes, Entry] = {}
+"""Shared by all units without a stash, and never changed: most units in memory have none."""
 
-    `waited_ms` and `source_position` are those of the oldest envelope. `is_rest` is set if an earlier turn began the release.
+
+class Unit:
+    """The whole state of a unit of work.
+
+    `state` is that of the strategy. `handled` has the ids and digests of the handled envelopes, packed, oldest first.
+    `gathered_to` is the highest offset whose data was gathered on completion (-1: none). `data_bytes` and `stashed_bytes` are
+    the sizes of the payment data and of the stash. `rare` is None for nearly all units.
+
+    `stash` has the waiting envelopes by lane, then by place, then by offset; it is changed with `add` and `remove` alone.
     """
 
-    unit: str
-    cause: Wake
-    missing: str
-    envelopes: int
-    waited_ms: int
-    source_position: str
-    is_rest: bool = False
+    __slots__ = (
+        "_by_id",
+        "_oldest",
+        "data",
+        "data_bytes",
+        "gathered_to",
+        "handled",
+        "name",
+        "rare",
+        "stash",
+        "stashed_bytes",
+        "state",
+    )
 
-
-class Tally(msgspec.Struct, frozen=True, gc=False):
-    """Counts of what happened in a turn. `longest_wait_ms` is the longest wait of an envelope that left the stash in it."""
-
-    arrived: int = 0
-    handled: int = 0
-    stashed: int = 0
-    duplicates: int = 0
-    late: int = 0
-    incomplete: int = 0
-    retries: int = 0
-    unmatched: int = 0
-    suppressed: int = 0
-    longest_wait_ms: int = 0
-
-
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What is to be done after a turn.
-
-    `change` is None if there is nothing to store. `output` is in the order of publication. `waits` is when and why the unit must
-    be woken, None if nothing waits. `stashed` has the offsets that arrived in this turn and are still in the stash. `unstashed`
-    has the offsets that left it, and `waited_ms` how long the storage had each of them in the stash. `written_at` has the
-    timestamps of the handled records that have one. `let_out` is about the bytes of the output, `data_bytes` the bytes of the
-    payment data. `is_over` is set if the stash was released and nothing waits: the actor can stop.
-    """
-
-    change: UnitChange | None
-    output: tuple[Output, ...]
-    waits: Waits | None
-    releases: tuple[Release, ...]
-    tally: Tally
-    stashed: tuple[int, ...] = ()
-    unstashed: tuple[int, ...] = ()
-    let_out: int = 0
-    data_bytes: int = 0
-    waited_ms: tuple[int, ...] = ()
-    written_at: tuple[Instant, ...] = ()
+    def __init__(self, name: str, state: Any) -> None:
+        self.name = name
+        self.state = state
+        self.data = _NO_DATA
+        self.data_bytes = 0
+        self.handled = b""
+        self.gathered_to = -1
+        self.rare: Rare | None = None
+        self.stash = _NO_ENTRIES
+        self.stashed_bytes = 0
+        self._by_id = _NO_IDS
+        self._oldest: Entry | None = None
 
     @property
-    def is_over(self) -> bool:
-        return bool(self.releases) and self.waits is None
+    def is_free(self) -> bool:
+        """Whether acceptable envelopes may be handled: nothing is under retry, there is no remainder, and no hold."""
+        rare = self.rare
+        return rare is None or (rare.retry is None and rare.remainder is None and rare.hold is None)
+
+    @property
+    def retry(self) -> Retry | None:
+        return None if self.rare is None else self.rare.retry
+
+    @property
+    def remainder(self) -> Remainder | None:
+        return None if self.rare is None else self.rare.remainder
+
+    @property
+    def queue(self) -> tuple[Entry, ...]:
+        return () if self.rare is None else self.rare.queue
+
+    @property
+    def hold(self) -> Hold | None:
+        return None if self.rare is None else self.rare.hold
+
+    @property
+    def deadline_at(self) -> Instant | None:
+        return None if self.rare is None else self.rare.deadline_at
+
+    @property
+    def undecodable(self) -> tuple[Undecodable, ...]:
+        return () if self.rare is None else self.rare.undecodable
+
+    @property
+    def dependency(self) -> str | None:
+        """The server that the head waits for, None if it waits for none."""
+        retry = self.retry
+        return None if retry is None else retry.dependency
+
+    def is_like_new(self, initial: Any) -> bool:
+        """Whether nothing waits in the unit and nothing of it is remembered. `initial` is the state of a new unit."""
+        is_empty = not (self.stash or self.rare or self.handled) and self.gathered_to == -1
+        return is_empty and self.data == _NO_DATA and self.state == initial
+
+    @property
+    def handled_count(self) -> int:
+        return len(self.handled) // _WIDTH
+
+    @property
+    def oldest(self) -> Entry | None:
+        """The stashed envelope that arrived first. It is searched only after it was removed."""
+        if self._oldest is None and self.stash:
+            self._oldest = min(self.stash, key=_offset)
+        return self._oldest
+
+    @property
+    def lowest(self) -> Entry | None:
+        """The lowest of the lanes' tops, which is forced first."""
+        stash = self.stash
+        if not stash:
+            return None
+        first = stash[0]
+        if first.order[0] == stash[-1].order[0]:
+            return first
+        lowest, at = first, 0
+        while at < len(stash):
+            top = stash[at]
+            lowest = min(lowest, top, key=place_of)
+            at = bisect_left(stash, (top.order[0] + "\x00",), key=_order)
+        return lowest
+
+    @property
+    def lanes(self) -> list[str]:
+        return list(dict.fromkeys([each.order[0] for each in self.stash]))
+
+    def find_top(self, lane: str) -> Entry | None:
+        """Return the first envelope of a lane, None if the lane is empty."""
+        stash = self.stash
+        if not stash:
+            return None
+        at = 0 if stash[0].order[0] == lane else bisect_left(stash, (lane,), key=_order)
+        return stash[at] if at < len(stash) and stash[at].order[0] == lane else None
+
+    def has(self, entry: Entry) -> bool:
+        """Whether the entry is in the stash."""
+        at = bisect_left(self.stash, entry.order, key=_order)
+        return at < len(self.stash) and self.stash[at] is entry
+
+    def find_digest(self, id_hash: bytes) -> bytes | None:
+        """Return the digest of the envelope with this id that was handled or waits; None if the id is new."""
+        rare, packed = self.rare, self.handled
+        if rare is not None and rare.retry is not None and rare.retry.entry.envelope.id_hash == id_hash:
+            return rare.retry.entry.envelope.digest
+        if id_hash in packed:
+            at = packed.find(id_hash)
+            while at % _WIDTH and at != -1:
+                at = packed.find(id_hash, at + 1)
+            if at != -1:
+                return packed[at + 8 : at + _WIDTH]
+        entry = self._by_id.get(id_hash)
+        return None if entry is None else entry.envelope.digest
+
+    def remember(self, envelope: DataEnvelope) -> None:
+        """Remember the id of a handled envelope. Beyond `REMEMBERED_ENVELOPES` the oldest are forgotten."""
+        packed = self.handled + envelope.id_hash + envelope.digest
+        self.handled = packed if len(packed) <= REMEMBERED_ENVELOPES * _WIDTH else packed[-REMEMBERED_ENVELOPES * _WIDTH :]
+
+    def keep(self, data: PaymentData) -> None:
+        """Replace the payment data."""
+        if data is not self.data:
+            self.data, self.data_bytes = data, data.size
+
+    def add(self, entry: Entry) -> None:
+        """Add an envelope to the stash."""
+        stash, oldest = self.stash, self._oldest
+        self.stashed_bytes += entry.size
+        if not stash:
+            self.stash, self._by_id, self._oldest = [entry], {entry.envelope.id_hash: entry}, entry
+            return
+        if stash[-1].order < entry.order:
+            stash.append(entry)
+        else:
+            insort(stash, entry, key=_order)
+        self._by_id[entry.envelope.id_hash] = entry
+        if oldest is not None and entry.order[2] < oldest.order[2]:
+            self._oldest = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an envelope, which must be in the stash."""
+        stash = self.stash
+        at = 0 if stash[0] is entry else bisect_left(stash, entry.order, key=_order)
+        assert stash[at] is entry, "only what is in the stash leaves it"
+        if len(stash) == 1:
+            self.stash_anew(())
+            return
+        del stash[at]
+        self._by_id.pop(entry.envelope.id_hash, None)  # A damaged storage may have it twice.
+        self.stashed_bytes -= entry.size
+        if self._oldest is entry:
+            self._oldest = None
+
+    def stash_anew(self, entries: Sequence[Entry]) -> None:
+        """Replace the stash by these entries, which are in its order."""
+        self.stash, self.stashed_bytes, self._by_id, self._oldest = _NO_ENTRIES, 0, _NO_IDS, None
+        if entries:
+            self.stash = list(entries)
+            self.stashed_bytes = sum([each.size for each in self.stash])
+            self._by_id = {each.envelope.id_hash: each for each in self.stash}
+
+    def amend(self, **changes: Any) -> None:
+        """Change fields of `rare`."""
+        rare = replace(self.rare or _NOTHING_RARE, **changes)
+        self.rare = None if rare == _NOTHING_RARE else rare
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return what `restore` needs to undo a turn: all values are immutable, or copied."""
+        stash = self.stash.copy() if self.stash else ()
+        return self.state, self.data, self.data_bytes, self.handled, self.gathered_to, self.rare, stash, self._oldest
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Make the unit what it was when `saved` was called. A copy of it may be restored as often as needed."""
+        self.state, self.data, self.data_bytes, self.handled, self.gathered_to, self.rare = saved[:6]
+        self.stash_anew(saved[6])
+        self._oldest = saved[7]
+
+    def copy(self) -> Unit:
+        """Return a unit of its own that is the same."""
+        made = Unit(self.name, self.state)
+        made.restore(self.saved())
+        return made
+
+
+def entry_of(envelope: DataEnvelope, lane: str, place: int, at: Instant, learned_wait_ms: int | None = None) -> Entry:
+    """Return a stash entry. Its size is about the record, the bodies again, and the measured overhead."""
+    objects = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects) + len(envelope.process_objects)
+    record = envelope.record
+    size = 2 * record.size + _ENVELOPE_BYTES + _OBJECT_BYTES * objects
+    return Entry((lane, place, record.origin[1]), envelope, at, size, learned_wait_ms)
+
+
+def unranked(entry: Entry) -> Entry:
+    """Return the entry as it is queued: the strategy has not ranked it, it has its place by arrival alone."""
+    return replace(entry, order=("", 0, entry.offset))
+
+
+def place_of(entry: Entry) -> tuple[int, int]:
+    """The order of a release: the place, then the order of arrival, whatever the lane."""
+    return entry.order[1:]
+
+
+_order = attrgetter("order")
+
+
+def _offset(entry: Entry) -> int:
+    return entry.order[2]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
@@ -15,11 +14,9 @@ from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError, PermanentError, our_mistake
 from domain.order import OrderUnreadable, decode_order, encode_order
 from domain.record import Cut, Headers, Origin, Partition, Record
-from resequencer.envelope_ids import EnvelopeIds
 from resequencer.payment_data import PaymentData
-from resequencer.stash import UNRANKED, Stash, Stashed
 from resequencer.strategies.port import Strategy
-from resequencer.unit import Hold, Remainder, Retry, Undecodable, Unit, Wake
+from resequencer.unit import Entry, Hold, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
 from storage.port import Snapshot, StashEntry, StorageRefused
 
 FORMAT = 2
@@ -96,22 +93,24 @@ _decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
     """Encode the small state: all but the payment data and the stash. The fields are in the order of `_StoredUnit`."""
-    retry = None if unit.retry is None else _stored_retry(unit.retry)
-    said = (strategy.name, unit.strategy_state, unit.handled.packed, unit.gathered_to, retry)
-    remainder = None if unit.remainder is None else _stored_remainder(unit.remainder, unit.queue)
-    if unit.hold is not None or unit.deadline_at is not None:
-        hold = None if unit.hold is None else _stored_hold(unit.hold)
-        return _encode((2, *said, remainder, hold, unit.deadline_at))
+    rare = unit.rare
+    if rare is None:
+        return _encode((1, strategy.name, unit.state, unit.handled, unit.gathered_to, None))
+    retry = None if rare.retry is None else _stored_retry(rare.retry)
+    said = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
+    remainder = None if rare.remainder is None else _stored_remainder(rare.remainder, rare.queue)
+    if rare.hold is not None or rare.deadline_at is not None:
+        hold = None if rare.hold is None else _stored_hold(rare.hold)
+        return _encode((2, *said, remainder, hold, rare.deadline_at))
     return _encode((1, *said) if remainder is None else (1, *said, remainder))
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
-    return _StoredRetry(retry.entry.envelope.offset, *_said(retry))
+    return _StoredRetry(retry.entry.offset, *_said(retry))
 
 
-def _stored_remainder(left: Remainder, queue: Stash) -> _StoredRemainder:
-    first = queue.lowest
-    queued_from = None if first is None else first.envelope.offset
+def _stored_remainder(left: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
+    queued_from = queue[0].offset if queue else None
     how = (left.lane, left.incomplete, left.released_to, left.cause, left.is_retrying)
     return _StoredRemainder(*how, queued_from, left.is_ordered)
 
@@ -120,7 +119,7 @@ def _stored_hold(hold: Hold) -> _StoredHold:
     return _StoredHold(encode_order(hold.order), hold.order_offset, hold.began_at, hold.until, hold.left_ms)
 
 
-def encode_entry(stashed: Stashed) -> StashEntry:
+def encode_entry(stashed: Entry) -> StashEntry:
     """Encode a stashed envelope. The fields are in the order of `_StoredEntry`."""
     record = stashed.envelope.record
     said = (record.value, record.key, record.headers, record.defect, record.cut)
@@ -157,15 +156,14 @@ class UnitCodec(NamedTuple):
     def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         stored = _read(snapshot)
         entries, undecodable = self._entries(partition, snapshot)
-        unit = Unit(
-            snapshot.unit,
-            self._strategy_state(snapshot, stored),
-            data=_decode_data(snapshot.payment_data) if snapshot.payment_data else PaymentData(),
-            handled=EnvelopeIds(stored.handled),
-            gathered_to=stored.gathered_to,
-            undecodable=undecodable,
-        )
-        return _with_stash(unit, entries, stored)
+        unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored))
+        unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
+        if snapshot.payment_data:
+            unit.keep(_decode_data(snapshot.payment_data))
+        if undecodable:
+            unit.amend(undecodable=undecodable)
+        _restore_waiting(unit, entries, stored)
+        return unit
 
     def _strategy_state(self, snapshot: Snapshot, stored: _StoredUnit) -> object:
         if stored.strategy == self.strategy.name:
@@ -174,8 +172,8 @@ class UnitCodec(NamedTuple):
             raise strategy_changed(stored.strategy, self.strategy.name, f"unit {snapshot.unit!r} waits")
         return self.strategy.initial()
 
-    def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Stashed], tuple[Undecodable, ...]]:
-        entries: list[Stashed] = []
+    def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Entry], tuple[Undecodable, ...]]:
+        entries: list[Entry] = []
         undecodable: list[Undecodable] = []
         for each in snapshot.stash:
             stored = _decode_entry(each.body)
@@ -183,19 +181,19 @@ class UnitCodec(NamedTuple):
             said = (stored.value, stored.key, stored.headers, stored.defect, stored.cut, stored.written_at)
             record = Record(origin, *said)
             entry = self._entry(record, stored)
-            if isinstance(entry, Stashed):
+            if isinstance(entry, Entry):
                 entries.append(entry)
             else:
                 undecodable.append(entry)
         return entries, tuple(undecodable)
 
-    def _entry(self, record: Record, stored: _StoredEntry) -> Stashed | Undecodable:
+    def _entry(self, record: Record, stored: _StoredEntry) -> Entry | Undecodable:
         """Decode a stashed record. Any failure concerns this record alone, and would recur each time the unit is loaded."""
         try:
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
                 return Undecodable(record, envelope.reason, envelope.error)
-            return Stashed(envelope, self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
+            return entry_of(envelope, *self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
         except PermanentError as error:
             return Undecodable(record, error.reason, str(error))
         except Exception as error:  # noqa: BLE001 - A fault in our code costs the record, and not the worker at each start.
@@ -235,27 +233,24 @@ def _find_format(state: bytes) -> int:
     return fields[0] if isinstance(fields, list) and fields and isinstance(fields[0], int) else 0
 
 
-def _with_stash(unit: Unit, entries: list[Stashed], stored: _StoredUnit) -> Unit:
-    stash, queue = Stash(), Stash()
-    head: Stashed | None = None
+def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> None:
+    """Put the entries, in order of arrival, where they were: at the head, into the queue, or into the stash."""
     retry, left = stored.retry, stored.remainder
     queued_from = None if left is None else left.queued_from
     for each in entries:
-        if retry is not None and each.envelope.offset == retry.offset:
-            head = each
-        elif queued_from is not None and each.envelope.offset >= queued_from:
-            queue = queue.add(replace(each, rank=UNRANKED))
-        else:
-            stash = stash.add(each)
-    return replace(
-        unit,
-        stash=stash,
-        retry=None if retry is None or head is None else _retry(head, retry),
-        remainder=None if left is None else _remainder(left),
-        queue=queue,
-        hold=None if stored.hold is None else _hold(stored.hold),
-        deadline_at=stored.deadline_at,
-    )
+        if retry is not None and each.offset == retry.offset:
+            unit.amend(retry=Retry(each, *_said(retry)))
+        elif queued_from is None or each.offset < queued_from:
+            unit.add(each)
+    if left is not None:
+        queue = [each for each in entries if queued_from is not None and each.offset >= queued_from and each is not _head(unit)]
+        unit.amend(remainder=_remainder(left), queue=tuple([unranked(each) for each in queue]))
+    if stored.hold is not None or stored.deadline_at is not None:
+        unit.amend(hold=None if stored.hold is None else _hold(stored.hold), deadline_at=stored.deadline_at)
+
+
+def _head(unit: Unit) -> Entry | None:
+    return None if unit.retry is None else unit.retry.entry
 
 
 def _remainder(stored: _StoredRemainder) -> Remainder:
@@ -265,10 +260,6 @@ def _remainder(stored: _StoredRemainder) -> Remainder:
 
 def _hold(stored: _StoredHold) -> Hold:
     return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.left_ms)
-
-
-def _retry(head: Stashed, stored: _StoredRetry) -> Retry:
-    return Retry(head, *_said(stored))
 
 
 def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:

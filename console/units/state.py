@@ -8,13 +8,12 @@ from console.units.story import Attempts, DataObject, FlowState, StashedEnvelope
 from domain.clock import Instant, instant_text
 from domain.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.payment_data import PaymentData
-from resequencer.stash import Stashed
 from resequencer.strategies.completeness import Seen
 from resequencer.strategies.flows import LastPerFlow, handled_to
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.sequence import Expectation
 from resequencer.strategies.strict_sequence import Lasts
-from resequencer.unit import REMEMBERED_ENVELOPES, Remainder, Retry, Undecodable, Unit
+from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
 from storage.port import Waits
 
 _MOST_INTERVALS = 10
@@ -28,10 +27,10 @@ def wait_of(waits: Waits) -> Wait:
 def state_of(unit: Unit, strategy: Strategy) -> UnitState:
     return UnitState(
         strategy.name,
-        len(unit.handled),
-        len(unit.handled) >= REMEMBERED_ENVELOPES,
+        unit.handled_count,
+        unit.handled_count >= REMEMBERED_ENVELOPES,
         tuple(_facts(unit, strategy)),
-        tuple(_flows(unit.strategy_state)),
+        tuple(_flows(unit.state)),
         tuple(_stash(unit)),
         None if unit.retry is None else _attempts(unit.retry),
         tuple(_payment_data(unit.data)),
@@ -39,7 +38,7 @@ def state_of(unit: Unit, strategy: Strategy) -> UnitState:
 
 
 def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
-    state = unit.strategy_state
+    state = unit.state
     if isinstance(state, Expectation):
         yield "Next sequence expected", str(state.expected)
         if state.given_up:
@@ -62,8 +61,8 @@ def _missing(unit: Unit, strategy: Strategy) -> str:
     """Return what is missing in the unit. These strategies look at no envelope for it, but expect one."""
     held = next(iter(unit.stash), None) or (unit.retry.entry if unit.retry else None)
     if held is not None:
-        return strategy.missing(unit.strategy_state, held.envelope)
-    return ", ".join(each for each in PAIN_001_PARTS if each not in unit.strategy_state.parts)
+        return strategy.missing(unit.state, held.envelope)
+    return ", ".join(each for each in PAIN_001_PARTS if each not in unit.state.parts)
 
 
 def _given_up(intervals: tuple[tuple[int, int], ...]) -> str:
@@ -111,7 +110,7 @@ def _place(waiting: tuple[int, StashedEnvelope]) -> tuple[bool, int, int]:
     return told.sequence is None, told.sequence or 0, offset
 
 
-def _stashed(stashed: Stashed, *, is_queued: bool = False) -> StashedEnvelope:
+def _stashed(stashed: Entry, *, is_queued: bool = False) -> StashedEnvelope:
     envelope = stashed.envelope
     return StashedEnvelope(
         str(envelope.record.origin),

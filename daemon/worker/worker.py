@@ -158,7 +158,7 @@ class Worker:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
         units_report, standing = parts.servers.actors.report_units(ReportUnits()), parts.servers.transport.standing()
-        measured = with_metrics(plain, parts.cycle, units_report, standing, parts.overruns.overruns, now)
+        measured = with_metrics(plain, parts.cycle, units_report, standing, parts.watched.overruns, now)
         self._status.write(
             msgspec.structs.replace(
                 measured,

@@ -111,9 +111,9 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     audited = audit.end()
     yield Told(UNIT, unit, partition, open=audited.open)
     yield from map(_finding, audited.findings)
-    oldest, lowest = audited.replay.unit.stash.oldest, audited.replay.unit.stash.lowest
+    oldest, lowest = audited.replay.unit.oldest, audited.replay.unit.lowest
     if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
-        waits_for = rules.strategy.missing(audited.replay.unit.strategy_state, lowest.envelope)
+        waits_for = rules.strategy.missing(audited.replay.unit.state, lowest.envelope)
         yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)
     for emission in audited.replay.emissions():
         if isinstance(emission.made, ObservedNotification):

@@ -13,7 +13,7 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import decide
+from resequencer.turn.decide import take_turn
 from resequencer.unit import Unit
 
 _MOST_FLOWS = 256
@@ -56,12 +56,12 @@ class UnitWaits:
         Instants before the latest one count as the latest one.
         """
         self._now = max(self._now, at)
-        oldest = self._unit.stash.oldest
-        self._unit, decision = decide(self._unit, (envelope,), (), self._now, self._context)
-        if decision.tally.handled or decision.tally.stashed:  # A duplicate is neither.
+        oldest = self._unit.oldest
+        turn = take_turn(self._unit, (envelope,), (), self._now, self._context)
+        if turn.handled or turn.stashed:  # A duplicate is neither.
             self._count(envelope)
         # A stash that a bound releases has not waited to its end, so it teaches nothing.
-        if oldest is not None and not decision.releases and self._unit.stash.oldest is not oldest:
+        if oldest is not None and not turn.releases and self._unit.oldest is not oldest:
             for entity in _entities(oldest.envelope):
                 yield Lesson(entity, oldest.envelope.flow, self._now - oldest.stashed_at)
 

@@ -16,7 +16,7 @@ from domain.headers import (
 )
 from domain.record import Headers
 from domain.trace_context import trace_headers
-from resequencer.handlers.port import Marks
+from resequencer.handlers.port import UNMARKED, Marks
 
 
 class About(NamedTuple):
@@ -28,21 +28,32 @@ class About(NamedTuple):
     entity: str | None
 
 
-def contract_headers(message_id: str, envelope: DataEnvelope, about: About, marks: Marks, group: Headers = ()) -> Headers:
-    """Return the headers of a notification, in the order of docs/contract.md, section 6. `group` are those about its group."""
-    entity = () if about.entity is None else ((PROCESSING_ENTITY, about.entity.encode()),)
+def about_headers(about: About) -> Headers:
+    """Return the headers that all notifications about such an event have."""
     return (
-        (NOTIFICATION_ID, message_id.encode()),
-        (ENVELOPE_ID, envelope.envelope_id.encode()),
-        (SOURCE_POSITION, str(envelope.record.origin).encode()),
         (EVENT_NAME, about.event_name.encode()),
         (PROCESS_FLOW_NAME, about.process_flow_name.encode()),
         (TRANSACTION_STATUS, about.status.encode()),
-        *entity,
-        *group,
-        *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
-        *trace_headers(envelope.record.headers),
+        *(() if about.entity is None else ((PROCESSING_ENTITY, about.entity.encode()),)),
     )
+
+
+def contract_headers(message_id: str, envelope: DataEnvelope, about: Headers, marks: Marks, group: Headers = ()) -> Headers:
+    """Return the headers of a notification, in the order of docs/contract.md, section 6.
+
+    `about` are those about its event, `group` those about its group.
+    """
+    record = envelope.record
+    headers = (
+        (NOTIFICATION_ID, message_id.encode()),
+        (ENVELOPE_ID, envelope.envelope_id.encode()),
+        (SOURCE_POSITION, str(record.origin).encode()),
+        *about,
+        *group,
+    )
+    if marks is not UNMARKED:
+        headers += mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered)
+    return headers + trace_headers(record.headers) if record.headers else headers
 
 
 def version_headers(version: str | None) -> Headers:

@@ -9,7 +9,7 @@ from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TooLarge, TransientError, words_of
 from domain.fact import Fact
 from domain.notification import Notification, notification_id
-from resequencer.handlers.contract_headers import About, contract_headers, version_headers
+from resequencer.handlers.contract_headers import About, about_headers, contract_headers, version_headers
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.facts import EnvelopeFacts
 from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
@@ -62,11 +62,12 @@ class ForeignHandler:
             raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
         self._check(messages, envelope)
         of_envelope, told, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
+        group = of_envelope.group_headers if of_envelope else ()
         for each in messages:
             identifier = notification_id(envelope.unit, envelope.envelope_id, each.process_object)
             of = envelope.process_objects[each.process_object]
             about = About(of.event_name or "", of.process_flow_name or "", each.status, envelope.processing_entity)
-            headers = contract_headers(identifier, envelope, about, marks, of_envelope.group_headers if of_envelope else ())
+            headers = contract_headers(identifier, envelope, about_headers(about), marks, group)
             # A subclass of bytes, such as numpy's, could not be stored.
             value, origin = b"".join((each.value,)), envelope.record.origin
             told.append(Notification(identifier, envelope.unit, each.status, value, headers + self._version, origin))

@@ -1,13 +1,17 @@
 """The parts of the original payment that a status report repeats, and its customer. Made once per payment data and cached."""
 
+from typing import Any
+
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from enrichment.shapes import CustomerValue
 from resequencer.handlers.agents import Agents
 from resequencer.handlers.customers import find_customer
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
-from resequencer.handlers.iso20022.part_reader import Fields, PartReader
+from resequencer.handlers.iso20022.part_reader import Fields, PartReader, is_plain
 from resequencer.handlers.iso20022.simple_types import NOT_PROVIDED
 from resequencer.handlers.membership import NO_MEMBERSHIP, Membership, membership_of
 from resequencer.payment_data import Bodies, PaymentData
@@ -25,9 +29,6 @@ _OBJECT_BYTES = 160
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _read_text = msgspec.json.Decoder(str).decode
-_NOT_PROVIDED = msgspec.Raw(_encode(NOT_PROVIDED))
-_DEFAULT_MESSAGE_NAME = msgspec.Raw(_encode(DEFAULT_MESSAGE_NAME))
-_NOTHING: Fields = {}
 
 
 class Original(msgspec.Struct, frozen=True, gc=False):
@@ -95,97 +96,133 @@ def _size(bodies: Bodies) -> int:
 
 
 def _make(data: PaymentData, enrichment: Enrichment, agents: Agents, *, for_facts: bool) -> Original:
-    message = _read(MESSAGE, data)
-    header = _fields_of(message, "GrpHdr")
-    payment = _read(INSTRUCTION, data)
-    transfer = _read(TRANSACTION, data)
-    number = header.get("NbOfTxs")
-    party = _members(InitgPty=header.get("InitgPty"))
-    identification = _original_identification(_fields_of(transfer, "PmtId"))
     is_enriched = enrichment.version is not None
+    if not (is_enriched or for_facts):
+        made = find_valid_original(data)
+        if made is not None:
+            return made
+    message, payment, transfer = _read(MESSAGE, data), _read(INSTRUCTION, data), _read(TRANSACTION, data)
     if is_enriched:
         payment, transfer = _with_agents(payment, transfer, agents)
-    reference = _original_reference(payment, transfer)
-    group, instruction = _original_group(message, header), _original_instruction(payment)
-    return Original(
-        initiating_party=b"," + party if party else b"",
-        group=group,
-        is_single=number is not None and int(_read_text(number)) == 1,
-        instruction=instruction,
-        transaction=identification + b"," if identification else b"",
-        reference=b',"OrgnlTxRef":{%b}' % reference if reference else b"",
+    made = _original_of(message, payment, transfer)
+    header = _children(message.GrpHdr)
+    return replace(
+        made,
         customer=find_customer(header.get("InitgPty"), payment.get("DbtrAcct"), enrichment) if is_enriched else None,
-        membership=membership_of(header, transfer.get("Amt"), group, instruction) if for_facts else NO_MEMBERSHIP,
+        membership=membership_of(header, transfer.get("Amt"), made.group, made.instruction) if for_facts else NO_MEMBERSHIP,
     )
 
 
-def _with_agents(payment: Fields, transfer: Fields, agents: Agents) -> tuple[Fields, Fields]:
+def find_valid_original(data: PaymentData) -> Original | None:
+    """Return the original of a payment whose parts are all valid as they are: each is read once and written once, in C.
+
+    None for any other payment. Without lookups and facts this is what is made of it child by child, too.
+    """
+    bodies = [(each, data.find_mds(each.object_type)) for each in (MESSAGE, INSTRUCTION, TRANSACTION)]
+    parts = [_NO_FIELDS if body is None else each.find_struct(body) for each, body in bodies]
+    if None in parts:
+        return None
+    made = _original_of(*parts)
+    encoded = b"".join((made.initiating_party, made.group, made.instruction, made.transaction, made.reference))
+    return made if is_plain(encoded) else None
+
+
+class _Fields(dict[str, msgspec.Raw]):
+    """The valid children of a part, as attributes, too: `UNSET` for one that is missing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name, UNSET)
+
+
+def _read(reader: PartReader, data: PaymentData) -> _Fields:
+    body = data.find_mds(reader.object_type)
+    return _Fields() if body is None else _Fields(reader.read(body))
+
+
+def _children(part: Any) -> Any:
+    """Return a part of a part, in which each child is an attribute."""
+    if part is UNSET:
+        return _NO_FIELDS
+    return _Fields(_decode_fields(part)) if isinstance(part, msgspec.Raw) else part
+
+
+def _with_agents(payment: _Fields, transfer: _Fields, agents: Agents) -> tuple[_Fields, _Fields]:
     debtors = agents.filled(payment.get("DbtrAgt"), payment.get("DbtrAcct"))
     creditors = agents.filled(transfer.get("CdtrAgt"), transfer.get("CdtrAcct"))
     return (
-        payment if debtors is None else payment | {"DbtrAgt": debtors},
-        transfer if creditors is None else transfer | {"CdtrAgt": creditors},
+        payment if debtors is None else _Fields(payment | {"DbtrAgt": debtors}),
+        transfer if creditors is None else _Fields(transfer | {"CdtrAgt": creditors}),
     )
 
 
-def _read(reader: PartReader, data: PaymentData) -> Fields:
-    body = data.find_mds(reader.object_type)
-    return _NOTHING if body is None else reader.read(body)
-
-
-def _fields_of(fields: Fields, name: str) -> Fields:
-    value = fields.get(name)
-    return _NOTHING if value is None else _decode_fields(value)
-
-
-def _original_group(message: Fields, header: Fields) -> bytes:
-    return _members(
-        OrgnlMsgId=header.get("MsgId", _NOT_PROVIDED),
-        OrgnlMsgNmId=message.get("MsgNmId") or header.get("MsgNmId") or _DEFAULT_MESSAGE_NAME,
-        OrgnlCreDtTm=header.get("CreDtTm"),
-        OrgnlNbOfTxs=header.get("NbOfTxs"),
-        OrgnlCtrlSum=header.get("CtrlSum"),
+def _original_of(message: Any, payment: Any, transfer: Any) -> Original:
+    """Make the original of three parts whose children are attributes. Of a field on two levels the transaction's counts."""
+    header, ids = _children(message.GrpHdr), _children(transfer.PmtId)
+    name = header.MsgNmId if message.MsgNmId is UNSET else message.MsgNmId
+    party = _members(_Header(header.InitgPty))
+    identification = _members(_Identification(ids.InstrId, ids.EndToEndId, ids.UETR))
+    reference = _members(
+        _Reference(
+            transfer.Amt,
+            payment.ReqdExctnDt,
+            payment.PmtTpInf if transfer.PmtTpInf is UNSET else transfer.PmtTpInf,
+            payment.PmtMtd,
+            transfer.RmtInf,
+            _party(payment.UltmtDbtr if transfer.UltmtDbtr is UNSET else transfer.UltmtDbtr),
+            _party(payment.Dbtr),
+            payment.DbtrAcct,
+            payment.DbtrAgt,
+            payment.DbtrAgtAcct,
+            transfer.CdtrAgt,
+            transfer.CdtrAgtAcct,
+            _party(transfer.Cdtr),
+            transfer.CdtrAcct,
+            _party(transfer.UltmtCdtr),
+            transfer.Purp,
+        )
+    )
+    number = header.NbOfTxs
+    return Original(
+        initiating_party=b"," + party if party else b"",
+        group=_members(
+            _Group(
+                NOT_PROVIDED if header.MsgId is UNSET else header.MsgId,
+                DEFAULT_MESSAGE_NAME if name is UNSET else name,
+                header.CreDtTm,
+                number,
+                header.CtrlSum,
+            )
+        ),
+        is_single=number is not UNSET and int(_read_text(number) if isinstance(number, msgspec.Raw) else number) == 1,
+        instruction=_members(
+            _Instruction(NOT_PROVIDED if payment.PmtInfId is UNSET else payment.PmtInfId, payment.NbOfTxs, payment.CtrlSum)
+        ),
+        transaction=identification + b"," if identification else b"",
+        reference=b',"OrgnlTxRef":{%b}' % reference if reference else b"",
     )
 
 
-def _original_instruction(payment: Fields) -> bytes:
-    return _members(
-        OrgnlPmtInfId=payment.get("PmtInfId", _NOT_PROVIDED),
-        OrgnlNbOfTxs=payment.get("NbOfTxs"),
-        OrgnlCtrlSum=payment.get("CtrlSum"),
-    )
+def _party(value: Any) -> Any:
+    return UNSET if value is UNSET else _Party(value)
 
 
-def _original_identification(ids: Fields) -> bytes:
-    return _members(OrgnlInstrId=ids.get("InstrId"), OrgnlEndToEndId=ids.get("EndToEndId"), OrgnlUETR=ids.get("UETR"))
+def _members(fields: Any) -> bytes:
+    """Encode the fields that are set as the members of a JSON object, without its braces."""
+    return _encode(fields)[1:-1]
 
 
-def _original_reference(payment: Fields, transfer: Fields) -> bytes:
-    """Encode OrgnlTxRef. A field that exists on both levels is taken from the transaction, else from the instruction."""
-    return _members(
-        Amt=transfer.get("Amt"),
-        ReqdExctnDt=payment.get("ReqdExctnDt"),
-        PmtTpInf=transfer.get("PmtTpInf") or payment.get("PmtTpInf"),
-        PmtMtd=payment.get("PmtMtd"),
-        RmtInf=transfer.get("RmtInf"),
-        UltmtDbtr=_party(transfer.get("UltmtDbtr") or payment.get("UltmtDbtr")),
-        Dbtr=_party(payment.get("Dbtr")),
-        DbtrAcct=payment.get("DbtrAcct"),
-        DbtrAgt=payment.get("DbtrAgt"),
-        DbtrAgtAcct=payment.get("DbtrAgtAcct"),
-        CdtrAgt=transfer.get("CdtrAgt"),
-        CdtrAgtAcct=transfer.get("CdtrAgtAcct"),
-        Cdtr=_party(transfer.get("Cdtr")),
-        CdtrAcct=transfer.get("CdtrAcct"),
-        UltmtCdtr=_party(transfer.get("UltmtCdtr")),
-        Purp=transfer.get("Purp"),
-    )
+def _fields_of(name: str, *fields: str) -> Any:
+    return msgspec.defstruct(name, [(each, Any, UNSET) for each in fields], gc=False)
 
 
-def _party(value: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
-    return None if value is None else {"Pty": value}
-
-
-def _members(**fields: object) -> bytes:
-    """Encode the fields that are not None as the members of a JSON object, without its braces."""
-    return _encode({name: value for name, value in fields.items() if value is not None})[1:-1]
+_Header = _fields_of("_Header", "InitgPty")
+_Group = _fields_of("_Group", "OrgnlMsgId", "OrgnlMsgNmId", "OrgnlCreDtTm", "OrgnlNbOfTxs", "OrgnlCtrlSum")
+_Instruction = _fields_of("_Instruction", "OrgnlPmtInfId", "OrgnlNbOfTxs", "OrgnlCtrlSum")
+_Identification = _fields_of("_Identification", "OrgnlInstrId", "OrgnlEndToEndId", "OrgnlUETR")
+_Party = _fields_of("_Party", "Pty")
+_Reference = _fields_of(
+    "_Reference",
+    *("Amt", "ReqdExctnDt", "PmtTpInf", "PmtMtd", "RmtInf", "UltmtDbtr", "Dbtr", "DbtrAcct", "DbtrAgt", "DbtrAgtAcct"),
+    *("CdtrAgt", "CdtrAgtAcct", "Cdtr", "CdtrAcct", "UltmtCdtr", "Purp"),
+)
+_NO_FIELDS = _Fields()

@@ -26,6 +26,10 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     ordered: bool = False
 
 
+UNMARKED = Marks()
+"""The marks of an envelope in its order."""
+
+
 class Handled(msgspec.Struct, frozen=True, gc=False):
     """The result of an envelope: a notification per process object that has a setting, in the order of the process objects.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import TooLarge
@@ -10,16 +12,28 @@ from domain.headers import CHANNEL, LANGUAGE
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
-from resequencer.handlers.contract_headers import About, contract_headers, version_headers
+from resequencer.handlers.contract_headers import About, about_headers, contract_headers, version_headers
 from resequencer.handlers.custom_target import CustomTarget
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.facts import EnvelopeFacts
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Originals
 from resequencer.handlers.port import Handled, Marks
-from resequencer.handlers.status_report import encode_report
-from resequencer.handlers.target_types import TargetType
+from resequencer.handlers.status_report import encode_group_status, encode_report, encode_status
+from resequencer.handlers.target_types import TargetType, as_it_is
 from resequencer.payment_data import PaymentData
+
+_MOST_ROWS = 4_096
+"""So many events are kept prepared. Names of events come from the records, and may be of any number."""
+
+
+class _Row(NamedTuple):
+    """What all notifications about an event have in common: its setting, headers, and encoded members of the report."""
+
+    setting: NotificationSetting
+    about: Headers
+    status: bytes
+    group_status: bytes
 
 
 class ProcessObjectHandler:
@@ -32,6 +46,8 @@ class ProcessObjectHandler:
     def __init__(self, enrichment: Enrichment, target_type: TargetType, most_bytes: int, *, makes_facts: bool = False) -> None:
         self._enrichment = enrichment
         self._target_type = target_type.with_lookups(enrichment) if isinstance(target_type, CustomTarget) else target_type
+        self._is_report = self._target_type is as_it_is
+        self._rows: dict[tuple[str | None, str | None, str | None], _Row | None] = {}
         self._most_bytes = most_bytes
         self._makes_facts = makes_facts
         self._originals = Originals(enrichment, for_facts=makes_facts)
@@ -56,36 +72,66 @@ class ProcessObjectHandler:
         if entity is None and self._version and envelope.process_objects:
             original = self._originals.get(data)
             entity = None if original.customer is None else original.customer.entity
-        find_setting, events = self._enrichment.find_setting, envelope.process_objects
-        settings = [find_setting(entity, each.process_flow_name, each.event_name) for each in events]
-        matched = [(index, setting) for index, setting in enumerate(settings) if setting is not None]
-        if not matched:
-            return Handled(unmatched=len(events))
-        original = original or self._originals.get(data)
-        of_envelope = EnvelopeFacts(envelope, entity, original.membership, marks) if self._makes_facts else None
-        group = () if of_envelope is None else of_envelope.group_headers
-        told, facts, room = list[Notification](), list[Fact](), self._most_bytes
-        suppressed = 0
-        for index, setting in matched:
-            is_told = not setting.is_suppressed and _is_wanted(setting, original.customer)
-            suppressed += not is_told
-            if not (is_told or self._makes_facts):
+        rows, told, facts, room = self._rows, list[Notification](), list[Fact](), self._most_bytes
+        of_envelope: EnvelopeFacts | None = None
+        unmatched = suppressed = 0
+        for index, event in enumerate(envelope.process_objects):
+            key = entity, event.process_flow_name, event.event_name
+            row = rows[key] if key in rows else self._row(key)
+            if row is None:
+                unmatched += 1
                 continue
-            status, message_id = setting.transaction_status, notification_id(envelope.unit, envelope.envelope_id, index)
-            about = About(setting.event_name, setting.process_flow_name, status, entity)
-            headers = contract_headers(message_id, envelope, about, marks, group)
+            original = original or self._originals.get(data)
+            is_told = _is_wanted(row.setting, original.customer)
+            suppressed += not is_told
+            if self._makes_facts and of_envelope is None:
+                of_envelope = EnvelopeFacts(envelope, entity, original.membership, marks)
+            if not is_told and of_envelope is None:
+                continue
+            message_id = notification_id(envelope.unit, envelope.envelope_id, index)
+            group = () if of_envelope is None else of_envelope.group_headers
+            headers = contract_headers(message_id, envelope, row.about, marks, group)
             if of_envelope is not None:
-                facts.append(of_envelope.make(status, headers))
+                facts.append(of_envelope.make(row.setting.transaction_status, headers))
                 room -= facts[-1].size
             if is_told:
-                reason, words = events[index].reason_code, self._enrichment.find_words
-                value = self._target_type(encode_report(message_id, now, setting, reason, original, words), data)
-                headers += self._version + _customer_headers(original.customer)
-                told.append(Notification(message_id, envelope.unit, status, value, headers, envelope.record.origin))
+                report = encode_report(message_id, now, self._status(row, event.reason_code), row.group_status, original)
+                told.append(self._notification(message_id, envelope, row.setting, report, data, headers, original.customer))
                 room -= told[-1].size
             if room < 0:
                 raise self._too_large(envelope, len(told) - is_told)
-        return Handled(tuple(told), len(events) - len(matched), suppressed, tuple(facts))
+        return Handled(tuple(told), unmatched, suppressed, tuple(facts))
+
+    def _status(self, row: _Row, reason_code: str | None) -> bytes:
+        return row.status if reason_code is None else encode_status(row.setting, reason_code, self._enrichment.find_words)
+
+    def _notification(
+        self,
+        message_id: str,
+        envelope: DataEnvelope,
+        setting: NotificationSetting,
+        report: bytes,
+        data: PaymentData,
+        headers: Headers,
+        customer: CustomerValue | None,
+    ) -> Notification:
+        value = report if self._is_report else self._target_type(report, data)
+        if self._version:
+            headers += self._version + _customer_headers(customer)
+        status, origin = setting.transaction_status, envelope.record.origin
+        return Notification(message_id, envelope.unit, status, value, headers, origin, self._is_report)
+
+    def _row(self, key: tuple[str | None, str | None, str | None]) -> _Row | None:
+        """Prepare an event of an entity and a process flow; None if the event causes no notification."""
+        setting = self._enrichment.find_setting(*key)
+        row = None
+        if setting is not None:
+            about = About(setting.event_name, setting.process_flow_name, setting.transaction_status, key[0])
+            row = _Row(setting, about_headers(about), encode_status(setting), encode_group_status(setting))
+        if len(self._rows) >= _MOST_ROWS:
+            self._rows.clear()
+        self._rows[key] = row
+        return row
 
     def _too_large(self, envelope: DataEnvelope, fit: int) -> TooLarge:
         events = len(envelope.process_objects)
@@ -96,6 +142,8 @@ class ProcessObjectHandler:
 
 
 def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> bool:
+    if setting.is_suppressed:
+        return False
     if customer is None or customer.statuses is None:
         return True
     return setting.transaction_status in customer.statuses.split()

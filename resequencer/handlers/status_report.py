@@ -1,7 +1,6 @@
 """The status report: a pain.002.001.10 of a single payment as ISO-tag JSON."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,31 +24,38 @@ Words = Callable[[str], tuple[str, ...]]
 """Returns the meaning of a status reason, in lines that the schema allows."""
 
 
-def encode_report(
-    message_id: str, now: Instant, setting: NotificationSetting, reason_code: str | None, original: Original, words: Words
-) -> bytes:
+def encode_report(message_id: str, now: Instant, status: bytes, group_status: bytes, original: Original) -> bytes:
     """Return `{"CstmrPmtStsRpt": …}` with its elements in the schema's order.
 
-    `reason_code` is the event's own reason, which is untrusted. It counts if the setting has a reason or the status is RJCT
-    (docs/contract.md, section 8). `words` returns its meaning, which is used if the setting has no text of its own. A narrative
-    reason without a narrative gets NOTPROVIDED. `now` becomes CreDtTm, to the millisecond, in UTC.
+    `status` and `group_status` are of `encode_status` and `encode_group_status`. `now` becomes CreDtTm, to the millisecond, in
+    UTC.
     """
-    is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES
     return _REPORT % (
         message_id.encode(),
         instant_text(now).encode(),
         original.initiating_party,
         original.group,
-        b',"GrpSts":"%b"' % setting.transaction_status.encode() if is_groups else b"",
+        group_status if original.is_single else b"",
         original.instruction,
         original.transaction,
-        _settings_status(setting) if reason_code is None else _status(setting, reason_code, words),
+        status,
         original.reference,
     )
 
 
-def _status(setting: NotificationSetting, reason_code: str | None, words: Words | None = None) -> bytes:
-    """Encode the members of TxInfAndSts that do not come from the original: the status and its reason."""
+def encode_group_status(setting: NotificationSetting) -> bytes:
+    """Encode the status of a group of one transaction; empty if a group cannot have the transaction's status."""
+    status = setting.transaction_status
+    return b',"GrpSts":"%b"' % status.encode() if status in GROUP_STATUSES else b""
+
+
+def encode_status(setting: NotificationSetting, reason_code: str | None = None, words: Words | None = None) -> bytes:
+    """Encode the members of TxInfAndSts that do not come from the original: the status and its reason.
+
+    `reason_code` is the event's own reason, which is untrusted. It counts if the setting has a reason or the status is RJCT
+    (docs/contract.md, section 8). `words` returns its meaning, which is used if the setting has no text of its own. A narrative
+    reason without a narrative gets NOTPROVIDED.
+    """
     status: dict[str, Any] = {"TxSts": setting.transaction_status}
     reason = _reason(setting, reason_code)
     information: dict[str, Any] = {} if reason is None else {"Rsn": reason}
@@ -59,12 +65,6 @@ def _status(setting: NotificationSetting, reason_code: str | None, words: Words 
     if information:
         status["StsRsnInf"] = [information]
     return _encode(status)[1:-1]
-
-
-@lru_cache(1_024)
-def _settings_status(setting: NotificationSetting) -> bytes:
-    """Encode the status of an event without a reason; most events have none. Event reasons may be long and are not cached."""
-    return _status(setting, None)
 
 
 def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words: Words | None) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys
     produced = ProducedReport(custom_data_keys, pds_data_keys)
     if ":" in name:
         return CustomTarget(name, import_callable(name, TARGET_TYPE_KEY, "a function that takes the mapping"), produced)
-    known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (_as_it_is, _as_xml, produced), strict=True))
+    known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (as_it_is, _as_xml, produced), strict=True))
     if name not in known:
         near = get_close_matches(name, TARGET_TYPES, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
@@ -38,7 +38,7 @@ def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys
     return known[name]
 
 
-def _as_it_is(report: bytes, data: PaymentData) -> bytes:  # noqa: ARG001 - one of several with this signature
+def as_it_is(report: bytes, data: PaymentData) -> bytes:  # noqa: ARG001 - one of several with this signature
     return report
 
 

@@ -52,5 +52,5 @@ def with_handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str, hi
 
 def refuse_one_too_many(table: LastPerFlow, flow: str) -> None:
     """Raise PermanentError for a new flow of a unit that has `MOST_FLOWS` already."""
-    if len(table) >= MOST_FLOWS and last_of(table, flow) == 0:
+    if last_of(table, flow) == 0:
         raise PermanentError(f"flow {flow!r} would be number {len(table) + 1} of its unit; a unit may have {MOST_FLOWS} flows")

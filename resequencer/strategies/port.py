@@ -28,6 +28,9 @@ class Strategy(Protocol):
     A strategy by numbers may also have `skip(state, envelope)`, for an operator's order: it returns the state after the lowest
     number that the waiting envelope waits for was given up, or None if there is no such number.
 
+    One whose answers are cheap together may also have `step(state, envelope)`: the answers of `handled` and `is_late` as a tuple
+    if it `accepts` the envelope, else None. It is asked instead of these three for an envelope that is handled in order.
+
     `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
     sequence is a dead letter. With `gathers` the payment data of all stashed envelopes is taken over on completion, in order of
     arrival, before any of them is handled. Without it an envelope's data is taken over when the envelope is handled.

@@ -5,6 +5,7 @@ The documentation is the page "Resequencer" of Icon's IPF Notification Service (
 
 from domain.envelope import DataEnvelope
 from resequencer.strategies.flows import (
+    MOST_FLOWS,
     LastPerFlow,
     handled_to,
     last_of,
@@ -53,12 +54,25 @@ class Sequence:
 
     def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
-        refuse_one_too_many(state.observed, envelope.flow)
+        if len(state.observed) >= MOST_FLOWS:
+            refuse_one_too_many(state.observed, envelope.flow)
         return state
 
     def accepts(self, state: Expectation, envelope: DataEnvelope) -> bool:
         number = number_of(envelope)
         return number <= state.expected or number <= last_of(state.observed, envelope.flow) + 1
+
+    def step(self, state: Expectation, envelope: DataEnvelope) -> tuple[Expectation, bool] | None:
+        """Return `handled` and `is_late` if it `accepts` the envelope, else None. A state with given-up numbers is rare."""
+        number, flow, observed, expected = number_of(envelope), envelope.flow, state.observed, state.expected
+        last = observed[0][1] if len(observed) == 1 and observed[0][0] == flow else last_of(observed, flow)
+        if number > expected and number > last + 1:
+            return None
+        if state.given_up or state.dead_ends:
+            return self.handled(state, envelope), self.is_late(state, envelope)
+        if number <= last:
+            return Expectation(expected, observed, (), (), last), number < last
+        return Expectation(expected + 1, with_last(observed, flow, number), (), (), last), False
 
     def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Count the envelope as documented, but each number only once.

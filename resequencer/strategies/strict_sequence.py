@@ -2,6 +2,7 @@
 
 from domain.envelope import DataEnvelope
 from resequencer.strategies.flows import (
+    MOST_FLOWS,
     LastPerFlow,
     handled_to,
     last_of,
@@ -44,11 +45,22 @@ class StrictSequence:
 
     def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
-        refuse_one_too_many(state.observed, envelope.flow)
+        if len(state.observed) >= MOST_FLOWS:
+            refuse_one_too_many(state.observed, envelope.flow)
         return state
 
     def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:
         return number_of(envelope) <= last_of(state.observed, envelope.flow) + 1
+
+    def step(self, state: Lasts, envelope: DataEnvelope) -> tuple[Lasts, bool] | None:
+        """Return `handled` and `is_late` if it `accepts` the envelope, else None."""
+        number, flow = number_of(envelope), envelope.flow
+        last = last_of(state.observed, flow)
+        if number > last + 1:
+            return None
+        if state.dead_ends:
+            return self.handled(state, envelope), self.is_late(state, envelope)
+        return Lasts(with_last(state.observed, flow, number), (), last), number < last
 
     def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         flow, number = envelope.flow, number_of(envelope)

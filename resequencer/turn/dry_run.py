@@ -1,4 +1,4 @@
-"""A turn without storage and clock that returns what would be published. The audit uses it."""
+"""A turn on a copy of a unit, without storage and clock, that returns what would be published. The audit uses it."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.context import TurnContext
+from resequencer.turn.decide import begin, receive, wake
 from resequencer.turn.orders import execute
 from resequencer.turn.poison import without_poison
-from resequencer.turn.turn import receive, wake
-from resequencer.turn.working_copy import WorkingCopy
+from resequencer.turn.turn import Turn
 from resequencer.unit import Ordered, Unit, Wake
 
 
@@ -25,42 +25,44 @@ class DryRunResult(NamedTuple):
 
 
 def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> DryRunResult:
-    """Take the turn of a unit to which this envelope came; with None, release the unit's stash.
+    """Take the turn of a unit to which this envelope came; with None, release the unit's stash. The unit itself stays as it is.
 
     Nothing is encoded for a storage, and the time is always 0. Envelopes on which the service's own code fails become dead
     letters, as in the service.
     """
     came = () if envelope is None else (envelope,)
+
+    def course(turn: Turn, came: Iterable[DataEnvelope]) -> None:
+        begin(turn)
+        for each in came:
+            turn.current = each
+            receive(turn, each)
+        if envelope is None:
+            wake(turn, Wake.BOUND)
+
+    turn = Turn(unit.copy(), context, 0, came)
     try:
-        return _take_turn(WorkingCopy(unit, context, 0), came, is_released=envelope is None)
+        course(turn, came)
     except Exception:  # noqa: BLE001 - The turn is repeated, and the error becomes a dead letter.
-        return without_poison(unit, came, 0, context, lambda copy, left: _take_turn(copy, left, is_released=envelope is None))
+        turn = without_poison(unit.copy(), came, 0, context, course)
+    return _result(turn)
 
 
 def dry_run_order(unit: Unit, order: Order, context: TurnContext) -> DryRunResult | None:
-    """Take the turn of a unit in which this order is executed; None if it changes nothing.
+    """Take the turn of a unit in which this order is executed; None if it changes nothing. The unit itself stays as it is.
 
     Its precondition is not looked at, because it names instants. A hold begins, and ends only by an order.
     """
     if order.kind in (OrderKind.RELEASE, OrderKind.SKIP) and not unit.stash:
         return None
-    copy = WorkingCopy(unit, context, 0)
+    turn = Turn(unit.copy(), context, 0, ())
     try:
-        execute(copy, Ordered(order, 0, has_backlog=False))
+        execute(turn, Ordered(order, 0, has_backlog=False))
     except Exception:  # noqa: BLE001 - A user's own strategy failed, and so did the order.
         return None
-    return _result(copy) if copy.is_changed else None
+    return _result(turn) if turn.is_changed else None
 
 
-def _take_turn(copy: WorkingCopy, envelopes: Iterable[DataEnvelope], *, is_released: bool) -> DryRunResult:
-    for each in envelopes:
-        copy.current = each
-        receive(copy, each)
-    if is_released:
-        wake(copy, Wake.BOUND)
-    return _result(copy)
-
-
-def _result(copy: WorkingCopy) -> DryRunResult:
-    output = [each for each in copy.effects.output if not isinstance(each, OrderOutcome | Fact)]
-    return DryRunResult(copy.unit(), output, copy.effects.has_counted)
+def _result(turn: Turn) -> DryRunResult:
+    output = [each for each in turn.output if not isinstance(each, OrderOutcome | Fact)]
+    return DryRunResult(turn.unit, output, bool(turn.handled or turn.stashed))

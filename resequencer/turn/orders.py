@@ -11,15 +11,11 @@ from domain.clock import instant_text
 from domain.errors import DeadLetterOrdered, PermanentError
 from domain.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
 from domain.printable import counted
-from resequencer.turn.decision import find_waits
-from resequencer.turn.gathering import gather_with
-from resequencer.turn.handling import set_aside
-from resequencer.turn.hold import begin_hold, deadline_at, end_hold
-from resequencer.turn.next_attempt import try_again, unstash_all
-from resequencer.turn.release import release
-from resequencer.turn.unstash import unstash
-from resequencer.turn.working_copy import WorkingCopy
-from resequencer.unit import Ordered, Unit, Wake
+from resequencer.turn.hold import begin_hold, end_hold
+from resequencer.turn.release import release, try_again, unstash_all
+from resequencer.turn.turn import Turn
+from resequencer.turn.waits import deadline_at, find_waits
+from resequencer.unit import Ordered, Wake
 from storage.port import WaitKind
 
 
@@ -30,136 +26,139 @@ class Ended(NamedTuple):
     text: str
 
 
-def obey(copy: WorkingCopy, ordered: Ordered) -> None:
+def carry_out(turn: Turn, ordered: Ordered) -> None:
     """Execute an order, or refuse it, and report the outcome. The outcome of a hold is reported when the hold ends."""
-    ended = _find_refusal(copy, ordered) or execute(copy, ordered)
+    ended = _find_refusal(turn, ordered) or execute(turn, ordered)
     if ended is not None:
-        report(copy, ordered, ended)
+        report(turn, ordered, ended)
 
 
-def report(copy: WorkingCopy, ordered: Ordered, ended: Ended) -> None:
+def report(turn: Turn, ordered: Ordered, ended: Ended) -> None:
     """Add the outcome of an order to the turn's output."""
-    copy.effects.report(
-        OrderOutcome(order=ordered.order, order_offset=ordered.order_offset, result=ended.result, text=ended.text, at=copy.now)
+    turn.report(
+        OrderOutcome(order=ordered.order, order_offset=ordered.order_offset, result=ended.result, text=ended.text, at=turn.now)
     )
 
 
-def end_hold_in_time(copy: WorkingCopy) -> None:
+def end_hold_in_time(turn: Turn) -> None:
     """End the hold whose time is over, and handle what is acceptable now. No effect before that time."""
-    hold = copy.hold
+    hold = turn.unit.hold
     # A hold that ends too far in the future was begun by a clock that was ahead.
-    if hold is not None and not 0 < hold.until - copy.now <= LONGEST_HOLD_MS:
-        end_hold(copy, OrderResult.HELD_TO_ITS_END)
-        unstash_all(copy)
+    if hold is not None and not 0 < hold.until - turn.now <= LONGEST_HOLD_MS:
+        end_hold(turn, OrderResult.HELD_TO_ITS_END)
+        unstash_all(turn)
 
 
-def execute(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
+def execute(turn: Turn, ordered: Ordered) -> Ended | None:
     """Execute an order, whatever its precondition says. An order that is impossible changes nothing.
 
     A release and a skip need a stash. The result is None for a hold that has begun.
     """
-    return _EXECUTIONS[ordered.order.kind](copy, ordered)
+    return _EXECUTIONS[ordered.order.kind](turn, ordered)
 
 
-def _find_refusal(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
-    if copy.before == Unit(copy.before.unit, copy.strategy.initial()) and not copy.is_changed:
+def _find_refusal(turn: Turn, ordered: Ordered) -> Ended | None:
+    if not turn.is_changed and turn.unit.is_like_new(turn.strategy.initial()):
         return _impossible("this unit is not known here: nothing of it waits or is remembered")
-    if copy.remainder is not None:
+    if turn.unit.remainder is not None:
         return Ended(OrderResult.REFUSED_CHANGED, "the unit is being released; look at it again")
-    return _refuse_changed(copy, ordered) if ordered.order.kind in (OrderKind.RELEASE, OrderKind.SKIP) else None
+    return _refuse_changed(turn, ordered) if ordered.order.kind in (OrderKind.RELEASE, OrderKind.SKIP) else None
 
 
-def _release(copy: WorkingCopy, ordered: Ordered) -> Ended:
+def _release(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    count = len(copy.stash)
-    release(copy, Wake.ORDER)
-    left = len(copy.stash) + (copy.retry is not None)
+    count = len(turn.unit.stash)
+    release(turn, Wake.ORDER)
+    left = len(turn.unit.stash) + (turn.unit.retry is not None)
     if not left:
         return Ended(OrderResult.DONE, f"released {counted(count, 'envelope')}")
     return Ended(OrderResult.DONE, f"released; {left} of {counted(count, 'envelope')} still wait to be handled")
 
 
-def _skip(copy: WorkingCopy, ordered: Ordered) -> Ended:
+def _skip(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    lowest = copy.stash.lowest
+    lowest = turn.unit.lowest
     assert lowest is not None, "something waits"
-    copy.current = lowest.envelope
-    missing, skip = copy.missing(lowest), getattr(copy.strategy, "skip", None)
+    turn.current = lowest.envelope
+    missing, skip = turn.missing(lowest), getattr(turn.strategy, "skip", None)
     try:
-        state = None if skip is None else skip(copy.state, lowest.envelope)
+        state = None if skip is None else skip(turn.unit.state, lowest.envelope)
     except PermanentError as error:
         return _impossible(str(error))
     if state is None:
-        return _impossible(f"strategy {copy.strategy.name} waits for no number that could be skipped")
-    before = len(copy.stash)
-    copy.is_changed, copy.state = True, state
-    copy.incomplete, copy.is_ordered = missing, True
-    copy.released_to = max(each.envelope.offset for each in copy.stash)
-    unstash(copy, lowest.rank.lane)
-    if copy.is_free:
-        unstash_all(copy)
-    copy.incomplete, copy.released_to, copy.is_ordered = None, -1, False
-    return Ended(OrderResult.DONE, f"skipped {missing}; {counted(before - len(copy.stash), 'envelope')} went on")
+        return _impossible(f"strategy {turn.strategy.name} waits for no number that could be skipped")
+    before = len(turn.unit.stash)
+    turn.is_changed, turn.unit.state = True, state
+    turn.incomplete, turn.is_ordered = missing, True
+    turn.released_to = max([each.offset for each in turn.unit.stash])
+    turn.unstash(lowest.lane)
+    if turn.unit.is_free:
+        unstash_all(turn)
+    turn.unmark()
+    return Ended(OrderResult.DONE, f"skipped {missing}; {counted(before - len(turn.unit.stash), 'envelope')} went on")
 
 
-def _hold(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
-    if copy.hold is not None:
-        return _impossible(f"the unit is held until {instant_text(copy.hold.until)} already")
+def _hold(turn: Turn, ordered: Ordered) -> Ended | None:
+    if turn.unit.hold is not None:
+        return _impossible(f"the unit is held until {instant_text(turn.unit.hold.until)} already")
     assert ordered.order.for_ms is not None, "the order was checked when it was decoded"
-    begin_hold(copy, ordered, ordered.order.for_ms)
+    begin_hold(turn, ordered, ordered.order.for_ms)
     return None
 
 
-def _resume(copy: WorkingCopy, ordered: Ordered) -> Ended:
+def _resume(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    if copy.hold is None:
+    if turn.unit.hold is None:
         return _impossible("the unit is not held")
-    end_hold(copy, OrderResult.HELD_UNTIL_RESUMED)
-    unstash_all(copy)
+    end_hold(turn, OrderResult.HELD_UNTIL_RESUMED)
+    unstash_all(turn)
     return Ended(OrderResult.DONE, "the unit goes on")
 
 
-def _extend(copy: WorkingCopy, ordered: Ordered) -> Ended:
-    until, oldest = ordered.order.until, copy.stash.oldest
+def _extend(turn: Turn, ordered: Ordered) -> Ended:
+    until, oldest = ordered.order.until, turn.unit.oldest
     assert until is not None, "the order was checked when it was decoded"
-    waits = find_waits(copy)
+    waits = find_waits(turn)
     if oldest is None or waits is None or waits.kind is not WaitKind.DEADLINE:
-        return _impossible(_what_instead(copy))
-    if not copy.now < until <= copy.now + LONGEST_HOLD_MS:
-        return _impossible(f"{instant_text(until)} is not within 24 h from now ({instant_text(copy.now)})")
-    before = deadline_at(copy, oldest)
-    copy.deadline_at, copy.is_changed = until, True
+        return _impossible(_what_instead(turn))
+    if not turn.now < until <= turn.now + LONGEST_HOLD_MS:
+        return _impossible(f"{instant_text(until)} is not within 24 h from now ({instant_text(turn.now)})")
+    before = deadline_at(turn, oldest)
+    turn.unit.amend(deadline_at=until)
+    turn.is_changed = True
     return Ended(OrderResult.DONE, f"the deadline is {instant_text(until)}; it was {instant_text(before)}")
 
 
-def _retry(copy: WorkingCopy, ordered: Ordered) -> Ended:
+def _retry(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    if copy.retry is None or copy.hold is not None:
-        return _impossible(_what_instead(copy))
-    try_again(copy, is_early=True)
-    waits = find_waits(copy)
+    if turn.unit.retry is None or turn.unit.hold is not None:
+        return _impossible(_what_instead(turn))
+    try_again(turn, is_early=True)
+    waits = find_waits(turn)
     if waits is None or waits.kind not in (WaitKind.RETRY, WaitKind.DEPENDENCY):
         return Ended(OrderResult.DONE, "tried: nothing is under retry any more")
     return Ended(OrderResult.DONE, f"tried: the next attempt is at {instant_text(waits.wakes_at)}")
 
 
-def _dead_letter(copy: WorkingCopy, ordered: Ordered) -> Ended:
+def _dead_letter(turn: Turn, ordered: Ordered) -> Ended:
     order = ordered.order
     error = DeadLetterOrdered(f"ordered by {order.by}: {order.because}")
-    if copy.retry is not None and copy.retry.entry.envelope.offset == order.position:
-        set_aside(copy, copy.retry, error)
-        unstash_all(copy)
+    unit, retry = turn.unit, turn.unit.retry
+    if retry is not None and retry.entry.offset == order.position:
+        turn.set_aside(retry, error)
+        unstash_all(turn)
         return Ended(OrderResult.DONE, "the envelope under retry is a dead letter")
-    entry = next((each for each in copy.stash if each.envelope.offset == order.position), None)
+    entry = next((each for each in unit.stash if each.offset == order.position), None)
     if entry is None:
         return _impossible(f"no envelope at offset {order.position} waits in this unit")
-    gather_with(copy, entry.envelope)  # Its parts were counted when it came: its data counts, as that of any dead letter.
-    copy.is_changed, copy.stash = True, copy.stash.without(entry)
-    copy.effects.dead_letter_entry(entry, error.reason, str(error))
+    turn.gather_with(entry.envelope)  # Its parts were counted when it came: its data counts, as that of any dead letter.
+    turn.is_changed = True
+    unit.remove(entry)
+    turn.dead_letter_entry(entry, error.reason, str(error))
     return Ended(OrderResult.DONE, "the envelope is a dead letter; its number is still missing")
 
 
-_EXECUTIONS: Mapping[OrderKind, Callable[[WorkingCopy, Ordered], Ended | None]] = {
+_EXECUTIONS: Mapping[OrderKind, Callable[[Turn, Ordered], Ended | None]] = {
     OrderKind.RELEASE: _release,
     OrderKind.SKIP: _skip,
     OrderKind.HOLD: _hold,
@@ -170,25 +169,25 @@ _EXECUTIONS: Mapping[OrderKind, Callable[[WorkingCopy, Ordered], Ended | None]] 
 }
 
 
-def _refuse_changed(copy: WorkingCopy, ordered: Ordered) -> Ended | None:
+def _refuse_changed(turn: Turn, ordered: Ordered) -> Ended | None:
     """Return why a release or a skip is refused, None if it is not."""
-    order, waits = ordered.order, find_waits(copy)
+    order, waits = ordered.order, find_waits(turn)
     if waits is None:
         return Ended(OrderResult.REFUSED_CHANGED, "nothing waits in this unit any more")
     if order.waits_for not in (waits.waits_for, waits.shown_waits_for) or waits.since != order.since:
         return Ended(OrderResult.REFUSED_CHANGED, f"it waits for {waits.shown_waits_for} since {instant_text(waits.since)} now")
     if waits.kind is not WaitKind.DEADLINE:
-        return _impossible(_what_instead(copy))
+        return _impossible(_what_instead(turn))
     if ordered.has_backlog and not order.despite_backlog:
         text = "the partition has unread records, among which the missing envelope may be; wait, or order it despite the backlog"
         return Ended(OrderResult.REFUSED_BACKLOG, text)
     return None
 
 
-def _what_instead(copy: WorkingCopy) -> str:
-    if copy.hold is not None:
-        return f"the unit is held until {instant_text(copy.hold.until)}; resume it first"
-    if copy.retry is not None:
+def _what_instead(turn: Turn) -> str:
+    if turn.unit.hold is not None:
+        return f"the unit is held until {instant_text(turn.unit.hold.until)}; resume it first"
+    if turn.unit.retry is not None:
         return "the unit's head is under retry; order retry, or dead-letter with its offset"
     return "nothing waits for a deadline or an attempt"
 

@@ -6,120 +6,155 @@ the unit as it was before the turn, and becomes a dead letter. Then the turn is 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
-from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
-from domain.errors import our_mistake
+from domain.errors import PermanentError, TransientError, our_mistake
 from domain.order import OrderResult
-from resequencer.stash import Stash
+from resequencer.batch import WITHOUT_END
+from resequencer.flow_profiles import Profiles
+from resequencer.handlers.port import Handled, Handler, Marks
+from resequencer.payment_data import PaymentData
+from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.turn.context import TurnContext
-from resequencer.turn.decision import decision_of
-from resequencer.turn.guarded_context import guarded
+from resequencer.turn.decide import change_of, run
 from resequencer.turn.orders import Ended, report
-from resequencer.turn.turn import Turned, take_turn
-from resequencer.turn.working_copy import WITHOUT_END, WorkingCopy
+from resequencer.turn.turn import Turn
 from resequencer.unit import Ordered, Undecodable, Unit, Wake
 
-_Led = TypeVar("_Led")
 
-
-def decide_without_poison(
+def take_careful_turn(
     unit: Unit,
-    envelopes: Iterable[DataEnvelope],
+    envelopes: tuple[DataEnvelope, ...],
     wakes: Iterable[Wake],
     now: Instant,
     context: TurnContext,
     share: int = WITHOUT_END,
     orders: tuple[Ordered, ...] = (),
-) -> Turned:
-    """Decide like `resequencer.turn.turn.decide`, which raised, without the poisonous envelopes.
+) -> Turn:
+    """Take the turn like `resequencer.turn.decide.take_turn`, which raised, without the poisonous envelopes.
 
     If no single envelope is the cause, the turn is taken without its orders, which are refused.
 
-    Raises whatever the turn raises if that fails, too. Then the unit cannot go on.
+    Raises whatever the turn raises if that fails, too. Then the unit is as before, and cannot go on.
     """
-    came = tuple(envelopes)
 
-    def turn(copy: WorkingCopy, left: Iterable[DataEnvelope]) -> Turned:
-        return take_turn(copy, _each_written_down(copy, left), wakes, orders)
+    def whole(turn: Turn, came: Iterable[DataEnvelope]) -> None:
+        run(turn, _each_encoded(turn, came), wakes, orders)
 
-    def turn_without_orders(copy: WorkingCopy, left: Iterable[DataEnvelope]) -> Turned:
+    def without_orders(turn: Turn, came: Iterable[DataEnvelope]) -> None:
         for each in orders:
-            report(copy, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
-        return take_turn(copy, _each_written_down(copy, left), wakes)
+            report(turn, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
+        run(turn, _each_encoded(turn, came), wakes)
 
     try:
-        return without_poison(unit, came, now, context, turn, share)
+        return without_poison(unit, envelopes, now, context, whole, share)
     except Exception:
         if not orders:
             raise
-        return without_poison(unit, came, now, context, turn_without_orders, share)
+        return without_poison(unit, envelopes, now, context, without_orders, share)
 
 
 def without_poison(
     unit: Unit,
-    envelopes: Iterable[DataEnvelope],
+    envelopes: tuple[DataEnvelope, ...],
     now: Instant,
     context: TurnContext,
-    turn: Callable[[WorkingCopy, Iterable[DataEnvelope]], _Led],
+    course: Callable[[Turn, Iterable[DataEnvelope]], None],
     share: int = WITHOUT_END,
-) -> _Led:
-    """Return the result of `turn` without the envelopes on which it fails, arrived or waiting."""
-    left, careful = _Left(unit, tuple(envelopes)), guarded(context)
+) -> Turn:
+    """Take a turn by this course, without the envelopes on which it fails, arrived or waiting."""
+    before, came, aside, careful = unit.saved(), envelopes, list[Undecodable](), guarded(context)
     while True:
-        copy = left.begin(careful, now, share)
+        again = unit.saved()
+        turn = Turn(unit, careful, now, envelopes, share)
         try:
-            return turn(copy, left.came)
-        except Exception as error:
-            rest = None if copy.current is None else left.without(copy.current, our_mistake(error))
-            if rest is None:
+            _dead_letter_aside(turn, aside)
+            course(turn, came)
+        except BaseException as error:
+            unit.restore(again)
+            poison = turn.current
+            if poison is None or not isinstance(error, Exception):
+                unit.restore(before)
                 raise
-            left = rest
+            undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
+            if any(each is poison for each in came):
+                came = tuple(each for each in came if each is not poison)
+                aside.append(undecodable)
+            elif not _take_out(unit, undecodable):
+                unit.restore(before)
+                raise
+        else:
+            return turn
 
 
-class _Left(NamedTuple):
-    """The unit before the turn and the arrivals, without the poison found so far. `aside` is the poison among the arrivals."""
+def guarded(context: TurnContext) -> TurnContext:
+    """Return the same context, guarded: what strategy or handler raise becomes a `PermanentError`; failing profiles give None.
 
-    unit: Unit
-    came: tuple[DataEnvelope, ...]
-    aside: tuple[Undecodable, ...] = ()
-
-    def begin(self, context: TurnContext, now: Instant, share: int) -> WorkingCopy:
-        """Return a working copy with dead letters for `aside`. The copy dead-letters poison that waited (`unit.undecodable`)."""
-        copy = WorkingCopy(self.unit, context, now, share)
-        for each in self.aside:
-            copy.effects.arrive(each.record.origin.offset)
-            copy.effects.dead_letter(each.record, each.reason, each.error)
-        return copy
-
-    def without(self, poison: DataEnvelope, error: str) -> "_Left | None":
-        """Return the rest without this envelope. None if it was removed before: then the turn fails for another reason."""
-        undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, error)
-        rest = tuple(each for each in self.came if each is not poison)
-        if len(rest) < len(self.came):
-            return _Left(self.unit, rest, (*self.aside, undecodable))
-        unit = _take_out(self.unit, poison)
-        return None if unit is None else _Left(replace(unit, undecodable=(*unit.undecodable, undecodable)), self.came, self.aside)
+    A failure then costs only its envelope, for our code as for a user's. `TransientError` of the handler passes unchanged.
+    """
+    strategy, profiles = context.strategy, context.profiles
+    return replace(
+        context,
+        strategy=strategy if isinstance(strategy, ForeignStrategy) else ForeignStrategy(strategy, strategy.name),
+        handler=_GuardedHandler(context.handler),
+        profiles=None if profiles is None else _GuardedProfiles(profiles),
+    )
 
 
-def _take_out(unit: Unit, poison: DataEnvelope) -> Unit | None:
-    if unit.retry is not None and unit.retry.entry.envelope is poison:
-        return replace(unit, retry=None)
-    stash = [each for each in unit.stash if each.envelope is not poison]
-    queue = [each for each in unit.queue if each.envelope is not poison]
-    if len(stash) + len(queue) == len(unit.stash) + len(unit.queue):
-        return None
-    return replace(unit, stash=reduce(Stash.add, stash, Stash()), queue=reduce(Stash.add, queue, Stash()))
+class _GuardedHandler:
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        try:
+            return self._handler.handle(envelope, data, marks, now)
+        except (TransientError, PermanentError):
+            raise
+        except Exception as error:
+            raise PermanentError(our_mistake(error)) from error
 
 
-def _each_written_down(copy: WorkingCopy, envelopes: Iterable[DataEnvelope]) -> Iterator[DataEnvelope]:
+class _GuardedProfiles:
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
+        """Return None after any error: the envelope must not be lost because its wait is unknown."""
+        try:
+            return self._profiles.find_lateness_ms(entity, flow)
+        except Exception:  # noqa: BLE001 - The failed turn before this one has logged the error.
+            return None
+
+
+def _dead_letter_aside(turn: Turn, aside: Iterable[Undecodable]) -> None:
+    """Dead-letter the poison among the arrivals. What waited is dead-lettered by the turn itself (`Unit.undecodable`)."""
+    for each in aside:
+        turn.arrived += 1
+        turn.dead_letter(each.record, each.reason, each.error)
+
+
+def _take_out(unit: Unit, poison: Undecodable) -> bool:
+    """Take a poisonous envelope out of what waits in the unit. False if it is not there: it was taken out before."""
+    stash = [each for each in unit.stash if each.envelope.record is not poison.record]
+    queue = tuple([each for each in unit.queue if each.envelope.record is not poison.record])
+    retry = unit.retry
+    if retry is not None and retry.entry.envelope.record is poison.record:
+        retry = None
+    if len(stash) + len(queue) == len(unit.stash) + len(unit.queue) and retry is unit.retry:
+        return False
+    unit.stash_anew(stash)
+    unit.amend(retry=retry, queue=queue, undecodable=(*unit.undecodable, poison))
+    return True
+
+
+def _each_encoded(turn: Turn, envelopes: Iterable[DataEnvelope]) -> Iterator[DataEnvelope]:
     """Yield the envelopes, and encode the unit after each, so that an encoding error is attributed to its envelope."""
     for each in envelopes:
         yield each
-        copy.current = each
-        decision_of(copy, copy.unit())
+        turn.current = each
+        if turn.is_changed:
+            change_of(turn)

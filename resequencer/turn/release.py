@@ -1,127 +1,165 @@
-"""The release of a stash although something is missing: at its deadline, because it is too large, or by an order."""
+"""The release of a stash although something is missing, the next attempt of a head, and what becomes acceptable by either."""
 
 from msgspec.structs import replace
 
 from domain.errors import PermanentError
 from domain.order import OrderResult
-from resequencer.stash import Stashed
-from resequencer.turn.gathering import gather_with
-from resequencer.turn.handling import attempt, set_aside
-from resequencer.turn.hold import deadline_at, end_hold, mend_deadline
-from resequencer.turn.unstash import unstash
-from resequencer.turn.working_copy import WorkingCopy
-from resequencer.unit import Release, Wake
+from resequencer.turn.hold import end_hold
+from resequencer.turn.turn import Release, Turn
+from resequencer.turn.waits import deadline_at, mend_deadline
+from resequencer.unit import Entry, Remainder, Wake, place_of
 
 _UNAVAILABLE = 4
 """A unit whose server is unavailable may hold this many times its normal bound."""
 
 
-def release(copy: WorkingCopy, cause: Wake) -> None:
+def release(turn: Turn, cause: Wake) -> None:
     """Force the lowest envelope, run the normal loop, and repeat until nothing waits or a handler asks for a retry.
 
     Nothing happens while the head is under retry, or before the deadline. If the stash has a time in the future, from a clock
     that was ahead, the deadline is not checked here: the guardian did so. For the bound of a worker (`Wake.BOUND`), a hold ends,
     and a head whose server is unavailable is dead-lettered first.
     """
-    if cause is Wake.BOUND and copy.hold is not None:
-        end_hold(copy, OrderResult.HELD_UNTIL_BOUND)
-    if cause is Wake.BOUND and copy.dependency is not None:
-        _set_head_aside(copy, "the worker's stash is full (stash-limit.bytes-per-worker)")
-    oldest = copy.stash.oldest
-    if oldest is None or not copy.is_free:
+    unit = turn.unit
+    if cause is Wake.BOUND and unit.hold is not None:
+        end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
+    if cause is Wake.BOUND and unit.dependency is not None:
+        _set_head_aside(turn, "the worker's stash is full (stash-limit.bytes-per-worker)")
+    oldest = unit.oldest
+    if oldest is None or not unit.is_free:
         return
     if cause is Wake.DEADLINE:
-        mend_deadline(copy, oldest)
-        if oldest.stashed_at <= copy.now < deadline_at(copy, oldest):
+        mend_deadline(turn, oldest)
+        if oldest.stashed_at <= turn.now < deadline_at(turn, oldest):
             return
-    copy.is_changed, copy.is_ordered = True, cause is Wake.ORDER
-    copy.released_to = max(each.envelope.offset for each in copy.stash)
-    release_stash(copy, cause)
+    turn.is_changed, turn.is_ordered = True, cause is Wake.ORDER
+    turn.released_to = max([each.offset for each in unit.stash])
+    release_stash(turn, cause)
 
 
-def release_stash(copy: WorkingCopy, cause: Wake, *, is_rest: bool = False) -> None:
+def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     """Release the stash as far as the turn's share allows. The next turn releases the rest, before later arrivals."""
-    oldest, lowest = copy.stash.oldest, copy.stash.lowest
+    unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.unit.lowest
     if oldest is None or lowest is None:
         return
-    before, missing = len(copy.stash), copy.missing(lowest)
-    gather_with(copy, oldest.envelope)
-    for entry in sorted(copy.stash, key=_by_order):
-        _force(copy, entry)
-    if copy.remainder is not None:
-        copy.remainder = replace(copy.remainder, cause=cause)
-    copy.incomplete, copy.released_to, copy.is_ordered = None, -1, False
-    released, waited_ms = before - len(copy.stash), max(0, copy.now - oldest.stashed_at)
+    before, missing = len(unit.stash), turn.missing(lowest)
+    turn.gather_with(oldest.envelope)
+    for entry in sorted(unit.stash, key=place_of):
+        _force(turn, entry)
+    if unit.remainder is not None:
+        unit.amend(remainder=replace(unit.remainder, cause=cause))
+    turn.unmark()
+    released, waited_ms = before - len(unit.stash), max(0, turn.now - oldest.stashed_at)
     if released:
         source_position = str(oldest.envelope.record.origin)
-        copy.effects.releases.append(Release(copy.before.unit, cause, missing, released, waited_ms, source_position, is_rest))
+        turn.releases.append(Release(unit.name, cause, missing, released, waited_ms, source_position, is_rest))
 
 
-def go_on(copy: WorkingCopy, head: Stashed) -> None:
-    """Continue a release whose head was under retry, with the envelopes that arrived meanwhile.
+def try_again(turn: Turn, *, is_early: bool = False) -> None:
+    """Try the head under retry again if it is due, or earlier, and handle what becomes acceptable. No effect during a hold."""
+    retry = turn.unit.retry
+    if retry is None or turn.unit.hold is not None:
+        return
+    if 0 < retry.due_at - turn.now <= turn.context.settings.longest_pause_ms and not is_early:
+        return
+    turn.is_changed, turn.tried, turn.current = True, retry, retry.entry.envelope
+    turn.unit.amend(retry=None)
+    turn.incomplete, turn.released_to, turn.is_ordered = retry.incomplete, retry.released_to, retry.is_ordered
+    if retry.is_forced:
+        turn.incomplete = None
+        _go_on(turn, retry.entry)
+    else:
+        turn.attempt(retry.entry.envelope, retry.entry)
+        turn.unstash(retry.entry.lane)
+    unstash_all(turn)
 
-    Envelopes that have become acceptable are handled normally. Envelopes before the head go first. If the strategy gathers, the
-    head gets the data that has arrived. Its mark lists what is still missing.
-    """
-    copy.stash, copy.current = copy.stash.add(head), head.envelope
-    unstash(copy, head.rank.lane)
-    gather_with(copy, head.envelope)
-    while copy.is_free and _waits(copy, head):
-        top = copy.stash.find_top(head.rank.lane)
-        assert top is not None, "the head is in its lane"
-        _force(copy, top)
-    if copy.remainder is not None and _waits(copy, head):
-        copy.stash, copy.retry = copy.stash.without(head), copy.tried
-        copy.remainder = replace(copy.remainder, is_retrying=True)
+
+def unstash_all(turn: Turn) -> None:
+    """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
+    turn.unmark()
+    for lane in turn.unit.lanes:
+        turn.unstash(lane)
+    keep_bound(turn)
 
 
-def keep_bound(copy: WorkingCopy) -> None:
+def resume(turn: Turn, remainder: Remainder) -> None:
+    """Continue the remainder of an earlier turn where it was cut off."""
+    unit = turn.unit
+    turn.is_changed = True
+    unit.amend(remainder=None)
+    turn.incomplete, turn.released_to, turn.is_ordered = remainder.incomplete, remainder.released_to, remainder.is_ordered
+    if remainder.is_retrying and unit.retry is not None:
+        turn.tried = unit.retry
+        unit.amend(retry=None)
+        _go_on(turn, turn.tried.entry)
+    elif remainder.lane is not None:
+        turn.unstash(remainder.lane)
+    if remainder.cause is not None:
+        release_stash(turn, remainder.cause, is_rest=True)
+    unstash_all(turn)
+
+
+def keep_bound(turn: Turn) -> None:
     """Release the stash if it exceeds its bound; a hold ends. While the head is under retry nothing can be released.
 
     A unit whose server is unavailable and that exceeds its bound leaves memory, if the storage keeps it. It is loaded as a whole
     later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
     """
-    if copy.hold is not None and is_beyond_bound(copy):
-        end_hold(copy, OrderResult.HELD_UNTIL_BOUND)
-    while copy.dependency is not None and is_beyond_bound(copy, _UNAVAILABLE):
-        _set_head_aside(copy, "the unit's stash is more than four times its limit (stash-limit)")
-    if copy.is_free and is_beyond_bound(copy):
-        release(copy, Wake.BOUND)
+    unit = turn.unit
+    if unit.hold is not None and is_beyond_bound(turn):
+        end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
+    while unit.dependency is not None and is_beyond_bound(turn, _UNAVAILABLE):
+        _set_head_aside(turn, "the unit's stash is more than four times its limit (stash-limit)")
+    if unit.is_free and is_beyond_bound(turn):
+        release(turn, Wake.BOUND)
 
 
-def is_beyond_bound(copy: WorkingCopy, times: int = 1) -> bool:
+def is_beyond_bound(turn: Turn, times: int = 1) -> bool:
     """Whether the stash exceeds `times` its bound. A head under retry counts as stashed."""
-    settings, stashed, size = copy.context.settings, len(copy.stash), copy.stash.size
-    if copy.retry is not None:
-        stashed, size = stashed + 1, size + copy.retry.entry.size
+    unit, settings = turn.unit, turn.context.settings
+    stashed, size = len(unit.stash), unit.stashed_bytes
+    if unit.retry is not None:
+        stashed, size = stashed + 1, size + unit.retry.entry.size
     return stashed > times * settings.stash_limit or size > times * settings.stash_bytes
 
 
-def _set_head_aside(copy: WorkingCopy, why: str) -> None:
+def _go_on(turn: Turn, head: Entry) -> None:
+    """Continue a release whose head was under retry, with the envelopes that arrived meanwhile.
+
+    Envelopes that have become acceptable are handled normally. Envelopes before the head go first. If the strategy gathers, the
+    head gets the data that has arrived. Its mark lists what is still missing.
+    """
+    unit = turn.unit
+    unit.add(head)
+    turn.current = head.envelope
+    turn.unstash(head.lane)
+    turn.gather_with(head.envelope)
+    while unit.is_free and unit.has(head):
+        top = unit.find_top(head.lane)
+        assert top is not None, "the head is in its lane"
+        _force(turn, top)
+    if unit.remainder is not None and unit.has(head):
+        unit.remove(head)
+        unit.amend(retry=turn.tried, remainder=replace(unit.remainder, is_retrying=True))
+
+
+def _set_head_aside(turn: Turn, why: str) -> None:
     """Dead-letter the head, and handle the envelopes that waited for it."""
-    head = copy.retry
+    head = turn.unit.retry
     assert head is not None, "it waits for a server"
-    set_aside(copy, head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
-    for lane in copy.stash.names:
-        unstash(copy, lane)
+    turn.set_aside(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
+    for lane in turn.unit.lanes:
+        turn.unstash(lane)
 
 
-def _force(copy: WorkingCopy, entry: Stashed) -> None:
+def _force(turn: Turn, entry: Entry) -> None:
     """Force one entry, unless the normal loop has handled it already or the unit is under retry."""
-    if copy.is_free and _waits(copy, entry):
-        if copy.is_spent:
-            copy.cut_off()
+    if turn.unit.is_free and turn.unit.has(entry):
+        if turn.is_spent:
+            turn.cut_off()
             return
-        copy.current = entry.envelope
-        copy.incomplete = copy.missing(entry)
-        copy.stash = copy.stash.without(entry)
-        attempt(copy, entry, is_forced=True)
-        unstash(copy, entry.rank.lane)
-
-
-def _waits(copy: WorkingCopy, entry: Stashed) -> bool:
-    return copy.stash.ids.find(entry.envelope.id_hash) is not None
-
-
-def _by_order(entry: Stashed) -> tuple[int, int]:
-    return entry.order
+        turn.current = entry.envelope
+        turn.incomplete = turn.missing(entry)
+        turn.unit.remove(entry)
+        turn.attempt(entry.envelope, entry, is_forced=True)
+        turn.unstash(entry.lane)

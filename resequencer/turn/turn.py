@@ -1,182 +1,358 @@
-"""One turn of a unit of work: handle or stash the arrivals, then handle stashed envelopes that are acceptable now.
+"""One turn of a unit of work: what it needs, what it leads to, and the steps that all turns share."""
 
-Pure: the caller passes the time.
-"""
+from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from domain.clock import Instant
+from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
-from resequencer.stash import UNRANKED, Stashed
+from domain.errors import DependencyUnavailable, PermanentError, TransientError, words_of
+from domain.fact import Fact
+from domain.notification import Notification
+from domain.order import OrderOutcome
+from domain.printable import printable
+from domain.record import Record
+from resequencer.batch import WITHOUT_END
+from resequencer.handlers.port import UNMARKED, Handled, Marks
+from resequencer.payment_data import PaymentData
 from resequencer.turn.context import TurnContext
-from resequencer.turn.deadline import find_learned_wait_ms
-from resequencer.turn.decision import decision_of
-from resequencer.turn.duplicates import find_known, refuse_known
-from resequencer.turn.gathering import gather_with
-from resequencer.turn.handling import attempt
-from resequencer.turn.next_attempt import try_again, unstash_all
-from resequencer.turn.orders import end_hold_in_time, obey
-from resequencer.turn.release import go_on, is_beyond_bound, keep_bound, release, release_stash
-from resequencer.turn.unstash import unstash
-from resequencer.turn.working_copy import WITHOUT_END, WorkingCopy
-from resequencer.unit import Decision, Ordered, Remainder, Unit, Wake
+from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
+from storage.port import UnitChange, Waits
+
+if TYPE_CHECKING:
+    from resequencer.messages import UnitKey
+
+Output = Notification | DeadLetter | OrderOutcome | Fact
+"""What a turn lets out, in the order of publication."""
 
 
-class Turned(NamedTuple):
-    """The unit after the turn, and the decision."""
-
-    unit: Unit
-    decision: Decision
+_WORDS = 200
+"""How many characters of an attempt's error are stored with the unit and shown to operators."""
 
 
-def decide(
-    unit: Unit,
-    envelopes: Iterable[DataEnvelope],
-    wakes: Iterable[Wake],
-    now: Instant,
-    context: TurnContext,
-    share: int = WITHOUT_END,
-    orders: Iterable[Ordered] = (),
-) -> Turned:
-    """Take the turn of a unit with these envelopes, in order of arrival, then these orders, and then these wakes.
+class Release(msgspec.Struct, frozen=True):
+    """The release of a stash although something is missing: the cause, what is missing, and how many envelopes.
 
-    A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
-    where its log ended at that instant. The turn stops after about `share` bytes of output. The remainder comes first in the next
-    turn, and later arrivals wait behind it.
+    `waited_ms` and `source_position` are those of the oldest envelope. `is_rest` is set if an earlier turn began the release.
     """
-    return take_turn(WorkingCopy(unit, context, now, share), envelopes, wakes, orders)
+
+    unit: str
+    cause: Wake
+    missing: str
+    envelopes: int
+    waited_ms: int
+    source_position: str
+    is_rest: bool = False
 
 
-def take_turn(
-    copy: WorkingCopy, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()
-) -> Turned:
-    """Take the turn on a working copy."""
-    resume(copy)
-    for envelope in envelopes:
-        copy.current = envelope
-        receive(copy, envelope)
-    copy.current = None
-    for ordered in orders:
-        obey(copy, ordered)
-    for each in wakes:
-        wake(copy, each)
-    after = copy.unit()
-    return Turned(after, decision_of(copy, after))
+class Turn:
+    """A turn of a unit, which it changes in place.
 
+    While it runs: `current` is the present envelope; an exception is attributed to it (poison.py). `incomplete` is what is
+    missing for the envelope that is being handled. `released_to` is the highest offset of the release that it is part of; with
+    `is_ordered` an order released it. `tried` is the retry that is attempted in this turn. `has_gathered` is set if the data of
+    the whole stash was taken over. A turn lets out about `share` bytes at most; the rest is the unit's remainder.
 
-def resume(copy: WorkingCopy) -> None:
-    """Continue the remainder of an earlier turn where it was cut off, then take the queued envelopes."""
-    left = copy.remainder
-    if left is None or copy.is_spent:
-        return
-    copy.is_changed, copy.remainder = True, None
-    copy.incomplete, copy.released_to, copy.is_ordered = left.incomplete, left.released_to, left.is_ordered
-    if left.is_retrying and copy.retry is not None:
-        copy.tried, copy.retry = copy.retry, None
-        go_on(copy, copy.tried.entry)
-    elif left.lane is not None:
-        unstash(copy, left.lane)
-    if left.cause is not None:
-        release_stash(copy, left.cause, is_rest=True)
-    unstash_all(copy)
-    _take_queued(copy)
-
-
-def receive(copy: WorkingCopy, envelope: DataEnvelope) -> None:
-    """Take an arrived envelope, or queue it if there is a remainder or the turn's share is used up."""
-    copy.effects.arrive(envelope.offset)
-    if copy.remainder is None and not copy.is_spent:
-        _take(copy, envelope)
-    else:
-        _queue(copy, Stashed(envelope, UNRANKED, copy.now))
-
-
-def wake(copy: WorkingCopy, kind: Wake) -> None:
-    """Wake the unit. No effect if the turn's share is used up: the decision then asks for the next wake."""
-    if copy.is_spent:
-        return
-    if kind is Wake.RETRY:
-        try_again(copy)
-    elif kind is Wake.HOLD_OVER:
-        end_hold_in_time(copy)
-    elif kind is not Wake.REMAINDER:
-        release(copy, kind)
-
-
-def _take(copy: WorkingCopy, envelope: DataEnvelope, queued: Stashed | None = None) -> None:
-    """Check for a duplicate first, before anything is counted; then handle or stash the envelope.
-
-    `queued` is its queue entry, which has the time of its arrival.
+    Afterwards: `output` is in the order of publication. `change` is None if there is nothing to store. `waits` is when and why
+    the unit must be woken, None if nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the
+    offsets that left the stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of
+    the handled records that have one. `let_out` is about the bytes of the output, `written_bytes` those and the payment data's,
+    if that is to be stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
     """
-    known = find_known(copy, envelope)
-    if known is not None:
-        refuse_known(copy, envelope, known)
-        _leave(copy, queued)
-        return
-    copy.is_changed = True
-    try:
-        copy.data.refuse_too_much(envelope, copy.context.settings.stash_bytes)
-        copy.state = copy.strategy.observe(copy.state, envelope)
-        rank = copy.strategy.rank(envelope)
-        accepts = copy.is_free and copy.strategy.accepts(copy.state, envelope)
-    except PermanentError as error:
-        copy.effects.dead_letter(envelope.record, error.reason, str(error))
-        _leave(copy, queued)
-        return
-    if queued is None:
-        entry = Stashed(envelope, rank, copy.now)
-    else:
-        entry = Stashed(envelope, rank, queued.stashed_at, queued.learned_wait_ms)
-    if accepts:
-        gather_with(copy, envelope)
-        attempt(copy, entry)
-        unstash(copy, entry.rank.lane)
-    else:
-        _stash(copy, entry)
 
+    key: UnitKey
+    current: DataEnvelope | None = None
+    incomplete: str | None = None
+    released_to = -1
+    is_ordered = False
+    tried: Retry | None = None
+    has_gathered = False
+    is_changed = False
 
-def _leave(copy: WorkingCopy, queued: Stashed | None) -> None:
-    if queued is not None:
-        copy.effects.leave(queued)
+    _came_offsets: frozenset[int] = frozenset()
 
+    change: UnitChange | None = None
+    waits: Waits | None = None
+    let_out = 0
+    written_bytes = 0
+    data_bytes = 0
 
-def _queue(copy: WorkingCopy, arrived: Stashed) -> None:
-    """Queue an arrived envelope of any kind behind the remainder, and store it."""
-    arrived = _with_learned_wait(copy, arrived)
-    copy.is_changed = True
-    copy.remainder = copy.remainder or Remainder()
-    copy.queue = copy.queue.add(arrived)
-    copy.effects.stash(arrived)
+    arrived = 0
+    handled = 0
+    stashed = 0
+    duplicates = 0
+    late = 0
+    incompletes = 0
+    retries = 0
+    unmatched = 0
+    suppressed = 0
+    longest_wait_ms = 0
 
+    def __init__(
+        self, unit: Unit, context: TurnContext, now: Instant, came: tuple[DataEnvelope, ...], share: int = WITHOUT_END
+    ) -> None:
+        self.unit = unit
+        self.context = context
+        self.strategy = context.strategy
+        self.step = getattr(context.strategy, "step", None)
+        self.now = now
+        self.came = came
+        self.share = share
+        self.output: list[Output] = []
+        self.releases: list[Release] = []
+        self.added: dict[int, Entry] = {}
+        self.removed: list[int] = []
+        self.waited_ms: list[int] = []
+        self.written_at: list[Instant] = []
+        self.data_before = unit.data
 
-def _take_queued(copy: WorkingCopy) -> None:
-    """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's share is used up."""
-    while copy.remainder is None and not copy.is_spent and (first := copy.queue.lowest) is not None:
-        copy.queue = copy.queue.without(first)
-        copy.current = first.envelope
-        _take(copy, first.envelope, first)
-    if len(copy.queue) and copy.remainder is None:
-        copy.remainder = Remainder()
+    @property
+    def is_over(self) -> bool:
+        """Whether the stash was released and nothing waits: the actor can stop."""
+        return bool(self.releases) and self.waits is None
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the turn's share is used up."""
+        return self.let_out >= self.share
 
-def _stash(copy: WorkingCopy, entry: Stashed) -> None:
-    copy.effects.count("stashed")
-    if copy.effects.has_arrived(entry):
-        entry = _with_learned_wait(copy, entry)
-    copy.stash = copy.stash.add(entry)
-    copy.has_gathered = False
-    copy.effects.stash(entry)
-    if is_beyond_bound(copy):
-        # Nothing can be handled before a head under retry. So it is tried at once, unless its server is unavailable.
-        if copy.dependency is None:
-            try_again(copy, is_early=True)
-        keep_bound(copy)
+    def has_come(self, entry: Entry) -> bool:
+        """Whether the entry arrived in this turn: the storage does not have it yet. It has every other stashed record.
 
+        Records are identified by offset and not by envelope id, because the id of a dead letter may come again.
+        """
+        return entry.order[2] in (self._came_offsets or self._note_offsets())
 
-def _with_learned_wait(copy: WorkingCopy, entry: Stashed) -> Stashed:
-    wait_ms = find_learned_wait_ms(entry.envelope, copy.context)
-    return entry if wait_ms is None else replace(entry, learned_wait_ms=wait_ms)
+    def _note_offsets(self) -> frozenset[int]:
+        self._came_offsets = frozenset([each.record.origin[1] for each in self.came])
+        return self._came_offsets
+
+    def entry(self, envelope: DataEnvelope) -> Entry:
+        """Return the stash entry of an envelope that arrived now.
+
+        Raises:
+            PermanentError: The user's own strategy fails.
+        """
+        return entry_of(envelope, *self.strategy.rank(envelope), self.now)
+
+    def missing(self, entry: Entry) -> str:
+        """Return what an envelope waits for."""
+        try:
+            return self.strategy.missing(self.unit.state, entry.envelope)
+        except PermanentError:
+            return "unknown"
+
+    def unmark(self) -> None:
+        """End the marks of a release."""
+        self.incomplete, self.released_to, self.is_ordered = None, -1, False
+
+    def cut_off(self, lane: str | None = None) -> None:
+        """End the turn here, in the loop of this lane. The next turn continues."""
+        self.unit.amend(remainder=Remainder(lane, self.incomplete, self.released_to, is_ordered=self.is_ordered))
+
+    # Effects
+
+    def note_stashed(self, entry: Entry) -> None:
+        """Note an entry that waits. It is stored if it arrived in this turn; otherwise the storage has it already."""
+        if self.has_come(entry):
+            self.added[entry.order[2]] = entry
+
+    def note_left(self, entry: Entry) -> None:
+        """Note that an entry no longer waits, if it did wait."""
+        offset, waited_ms = entry.order[2], self.now - entry.stashed_at
+        if waited_ms > self.longest_wait_ms:
+            self.longest_wait_ms = waited_ms
+        if self.added.pop(offset, None) is None and not self.has_come(entry):
+            self.removed.append(offset)
+            self.waited_ms.append(waited_ms)
+
+    def dead_letter(self, record: Record, reason: DeadLetterReason, error: str) -> None:
+        """Add a dead letter to the output."""
+        letter = DeadLetter(record, reason, error, self.now)
+        self.output.append(letter)
+        self.let_out += letter.size
+
+    def report(self, outcome: OrderOutcome) -> None:
+        """Add the outcome of an order to the output. It is small, and counts for no share."""
+        self.output.append(outcome)
+
+    # Steps
+
+    def gather_with(self, envelope: DataEnvelope) -> None:
+        """Take over the payment data of all stashed envelopes and of this one, in order of arrival, if the strategy gathers."""
+        unit = self.unit
+        if not self.strategy.gathers or self.has_gathered or not unit.stash:
+            return
+        waiting = {each.envelope.offset: each.envelope for each in unit.stash} | {envelope.offset: envelope}
+        data = unit.data
+        for offset in sorted(waiting):
+            if offset > unit.gathered_to:
+                self.current = waiting[offset]
+                data = data.absorb(self.current)
+                unit.gathered_to = offset
+        unit.keep(data)
+        self.has_gathered = True
+
+    def unstash(self, lane: str) -> None:
+        """Handle envelopes from the top of the lane, until none is acceptable or the turn's share is used up."""
+        unit, step = self.unit, self.step
+        while unit.is_free and (top := unit.find_top(lane)) is not None:
+            ahead = None
+            if step is not None:
+                ahead = step(unit.state, top.envelope)
+                if ahead is None:
+                    break
+            elif not self._accepts(top):
+                break
+            if self.let_out >= self.share:
+                self.cut_off(lane)
+                break
+            self.gather_with(top.envelope)
+            self.current = top.envelope
+            if top.order[2] > self.released_to:
+                self.incomplete = None  # It came after the release: the release's mark counts neither for it nor for later ones.
+            unit.remove(top)
+            self.attempt(top.envelope, top, ahead)
+
+    def attempt(
+        self,
+        envelope: DataEnvelope,
+        entry: Entry | None = None,
+        ahead: tuple[Any, bool] | None = None,
+        *,
+        is_forced: bool = False,
+    ) -> None:
+        """Handle an envelope: add all its notifications, or put it under retry, or dead-letter it. The unit goes on.
+
+        `entry` is the envelope's, which the caller has removed from the stash; None if it has just arrived. `ahead` is the
+        strategy's state after it, and whether it is late, if these are known.
+        """
+        unit, strategy, data = self.unit, self.strategy, self.unit.data
+        self.current = envelope
+        try:
+            is_late = not is_forced and strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
+            marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
+            if envelope.mds_objects or envelope.pds_objects or envelope.custom_objects:
+                data = self._data_with(envelope, is_late=is_late)
+            handled = self.context.handler.handle(envelope, data, marks, self.now)
+            state = self._counted(envelope, is_forced=is_forced) if ahead is None else ahead[0]
+        except TransientError as error:
+            self._postpone(entry or self.entry(envelope), error, data, is_forced=is_forced)
+        except PermanentError as error:
+            self._give_up(envelope, entry, error, data, is_forced=is_forced)
+        else:
+            unit.state = state
+            if data is not unit.data:
+                unit.keep(data)
+            unit.remember(envelope)
+            self._notify(envelope, handled, marks)
+            if entry is not None:
+                self.note_left(entry)
+
+    def set_aside(self, retry: Retry, why: PermanentError) -> None:
+        """Dead-letter the entry under retry without another attempt."""
+        envelope, data = retry.entry.envelope, self.unit.data
+        self.current, self.is_changed = envelope, True
+        self.unit.amend(retry=None)
+        with suppress(PermanentError):
+            is_late = not retry.is_forced and self.strategy.is_late(self.unit.state, envelope)
+            data = self._data_with(envelope, is_late=is_late)
+        self._give_up(envelope, retry.entry, why, data, is_forced=retry.is_forced)
+
+    def dead_letter_entry(self, entry: Entry, reason: DeadLetterReason, error: str) -> None:
+        """Dead-letter an envelope whose handling failed for good, and note that it no longer waits."""
+        self.dead_letter(entry.envelope.record, reason, error)
+        self.note_left(entry)
+
+    def _accepts(self, top: Entry) -> bool:
+        """Whether the envelope is acceptable. True if the strategy fails on it: the attempt then fails, too."""
+        try:
+            return self.strategy.accepts(self.unit.state, top.envelope)
+        except PermanentError:
+            return True
+
+    def _marked(self, *, is_late: bool) -> Marks:
+        return Marks(self.incomplete, is_late, self.is_ordered and self.incomplete is not None)
+
+    def _data_with(self, envelope: DataEnvelope, *, is_late: bool) -> PaymentData:
+        """Return the payment data with the envelope's objects. A late envelope adds only missing objects and replaces none."""
+        data = self.unit.data
+        if is_late:
+            return data.fill(envelope)
+        return data.absorb(envelope) if envelope.offset > self.unit.gathered_to else data
+
+    def _counted(self, envelope: DataEnvelope, *, is_forced: bool) -> Any:
+        return (self.strategy.forced if is_forced else self.strategy.handled)(self.unit.state, envelope)
+
+    def _notify(self, envelope: DataEnvelope, handled: Handled, marks: Marks) -> None:
+        """Add the notifications of a handled envelope, and behind all of them its facts."""
+        let_out = 0
+        for each in handled.notifications:
+            self.output.append(each)
+            let_out += each.size
+        for fact in handled.facts:
+            self.output.append(fact)
+            let_out += fact.size
+        self.let_out += let_out
+        self.handled += 1
+        written_at = envelope.record.written_at
+        if written_at is not None:
+            self.written_at.append(written_at)
+        if handled.unmatched:
+            self.unmatched += handled.unmatched
+        if handled.suppressed:
+            self.suppressed += handled.suppressed
+        if marks.late:
+            self.late += 1
+        if marks.incomplete is not None:
+            self.incompletes += 1
+
+    def _give_up(
+        self, envelope: DataEnvelope, entry: Entry | None, error: PermanentError, data: PaymentData, *, is_forced: bool
+    ) -> None:
+        """Dead-letter the envelope without remembering its id. Its data counts, and its successors do not wait for it."""
+        self.unit.keep(data)
+        text = str(error)
+        try:
+            counted = self._counted(envelope, is_forced=is_forced)
+            self.unit.state = self.strategy.dead_lettered(counted, envelope)
+        except PermanentError as again:
+            text = f"{text}; {again}"
+        self.dead_letter(envelope.record, error.reason, text)
+        if entry is not None:
+            self.note_left(entry)
+
+    def _postpone(self, entry: Entry, error: TransientError, data: PaymentData, *, is_forced: bool) -> None:
+        """Make the entry the head of its unit until its next attempt, or give it up after the last.
+
+        A call to a server that is unavailable does not count as an attempt.
+        """
+        settings = self.context.settings
+        before = self.tried if self.tried is not None and self.tried.entry is entry else None
+        attempts = 0 if before is None else before.attempts
+        retry = Retry(entry, attempts, self.now, self.incomplete, is_forced, self.released_to, is_ordered=self.is_ordered)
+        if isinstance(error, DependencyUnavailable):
+            calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
+            pause_ms = settings.pause_ms(calls, self._jitter())
+            retry = replace(retry, due_at=self.now + pause_ms, dependency=error.name, calls=calls)
+        elif attempts + 1 < settings.max_attempts:
+            pause_ms = round(settings.delay_ms(attempts + 1) * self._jitter())
+            why = printable(words_of(error)[:_WORDS])
+            retry = replace(retry, attempts=attempts + 1, due_at=self.now + pause_ms, why=why)
+            self.retries += 1
+        else:
+            last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
+            self._give_up(entry.envelope, entry, last, data, is_forced=is_forced)
+            return
+        self.unit.amend(retry=retry)
+        self.note_stashed(entry)
+
+    def _jitter(self) -> float:
+        """Return a random factor, evenly distributed from 1 - `jitter-factor` to 1 + `jitter-factor`."""
+        factor = self.context.settings.jitter_factor
+        return self.context.chance.uniform(1 - factor, 1 + factor)

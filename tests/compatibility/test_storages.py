@@ -4,7 +4,6 @@ How a fixture comes to be is told in `make.py`, the history that it was written 
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,8 @@ from msgspec.structs import replace
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.record import Partition
 from guardian.pending_output import from_pending
-from resequencer.stash import Stash, Stashed
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.unit import Remainder, Unit
+from resequencer.unit import Remainder, Unit, place_of
 from resequencer.unit_codec import UnitCodec
 from storage.port import Pending, Snapshot, StashEntry, Storage, UnitChange
 from tests.storage.contract import WAITS, expire_all, put
@@ -44,13 +42,8 @@ def restored(storage: Storage, partition: Partition) -> dict[str, Unit]:
 
 def held_in(unit: Unit) -> tuple[str, ...]:
     head = () if unit.retry is None else (unit.retry.entry,)
-    return tuple(each.envelope.envelope_id for each in (*head, *from_top(unit.stash), *from_top(unit.queue)))
-
-
-def from_top(stash: Stash) -> Iterator[Stashed]:
-    while (top := stash.lowest) is not None:
-        yield top
-        stash = stash.without(top)
+    stash = sorted(unit.stash, key=place_of)
+    return tuple(each.envelope.envelope_id for each in (*head, *stash, *unit.queue))
 
 
 # What is there
@@ -83,11 +76,11 @@ def test_the_units_are_understood(left: Left) -> None:
     first, second = (restored(storage, partition) for partition in PARTITIONS)
     assert (first.keys(), second.keys()) == (set(UNITS) - OTHERS, OTHERS)
     units = first | second
-    assert {name: units[name].strategy_state.expected for name in RESTING} == RESTING
+    assert {name: units[name].state.expected for name in RESTING} == RESTING
     assert all(unit.undecodable == () for unit in units.values())
-    assert units["given-up"].strategy_state.given_up == ((2, 2), (4, 4), (6, 6), (7, 7))
-    assert units["dead-end"].strategy_state.dead_ends == (("A", 1),)
-    assert [len(units[name].handled) for name in ("idle-0", "two-flows", "waits")] == [2, 4, 0]
+    assert units["given-up"].state.given_up == ((2, 2), (4, 4), (6, 6), (7, 7))
+    assert units["dead-end"].state.dead_ends == (("A", 1),)
+    assert [units[name].handled_count for name in ("idle-0", "two-flows", "waits")] == [2, 4, 0]
     data = units["Bäcker|söhne/€ 1"].data
     assert data.mds == (("PAIN_001", '{"of":"Bäcker|söhne/€ 1"}'.encode()),)
     assert data.pds == (("Profile", '{"Nm":"Müller & Söhne"}'.encode()),)

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from harness.actors.asking import P0, Asked
 
-import resequencer.turn.decision
-import resequencer.turn.turn
+import resequencer.turn.decide
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import TransientError
@@ -16,9 +15,9 @@ from guardian.messages import Decided
 from resequencer.messages import UnitKey
 from resequencer.payment_data import PaymentData
 from resequencer.settings import LearnedTimeout
-from resequencer.stash import Stash, Stashed
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn.working_copy import WorkingCopy
+from resequencer.turn.turn import Turn
+from resequencer.unit import Entry, Unit
 
 U = UnitKey(P0, "u")
 BUG = ArithmeticError("a bug of ours")
@@ -26,7 +25,7 @@ BUG = ArithmeticError("a bug of ours")
 
 def dead_lettered(decided: Decided) -> list[int]:
     """Return the offsets of the dead letters."""
-    letters = [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
+    letters = [each for turn in decided.turns for each in turn.output if isinstance(each, DeadLetter)]
     assert {each.reason for each in letters} <= {DeadLetterReason.HANDLER_FAILED}
     return [each.record.origin.offset for each in letters]
 
@@ -60,8 +59,8 @@ def test_of_a_poll_only_the_envelope_that_it_fails_on_is_a_dead_letter(asked: As
 def test_the_dead_letter_says_what_was_raised_and_that_the_envelope_is_not_to_blame(asked: Asked) -> None:
     first = asked.envelope("u", 1)
     break_on(asked, first)
-    (told,) = asked.poll(first).decisions
-    (letter,) = told.decision.output
+    (turn,) = asked.poll(first).turns
+    (letter,) = turn.output
     assert isinstance(letter, DeadLetter)
     assert letter.record == first.record
     assert "ArithmeticError: a bug of ours" in letter.error
@@ -134,14 +133,14 @@ class TestWhereOurOwnStepsFail:
     @pytest.fixture
     def receive(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make a take of envelope 9 fail at its end."""
-        right = resequencer.turn.turn.receive
+        right = resequencer.turn.decide.receive
 
-        def receive(copy: WorkingCopy, envelope: Any) -> None:
-            right(copy, envelope)
+        def receive(turn: Turn, envelope: Any) -> None:
+            right(turn, envelope)
             if envelope.sequence == 9:
                 raise BUG
 
-        monkeypatch.setattr(resequencer.turn.turn, "receive", receive)
+        monkeypatch.setattr(resequencer.turn.decide, "receive", receive)
 
     @pytest.mark.usefixtures("receive")
     def test_one_that_cannot_be_taken_costs_itself(self, asked: Asked) -> None:
@@ -160,14 +159,14 @@ class TestWhereOurOwnStepsFail:
         assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        right = resequencer.turn.decision.encode_entry
+        right = resequencer.turn.decide.encode_entry
 
-        def encode(stashed: Stashed) -> Any:
+        def encode(stashed: Entry) -> Any:
             if stashed.envelope.sequence == 9:
                 raise BUG
             return right(stashed)
 
-        monkeypatch.setattr(resequencer.turn.decision, "encode_entry", encode)
+        monkeypatch.setattr(resequencer.turn.decide, "encode_entry", encode)
         second, ninth, third = (asked.envelope("u", number) for number in (2, 9, 3))
         decided = asked.poll(second, ninth, third)
         assert dead_lettered(decided) == [ninth.offset]
@@ -175,14 +174,14 @@ class TestWhereOurOwnStepsFail:
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second, third = asked.envelope("u", 1), asked.envelope("u", 2, mds=("BAD",)), asked.envelope("u", 3)
-        right = resequencer.turn.decision.encode_data
+        right = resequencer.turn.decide.encode_data
 
         def encode(data: PaymentData) -> bytes:
             if data.find_mds("BAD") is not None:
                 raise BUG
             return right(data)
 
-        monkeypatch.setattr(resequencer.turn.decision, "encode_data", encode)
+        monkeypatch.setattr(resequencer.turn.decide, "encode_data", encode)
         decided = asked.poll(first, second, third)
         assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
@@ -212,20 +211,20 @@ class TestWhereOurOwnStepsFail:
     def test_a_stashed_one_that_cannot_be_taken_up_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         second = asked.envelope("u", 2)
         asked.poll(second, asked.envelope("u", 3))
-        right = Stash.without
+        right = Unit.remove
 
-        def without(self: Stash, entry: Stashed) -> Stash:
-            assert entry.envelope.sequence != 2, "only what is in the lane leaves it"
-            return right(self, entry)
+        def remove(self: Unit, entry: Entry) -> None:
+            assert entry.envelope.sequence != 2, "only what is in the stash leaves it"
+            right(self, entry)
 
-        monkeypatch.setattr(Stash, "without", without)
+        monkeypatch.setattr(Unit, "remove", remove)
         decided = asked.poll(asked.envelope("u", 1))
         assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
         assert stashed(asked) == []
 
     def test_one_that_cannot_be_tried_again_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-        first = asked.envelope("u", 1)
+        first = asked.envelope("u", 1, mds=("ANY",))
         asked.handler.fail(first, TransientError("away"))
         asked.poll(first, asked.envelope("u", 2))
         right = PaymentData.absorb
@@ -242,19 +241,21 @@ class TestWhereOurOwnStepsFail:
         assert stashed(asked) == []
 
 
-@pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "is_late"])
+@pytest.mark.parametrize("question", ["step", "rank", "observe", "accepts", "handled", "is_late"])
 def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question: str, new_asked: Callable[..., Asked]) -> None:
-    """A user's own strategy that raises has the same effect."""
+    """A user's own strategy that raises has the same effect. With `step` three questions are not asked."""
 
     def fail(self: Any, *arguments: Any) -> Any:
         if arguments[-1].sequence == 2:
             raise BUG
         return getattr(Sequence, question)(self, *arguments)
 
-    asked = new_asked(type("Failing", (Sequence,), {question: fail})())
+    asked = new_asked(type("Failing", (Sequence,), {"step": None, question: fail})())
     second = asked.envelope("u", 2)
     decided = asked.poll(asked.envelope("u", 1), second, asked.envelope("v", 1))
-    assert (dead_lettered(decided), sorted(asked.told(decided))) == ([second.offset], ["u#1", "v#1"])
+    expected = [] if question == "step" else [second.offset]  # The careful turn asks the other questions.
+    assert dead_lettered(decided) == expected
+    assert sorted(asked.told(decided)) == (["u#1", "v#1"] if expected else ["u#1", "u#2", "v#1"])
 
 
 def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_asked: Callable[..., Asked]) -> None:
@@ -313,7 +314,7 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
     def encode(*_: Any) -> bytes:
         raise BUG
 
-    monkeypatch.setattr(resequencer.turn.decision, "encode_state", encode)
+    monkeypatch.setattr(resequencer.turn.decide, "encode_state", encode)
     second = asked.envelope("u", 2)
     decided = asked.poll(second)
     assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], [])

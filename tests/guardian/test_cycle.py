@@ -8,7 +8,7 @@ import pytest
 from harness.service_under_test import P0, P1, Service
 from harness.watched import Watched, Watcher
 
-import resequencer.turn.turn
+import resequencer.turn.decide
 from connectors.port import Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
@@ -203,17 +203,17 @@ def test_an_escalation_commits_and_publishes_nothing(service: Service, watcher: 
     watcher.calls.clear()
     service.tell("v", 1)
     service.clock.advance(21_000)
-    right = resequencer.turn.turn.wake
+    right = resequencer.turn.decide.wake
 
     def fail(*_: Any) -> None:
         raise ArithmeticError("a bug of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resequencer.turn.turn, "wake", fail)
+        patch.setattr(resequencer.turn.decide, "wake", fail)
         with pytest.raises(Escalated):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
-    assert resequencer.turn.turn.wake is right
+    assert resequencer.turn.decide.wake is right
     service.kill()
     service.start().run()
     assert (service.sequences("u"), service.sequences("v")) == ([2], [1])

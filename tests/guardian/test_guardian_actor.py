@@ -92,11 +92,11 @@ def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
     asked = Asked()
     first, second = asked.envelope("u", 1), asked.envelope("u", 2)
     system.ask(guardian, Prepare(0, (U,), FAR, FAR))
-    (decided,) = system.ask(guardian, Decide(0, {U: (first,)}, {})).decisions
-    stored = Snapshot("u", decided.decision.change.state, None, ())
+    (turn,) = system.ask(guardian, Decide(0, {U: (first,)}, {})).turns
+    stored = Snapshot("u", turn.change.state, None, ())
     questions = (Prepare(30_000, (U,), FAR, FAR), Decide(30_000, {U: (second,)}, {U: stored}))
     decided = system.ask(system.createActor(Hasty), (guardian, questions))
-    assert [each.notification_id for told in decided.decisions for each in told.decision.output] == ["u#2"]
+    assert [each.notification_id for turn in decided.turns for each in turn.output] == ["u#2"]
     assert child.made == 2
     assert system.ask(guardian, ReportUnits()).active == 1
     system.shutdown()
@@ -123,7 +123,7 @@ def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_no_unit(asked: A
     asked.poll(asked.envelope("u", 2))
     asked.actors.prepare(Prepare(asked.now + 21_000, (), FAR, FAR))
     asked.drop(P0)
-    assert asked.actors.decide(Decide(asked.now + 21_000, {}, {})).decisions == ()
+    assert asked.actors.decide(Decide(asked.now + 21_000, {}, {})).turns == []
 
 
 def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_asked: Callable[..., Asked]) -> None:
@@ -152,7 +152,7 @@ def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
     decided = asked.poll(asked.envelope("u", 1), after_ms=21_000)
     assert asked.told(decided) == ["u#1", "u#2"]
-    assert decided.decisions[0].decision.releases == ()
+    assert decided.turns[0].releases == []
 
 
 def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> None:
@@ -161,7 +161,7 @@ def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> 
     for unit in "uv":
         mine = [each for each in asked.told(decided) if each.startswith(unit)]
         assert mine == [f"{unit}#{number}" for number in range(1, 8)]
-    assert len(decided.decisions) == 2
+    assert len(decided.turns) == 2
 
 
 def test_it_says_when_it_wants_to_be_asked_again(asked: Asked) -> None:

@@ -7,7 +7,7 @@ import pytest
 from harness.actors.asking import P0, Asked
 from msgspec.structs import replace
 
-import resequencer.turn.turn
+import resequencer.turn.decide
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
 from guardian.actor_gateway import ActorsFailed
@@ -18,7 +18,7 @@ from guardian.unit_registry import UnitRegistry
 from resequencer.messages import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn.working_copy import WorkingCopy
+from resequencer.turn.turn import Turn
 from storage.port import Snapshot, WaitKind
 
 U = UnitKey(P0, "u")
@@ -34,7 +34,7 @@ TESTED: dict[Failure, Directive] = {
 
 
 def dead_lettered(decided: Decided) -> list[DeadLetter]:
-    return [each for told in decided.decisions for each in told.decision.output if isinstance(each, DeadLetter)]
+    return [each for turn in decided.turns for each in turn.output if isinstance(each, DeadLetter)]
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -112,15 +112,15 @@ class TestATurnThatRaises:
     def decided(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Decided:
         """Unit `u` holds 3. Then 2 and 9 come, and its turn raises, while `v` is served."""
         asked.poll(asked.envelope("u", 3))
-        right = resequencer.turn.turn.receive
+        right = resequencer.turn.decide.receive
 
-        def receive(copy: WorkingCopy, envelope: Any) -> None:
-            right(copy, envelope)
+        def receive(turn: Turn, envelope: Any) -> None:
+            right(turn, envelope)
             if envelope.unit == "u" and envelope.sequence == 9:
                 raise ArithmeticError("a bug of ours")
 
         with monkeypatch.context() as patch:
-            patch.setattr(resequencer.turn.turn, "receive", receive)
+            patch.setattr(resequencer.turn.decide, "receive", receive)
             return asked.poll(asked.envelope("u", 2), asked.envelope("u", 9), asked.envelope("v", 1))
 
     def test_what_it_fails_on_becomes_a_dead_letter_and_all_others_are_served(self, asked: Asked, decided: Decided) -> None:
@@ -149,20 +149,20 @@ class TestATurnThatRaises:
 def test_a_deadline_that_came_with_arrivals_that_raise_is_kept(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.poll(asked.envelope("u", 3))
     with monkeypatch.context() as patch:
-        patch.setattr(resequencer.turn.turn, "receive", raising(ArithmeticError("a bug of ours")))
+        patch.setattr(resequencer.turn.decide, "receive", raising(ArithmeticError("a bug of ours")))
         assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=21_000)) == ["u#3"]
     assert asked.told(asked.poll()) == []
 
 
 def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, failures = resequencer.turn.turn.receive, [ArithmeticError(), ArithmeticError()]
+    right, failures = resequencer.turn.decide.receive, [ArithmeticError(), ArithmeticError()]
 
-    def receive(copy: WorkingCopy, envelope: Any) -> None:
+    def receive(turn: Turn, envelope: Any) -> None:
         if failures:
             raise failures.pop()
-        right(copy, envelope)
+        right(turn, envelope)
 
-    monkeypatch.setattr(resequencer.turn.turn, "receive", receive)
+    monkeypatch.setattr(resequencer.turn.decide, "receive", receive)
     decided = asked.poll(asked.envelope("u", 1))
     assert (asked.told(decided), dead_lettered(decided)) == (["u#1"], [])
 
@@ -171,7 +171,7 @@ def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_nam
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked.poll(asked.envelope("u", 3))
-    monkeypatch.setattr(resequencer.turn.turn, "wake", raising(ArithmeticError("a bug of ours")))
+    monkeypatch.setattr(resequencer.turn.decide, "wake", raising(ArithmeticError("a bug of ours")))
     with pytest.raises(Escalated, match="unit 'u' of T-0") as caught:
         asked.poll(after_ms=21_000)
     assert (caught.value.failure, caught.value.key) == (Failure.CAREFUL_TURN, U)

@@ -3,6 +3,8 @@
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from harness.actors.asking import FAR, P0, P1, Asked
@@ -13,12 +15,13 @@ from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError
 from guardian.messages import Decided
-from guardian.output_limit import OutputLimit
 from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.batch import Batch
 from resequencer.handlers.port import Handled, Marks
-from resequencer.messages import UnitKey
+from resequencer.messages import TakeTurn, UnitKey
 from resequencer.payment_data import PaymentData
+from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
 ONE = 1_026
@@ -55,7 +58,7 @@ def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
     told = []
     for _ in range(most):
         decided = asked.poll()
-        if not decided.decisions:
+        if not decided.turns:
             break
         told.append(asked.told(decided))
     return told
@@ -237,20 +240,36 @@ def test_of_the_line_as_many_are_named_as_may_be_loaded_and_one_at_least() -> No
 
 
 def test_of_two_shares_one_is_kept_from_what_was_left_over() -> None:
-    limit = OutputLimit(100)
-    assert limit.for_remainder() == 100
-    limit.note(160, is_remainder=True)
-    assert (limit.for_remainder(), limit.for_other()) == (0, 100)
-    limit.note(70, is_remainder=False)
-    assert limit.for_other() == 30
-    limit.note(90, is_remainder=False)
-    assert limit.for_other() == 0
+    batch = Batch(0, 100)
+    assert shares(batch) == (100, 100)
+    batch.note(wrote(160), is_remainder=True)
+    assert shares(batch) == (0, 100)
+    batch.note(wrote(70), is_remainder=False)
+    assert shares(batch) == (0, 30)
+    batch.note(wrote(90), is_remainder=False)
+    assert shares(batch) == (0, 0)
 
 
 def test_what_is_not_used_of_one_is_there_for_all_else() -> None:
-    limit = OutputLimit(100)
-    limit.note(150, is_remainder=False)
-    assert limit.for_other() == 50
+    batch = Batch(0, 100)
+    batch.note(wrote(150), is_remainder=False)
+    assert shares(batch) == (100, 50)
+
+
+def test_a_unit_with_a_remainder_gets_a_share_for_that_alone() -> None:
+    batch = Batch(0, 100)
+    assert batch.share_of(TakeTurn(A, (), (), batch), has_remainder=True) == 0
+    assert batch.share_of(TakeTurn(A, (), (Wake.REMAINDER,), batch), has_remainder=True) == 100
+
+
+def shares(batch: Batch) -> tuple[int, int]:
+    """Return what the next turn of a remainder and the next other turn may let out."""
+    remainder, other = (TakeTurn(A, (), wakes, batch) for wakes in ((Wake.REMAINDER,), ()))
+    return batch.share_of(remainder, has_remainder=True), batch.share_of(other, has_remainder=False)
+
+
+def wrote(written_bytes: int) -> Any:
+    return SimpleNamespace(written_bytes=written_bytes)
 
 
 # The cycle

@@ -2,17 +2,23 @@
 
 import msgspec
 import pytest
+from harness.driving import NoChance, Recorder
 
 from domain.record import Partition
 from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
-from resequencer.messages import TurnTaken, UnitKey
-from resequencer.unit import Decision, Release, Tally, Wake
+from resequencer.messages import UnitKey
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.sequence import Sequence
+from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import Release, Turn
+from resequencer.unit import Unit, Wake
 from storage.port import UnitChange, WaitKind, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")
 CHANGE = UnitChange("a", b"")
+CONTEXT = TurnContext(Sequence(), Recorder(), ResequencerSettings(), NoChance())
 
 
 def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: int = 0) -> Waits:
@@ -21,9 +27,11 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
 
 def decided(
     key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True, data_bytes: int = 0
-) -> TurnTaken:
-    releases = (Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0"),) if is_over else ()
-    return TurnTaken(key, Decision(CHANGE if has_changed else None, (), waiting, releases, Tally(), data_bytes=data_bytes))
+) -> Turn:
+    turn = Turn(Unit(key.unit, None), CONTEXT, 0, ())
+    turn.key, turn.change, turn.waits, turn.data_bytes = key, CHANGE if has_changed else None, waiting, data_bytes
+    turn.releases += [Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0")] if is_over else []
+    return turn
 
 
 def registry(**settings: object) -> UnitRegistry:

@@ -13,6 +13,7 @@ from domain.envelope import DataEnvelope
 from domain.notification import Notification
 from domain.order import Order, OrderKind, OrderOutcome
 from domain.record import Origin, Partition, Record
+from resequencer.batch import WITHOUT_END
 from resequencer.flow_profiles import Profiles
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
@@ -20,9 +21,9 @@ from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.context import Chance, TurnContext
-from resequencer.turn.turn import decide
-from resequencer.turn.working_copy import WITHOUT_END
-from resequencer.unit import Decision, Ordered, Output, Unit, Wake
+from resequencer.turn.decide import take_turn
+from resequencer.turn.turn import Output, Turn
+from resequencer.unit import Ordered, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, StashEntry, WaitKind
 
@@ -123,7 +124,7 @@ class Driven:
     handler: Recorder = field(default_factory=Recorder)
     now: Instant = 1_000_000
     left: list[Output] = field(default_factory=list)
-    last: Decision | None = None
+    last: Turn | None = None
     stored: Snapshot | None = None
     reincarnates: bool = False
     chance: Chance = field(default_factory=NoChance)
@@ -138,17 +139,17 @@ class Driven:
     def context(self) -> TurnContext:
         return TurnContext(self.strategy, self.handler, self.settings, self.chance, self.profiles)
 
-    def arrive(self, *envelopes: DataEnvelope) -> Decision:
-        """Let each envelope arrive in a turn of its own. Return the last decision."""
+    def arrive(self, *envelopes: DataEnvelope) -> Turn:
+        """Let each envelope arrive in a turn of its own. Return the last turn."""
         for each in envelopes:
             self._turn((each,), ())
         assert self.last is not None
         return self.last
 
-    def arrive_together(self, *envelopes: DataEnvelope) -> Decision:
+    def arrive_together(self, *envelopes: DataEnvelope) -> Turn:
         return self._turn(envelopes, ())
 
-    def wake(self, wake: Wake, after_ms: int = 0) -> Decision:
+    def wake(self, wake: Wake, after_ms: int = 0) -> Turn:
         self.now += after_ms
         return self._turn((), (wake,))
 
@@ -162,15 +163,15 @@ class Driven:
         seen = {} if waits is None else {"waits_for": waits.waits_for, "since": waits.since}
         given = {"by": "anna", "because": "a test", "at": self.now, "unit": "uow-1", **seen, **what}
         order = Order(id=f"order-{self.orders}", kind=kind, **given)
-        decision = self._turn((), (), (Ordered(order, 100 + self.orders, has_backlog),))
-        outcomes = [each for each in decision.output if isinstance(each, OrderOutcome)]
+        turn = self._turn((), (), (Ordered(order, 100 + self.orders, has_backlog),))
+        outcomes = [each for each in turn.output if isinstance(each, OrderOutcome)]
         return next((each for each in outcomes if each.order == order), None)
 
     @property
     def outcomes(self) -> list[OrderOutcome]:
         return [each for each in self.left if isinstance(each, OrderOutcome)]
 
-    def expire(self) -> Decision:
+    def expire(self) -> Turn:
         """Let the unit's deadline come."""
         assert self.last is not None
         assert self.last.waits is not None
@@ -213,17 +214,16 @@ class Driven:
         if self.stored is not None:
             self.unit = UnitCodec(self.strategy, decoder().decode).restore(PARTITION, self.stored)
 
-    def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Decision:
+    def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Turn:
         if self.reincarnates:
             self.reincarnate()
-        self.unit, decision = decide(self.unit, envelopes, wakes, self.now, self.context, self.share, orders)
-        self.last = decision
-        self.left += decision.output
-        self._store(decision)
-        return decision
+        self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.share, orders)
+        self.left += self.last.output
+        self._store(self.last)
+        return self.last
 
-    def _store(self, decision: Decision) -> None:
-        change = decision.change
+    def _store(self, turn: Turn) -> None:
+        change = turn.change
         if change is None:
             return
         stash: dict[int, StashEntry] = {each.offset: each for each in self.stored.stash} if self.stored else {}

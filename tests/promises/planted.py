@@ -150,9 +150,9 @@ PLANTED = (
         "stash-in-order-of-arrival",
         "Notifications of a payment leave in order, also those of envelopes that waited.",
         _PROMISES,
-        "resequencer/stash.py",
-        "return self.rank.place, self.envelope.offset",
-        "return self.envelope.offset, self.rank.place",
+        "resequencer/unit.py",
+        "return Entry((lane, place, record.origin[1]), envelope, at, size, learned_wait_ms)",
+        "return Entry((lane, record.origin[1], place), envelope, at, size, learned_wait_ms)",
         (
             "tests/service/test_exactly_once_on_files.py::test_envelopes_leave_in_order",
             "tests/process/test_life.py::test_lines_appended_by_hand_out_of_order_are_notified_in_order",
@@ -192,9 +192,9 @@ PLANTED = (
         "What leaves at the deadline is marked incomplete and says what was missing.",
         _STORAGE,
         "resequencer/turn/release.py",
-        "        copy.incomplete = copy.missing(entry)\n"
-        "        copy.stash = copy.stash.without(entry)\n"
-        "        attempt(copy, entry, is_forced=True)\n",
+        "        turn.incomplete = turn.missing(entry)\n"
+        "        turn.unit.remove(entry)\n"
+        "        turn.attempt(entry.envelope, entry, is_forced=True)\n",
         "        copy.stash = copy.stash.without(entry)\n"
         "        attempt(copy, entry, is_forced=True)\n"
         "        copy.incomplete = copy.missing(entry)\n",
@@ -261,16 +261,16 @@ PLANTED = (
         "duplicate-of-a-stashed-one-kept",
         "A second record of the same event is dropped, also while the first one waits.",
         _CONTRACT.format("5. Ids"),
-        "resequencer/turn/duplicates.py",
-        "return copy.handled.find(envelope.id_hash) or copy.stash.ids.find(envelope.id_hash)",
-        "return copy.handled.find(envelope.id_hash)",
+        "resequencer/unit.py",
+        "return None if entry is None else entry.envelope.digest",
+        "return None",
         ("tests/resequencer/turn/test_duplicates.py::test_a_duplicate_of_a_stashed_one_is_dropped",),
     ),
     PlantedFault(
         "conflict-dropped-as-a-duplicate",
         "Another envelope with a known id is a dead letter conflicting-duplicate.",
         _CONTRACT.format("9. Dead letters"),
-        "resequencer/turn/duplicates.py",
+        "resequencer/turn/decide.py",
         "if digest == envelope.digest:",
         "if digest is not None:",
         (
@@ -351,8 +351,8 @@ PLANTED = (
         "The header processing-entity is that of the customer if the envelope names none.",
         _CONTRACT.format("6. Notifications: key, headers, marks"),
         "resequencer/handlers/process_object_handler.py",
-        "about = About(setting.event_name, setting.process_flow_name, status, entity)",
-        "about = About(setting.event_name, setting.process_flow_name, status, envelope.processing_entity)",
+        "key = entity, event.process_flow_name, event.event_name",
+        "key = envelope.processing_entity, event.process_flow_name, event.event_name",
         ("tests/resequencer/handlers/test_lookups.py::test_a_customer_is_found_by_the_party_and_gives_entity_and_headers",),
     ),
     PlantedFault(
@@ -360,8 +360,8 @@ PLANTED = (
         "GrpSts is there only if the message has one payment.",
         _CONTRACT.format("7. Values: the target types"),
         "resequencer/handlers/status_report.py",
-        "is_groups = original.is_single and setting.transaction_status in GROUP_STATUSES",
-        "is_groups = setting.transaction_status in GROUP_STATUSES",
+        'group_status if original.is_single else b"",',
+        "group_status,",
         (
             "tests/resequencer/handlers/test_status_report.py"
             "::test_the_group_has_a_status_only_where_it_had_one_transaction_and_knows_the_code",
@@ -439,7 +439,7 @@ PLANTED = (
         "Each status of a payment leaves as a fact, also if its notification is suppressed.",
         _CONTRACT.format("15. Facts"),
         "resequencer/handlers/process_object_handler.py",
-        "if not (is_told or self._makes_facts):",
+        "if not is_told and of_envelope is None:",
         "if not is_told:",
         ("tests/resequencer/handlers/test_facts.py::test_a_suppressed_status_is_a_fact_too",),
     ),

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from domain.envelope import MOST_OBJECTS
 from domain.errors import ConfigurationError
 from domain.record import Origin, Record
-from resequencer.stash import Stashed
 from resequencer.strategies.flows import MOST_FLOWS
-from resequencer.strategies.port import Rank
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.unit import Wake
+from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec
 from storage.port import StorageRefused, WaitKind
 
@@ -48,9 +46,9 @@ def test_when_the_oldest_has_left_the_deadline_is_that_of_the_next_oldest(envelo
 def test_beyond_its_bound_a_stash_is_released_as_at_its_deadline(envelopes):
     unit = drive("SEQUENCE", stash_limit=3)
     unit.arrive(*(envelopes(number) for number in (9, 7, 5)))
-    decision = unit.arrive(envelopes(3))
+    turn = unit.arrive(envelopes(3))
     assert unit.sequences == [3, 5, 7, 9]
-    assert [(each.cause, each.missing, each.envelopes) for each in decision.releases] == [(Wake.BOUND, "sequence:1", 4)]
+    assert [(each.cause, each.missing, each.envelopes) for each in turn.releases] == [(Wake.BOUND, "sequence:1", 4)]
 
 
 def test_a_release_ends_the_actor_and_its_successor_inherits_the_unit(envelopes):
@@ -92,7 +90,7 @@ def test_the_longest_wait_is_told(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(2))
     unit.now += 1_234
-    assert unit.arrive(envelopes(1)).tally.longest_wait_ms == 1_234
+    assert unit.arrive(envelopes(1)).longest_wait_ms == 1_234
 
 
 @settings(max_examples=examples(60))
@@ -134,8 +132,8 @@ def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(
     unit, first = drive("SEQUENCE"), envelopes(1)
     unit.arrive(first)
     restored = codec("STRICT_SEQUENCE").restore(PARTITION, unit.stored)
-    assert restored.strategy_state == restored.strategy_state.__class__()
-    assert restored.handled.find(first.id_hash) == first.digest
+    assert restored.state == restored.state.__class__()
+    assert restored.find_digest(first.id_hash) == first.digest
 
 
 def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
@@ -186,8 +184,8 @@ def test_a_thousand_flows_in_one_unit_are_released_by_looking_at_each_once():
     """The test counts the strategy's answers instead of time: each look at the stash asks the strategy."""
     unit, envelopes = drive("STRICT_SEQUENCE"), Envelopes()
     asked = []
-    accepts = unit.strategy.accepts
-    unit.strategy.accepts = lambda state, envelope: asked.append(envelope) or accepts(state, envelope)
+    step = unit.strategy.step
+    unit.strategy.step = lambda state, envelope: asked.append(envelope) or step(state, envelope)
     unit.arrive_together(*(envelopes(2, flow=f"flow-{number}") for number in range(1_000)))
     unit.expire()
     assert len(unit.handled) == 1_000
@@ -200,8 +198,8 @@ def test_a_stash_of_a_thousand_that_comes_loose_costs_a_thousand_looks(order):
     made = [envelopes(number) for number in range(2, 1_001)]
     unit.arrive_together(*(made if order == "sorted" else reversed(made)))
     asked = []
-    accepts = unit.strategy.accepts
-    unit.strategy.accepts = lambda state, envelope: asked.append(envelope) or accepts(state, envelope)
+    step = unit.strategy.step
+    unit.strategy.step = lambda state, envelope: asked.append(envelope) or step(state, envelope)
     unit.arrive(envelopes(1))
     assert unit.sequences == list(range(1, 1_001))
     assert len(asked) == 1_000
@@ -243,7 +241,7 @@ def test_a_stash_counts_what_its_envelopes_take_in_memory(field, event):
 
     decoded()
     tracemalloc.start()
-    held = Stashed(decoded(), Rank("", 0), 0)
+    held = entry_of(decoded(), "", 0, 0)
     takes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert takes < held.size < 4 * takes + 10_000

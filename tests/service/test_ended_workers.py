@@ -9,7 +9,7 @@ from daemon.supervision.exit_cause import is_own_doing
 from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.suspects import EXITS_OF_ONE, Suspects
 from daemon.worker.in_flight import WorkerInFlight
-from resequencer.handlers.in_flight_handler import InFlightHandler
+from daemon.worker.watched_handler import WatchedHandler
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"
@@ -73,7 +73,7 @@ class Workers:
         self.service.kill()
         self.memory.clear()
         self.hand = WorkerInFlight(self.memory, self.suspects)
-        self.service.handler = InFlightHandler(self.deadly, self.hand)
+        self.service.handler = WatchedHandler(self.deadly, self.hand, 3_000, lambda: 0, lambda *_: None)
         self.service.start()
 
 

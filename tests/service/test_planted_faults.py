@@ -38,7 +38,7 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         plant.facts_written_behind_the_positions: 5,
         plant.facts_of_a_crash_not_found: 5,
         share.share_ignored: 0,
-        share.what_was_cut_off_loses_its_marks: 11,
+        share.what_was_cut_off_loses_its_marks: 14,
         share.later_arrivals_overtake_the_rest: 0,
         mistakes.whole_poll_dead_lettered: 5,
         mistakes.innocent_one_dead_lettered: 5,
@@ -46,6 +46,8 @@ _SEEDS: dict[Forgets, dict[Fault, int]] = {
         mistakes.poison_left_in_the_stash: 2,
         mistakes.successors_wait_for_the_poison: 1,
         mistakes.deadline_that_fails_ends_the_worker: 1,
+        mistakes.answered_while_a_turn_is_out: 1,
+        mistakes.turn_that_raised_not_undone: 1,
     },
     Forgets.DATABASE: {
         plant.takeover_ignores_what_left_beyond: 65,

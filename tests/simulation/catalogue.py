@@ -52,7 +52,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         plant.dead_letters_count_as_handled: 2,
         plant.a_release_goes_on_as_it_began: 163,
         storage.no_compare_and_set: 0,
-        storage.owner_compared_without_the_number: 14,
+        storage.owner_compared_without_the_number: 34,
         storage.published_though_the_commit_was_refused: 80,
         storage.a_commit_stored_in_two_steps: 3,
         storage.decided_anew_after_a_time_out: 39,
@@ -89,6 +89,8 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         mistakes.poison_left_in_the_stash: 1,
         mistakes.successors_wait_for_the_poison: 1,
         mistakes.deadline_that_fails_ends_the_worker: 2,
+        mistakes.answered_while_a_turn_is_out: 1,
+        mistakes.turn_that_raised_not_undone: 1,
     },
     SimulatedRun.CLOCKS: {
         memory.takeover_waits_for_a_clock_that_was_set_back: 13,

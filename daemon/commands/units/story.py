@@ -20,8 +20,9 @@ from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import decide
-from resequencer.unit import Decision, Unit
+from resequencer.turn.decide import take_turn
+from resequencer.turn.turn import Turn
+from resequencer.unit import Unit
 from simulator.verify.story import Arrival, Step, StepKind
 
 
@@ -62,9 +63,9 @@ def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     for arrival in arrivals:
         envelope = _decoded(arrival, decoder)
         before = len(listener.heard)
-        unit, decision = decide(unit, (envelope,), (), 0, context)
+        turn = take_turn(unit, (envelope,), (), 0, context)
         steps.append(_step(StepKind.ARRIVED, envelope, events))
-        steps += _consequences(envelope, decision, listener.heard[before:], events)
+        steps += _consequences(envelope, turn, listener.heard[before:], events)
     return Telling(tuple(steps), tuple(listener.heard))
 
 
@@ -91,13 +92,11 @@ def agrees(telling: Telling, output: Output) -> bool:
     return list(output.ids) == [each for each in told if each in left]
 
 
-def _consequences(
-    envelope: DataEnvelope, decision: Decision, handled: Sequence[DataEnvelope], events: dict[str, str]
-) -> Iterator[Step]:
-    if decision.tally.duplicates:
+def _consequences(envelope: DataEnvelope, turn: Turn, handled: Sequence[DataEnvelope], events: dict[str, str]) -> Iterator[Step]:
+    if turn.duplicates:
         yield _step(StepKind.DUPLICATE, envelope, events, "dropped")
-    elif decision.stashed:
-        waits = decision.waits
+    elif turn.added:
+        waits = turn.waits
         yield _step(StepKind.STASHED, envelope, events, f"waits for {waits.waits_for}" if waits else "")
     for each in handled:
         yield _step(StepKind.HANDLED, each, events)

@@ -106,7 +106,7 @@ class Replays:
 
     def is_heard_of(self, replay: Replay) -> bool:
         """Return whether a release of the stash would publish anything. If not, the output cannot show whether it happened."""
-        return bool(replay.unit.stash.lanes and dry_run(replay.unit, None, self._rules.context).output)
+        return bool(replay.unit.stash and dry_run(replay.unit, None, self._rules.context).output)
 
     def _branch(self) -> None:
         """Add the replays in which orders are executed, or the stash is released, at this point."""
@@ -136,7 +136,7 @@ class Replays:
                 return
 
     def _released(self, replay: Replay) -> Replay | None:
-        if not replay.unit.stash.lanes or not self._may_be_released(replay):
+        if not replay.unit.stash or not self._may_be_released(replay):
             return None
         results = dry_run(replay.unit, None, self._rules.context)
         if not self._is_one_release(results):
@@ -201,7 +201,7 @@ class Replays:
 
 
 def _is_known(replay: Replay) -> bool:
-    is_settled = not replay.unit.stash.lanes and replay.unit.hold is None
+    is_settled = not replay.unit.stash and replay.unit.hold is None
     return replay.explained is not None and not replay.is_guessed and is_settled
 
 

@@ -1,5 +1,7 @@
 """Reads the fields of a pain.001 part that a report repeats, as the schema of the report accepts them."""
 
+from typing import Any
+
 import msgspec
 
 from domain.errors import PermanentError
@@ -38,13 +40,21 @@ class PartReader:
 
     def find_valid(self, body: bytes) -> bytes | None:
         """Return the encoded children if all are valid without a change, else None."""
+        part = self.find_struct(body)
+        encoded = b"" if part is None else _encode(part)
+        return encoded if encoded and is_plain(encoded) else None
+
+    def find_struct(self, body: bytes) -> Any:
+        """Return the children as attributes of a struct if the schema accepts them without a change, else None.
+
+        A child that is missing is `UNSET`. What is encoded of the struct is valid only if it `is_plain`.
+        """
         try:
             if not body.isascii():
                 body.decode()  # msgspec does not check the strings in values that it skips.
-            encoded = _encode(self._decode_strictly(body))
+            return self._decode_strictly(body)
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        return encoded if _is_plain(encoded) else None
 
     def conformed(self, body: bytes) -> bytes:
         """Return the encoded valid children, checked one by one."""
@@ -55,7 +65,7 @@ class PartReader:
         return _encode(self._kind.conform(value) or {})
 
 
-def _is_plain(encoded: bytes) -> bool:
+def is_plain(encoded: bytes) -> bool:
     """Whether there are no empty elements, no blank strings and no characters that XML forbids. May be False for a valid text."""
     if b"\\" in encoded or b'" ' in encoded or b"{}" in encoded:
         return False

@@ -248,7 +248,7 @@ def test_the_report_names_the_servers_for_which_most_units_wait(operator, monkey
     def handle(self, envelope, data, marks, now):
         raise DependencyUnavailable(f"server-{min(int(envelope.unit), 11)}")
 
-    monkeypatch.setattr("daemon.composition.TimeBudget.handle", handle)
+    monkeypatch.setattr("daemon.composition.EnrichedHandler.handle", handle)
     operator.append(*(envelope_line(str(number), 1) for number in range(15)))
     operator.until = lambda: operator.questions > 3
     operator.worker.run()

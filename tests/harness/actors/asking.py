@@ -14,11 +14,12 @@ from guardian.actor_gateway import ActorGateway
 from guardian.messages import Arm, Decide, Decided, Drop, Prepare, ReportUnits, UnitsReport
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.flow_profiles import Profiles
-from resequencer.messages import TurnTaken, UnitKey
+from resequencer.messages import UnitKey
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import Turn
 from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -26,7 +27,7 @@ FAR = {P0: 10**12, P1: 10**12}
 
 
 class Asked:
-    """A guardian whose polls a test makes: `poll` is Prepare, load, Decide, and storing the decisions."""
+    """A guardian whose polls a test makes: `poll` is Prepare, load, Decide, and storing the changes."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class Asked:
         self.loaded.append(frozenset(unknown))
         snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
         decided = self.actors.decide(Decide(self.now, arrivals, snapshots))
-        for told in decided.decisions:
-            self._keep(told)
+        for turn in decided.turns:
+            self._keep(turn)
         return decided
 
     def arm(self, keys: Iterable[UnitKey]) -> None:
@@ -85,21 +86,21 @@ class Asked:
         return self.actors.report_units(ReportUnits())
 
     def told(self, decided: Decided) -> list[str]:
-        return [each.notification_id for told in decided.decisions for each in told.decision.output if hasattr(each, "status")]
+        return [each.notification_id for turn in decided.turns for each in turn.output if hasattr(each, "status")]
 
-    def _keep(self, told: TurnTaken) -> None:
-        change = told.decision.change
-        if told.decision.waits is None:
-            self.waiting.pop(told.key, None)
+    def _keep(self, turn: Turn) -> None:
+        change = turn.change
+        if turn.waits is None:
+            self.waiting.pop(turn.key, None)
         else:
-            self.waiting[told.key] = told.decision.waits
+            self.waiting[turn.key] = turn.waits
         if change is None:
             return
-        before = self.stored.get(told.key)
+        before = self.stored.get(turn.key)
         stash: dict[int, StashEntry] = {each.offset: each for each in before.stash} if before else {}
         for offset in change.stash_removed:
             stash.pop(offset, None)
         stash |= {each.offset: each for each in change.stash_added}
         data = change.payment_data or (before.payment_data if before else None)
         entries = tuple(stash[offset] for offset in sorted(stash))
-        self.stored[told.key] = Snapshot(change.unit, change.state, data, entries)
+        self.stored[turn.key] = Snapshot(change.unit, change.state, data, entries)

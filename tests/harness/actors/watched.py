@@ -8,7 +8,7 @@ from guardian.messages import Decide, Decided
 from guardian.pending_output import find_origin
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.turn.context import TurnContext
-from resequencer.unit import Decision
+from resequencer.turn.turn import Turn
 from resequencer.unit_codec import Decode
 
 
@@ -19,17 +19,17 @@ class WatchedActors(ActorGateway):
 
     def decide(self, message: Decide) -> Decided:
         decided = super().decide(message)
-        decisions = [each.decision for each in decided.decisions if _sizes(each.decision)]
-        for each in decisions:
+        turns = [each for each in decided.turns if _sizes(each)]
+        for each in turns:
             last = _sizes(each)[-1]
             assert each.let_out - last < self._share, f"a turn let out {each.let_out} bytes of {self._share}"
-        largest = max([size for decision in decisions for size in _sizes(decision)], default=0)
-        let_out = sum([each.let_out for each in decisions])
+        largest = max([size for turn in turns for size in _sizes(turn)], default=0)
+        let_out = sum([each.let_out for each in turns])
         assert let_out <= 3 * self._share + 2 * largest, f"a cycle let out {let_out} bytes, a share is {self._share}"
         return decided
 
 
-def _sizes(decision: Decision) -> list[int]:
+def _sizes(turn: Turn) -> list[int]:
     """Return the sizes of what each envelope let out, its facts included, in order. Outcomes of orders count for no share."""
-    output = [each for each in decision.output if not isinstance(each, OrderOutcome)]
+    output = [each for each in turn.output if not isinstance(each, OrderOutcome)]
     return [sum([each.size for each in of_one]) for _, of_one in groupby(output, find_origin)]

@@ -20,7 +20,7 @@ def stash_bound_ignored(patch: Patch) -> None:
 
 def stash_bound_of_a_unit_rests_under_retry(patch: Patch) -> None:
     right = resequencer.turn.release.is_beyond_bound
-    patch.setattr("resequencer.turn.turn.is_beyond_bound", lambda copy: copy.is_free and right(copy))
+    patch.setattr("resequencer.turn.decide.is_beyond_bound", lambda turn: turn.unit.is_free and right(turn))
 
 
 def idle_units_stay(patch: Patch) -> None:

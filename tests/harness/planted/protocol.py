@@ -21,12 +21,9 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import TakenOrders
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from guardian.unit_registry import UnitRegistry
-from resequencer.stash import Stashed
-from resequencer.turn.duplicates import refuse_known
-from resequencer.turn.effects import Effects
-from resequencer.turn.handling import attempt
-from resequencer.turn.unstash import unstash
-from resequencer.turn.working_copy import WorkingCopy
+from resequencer.turn.decide import _refuse_known
+from resequencer.turn.turn import Turn
+from resequencer.unit import Entry, Unit
 from storage.port import WaitKind
 
 Patch = pytest.MonkeyPatch
@@ -39,11 +36,11 @@ def is_misplaced(problem: str) -> bool:
 
 
 def publish_before_commit(patch: Patch) -> None:
-    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, decisions: Any, orders: TakenOrders | None) -> bool:
-        left = [*letters, *(each for decision in decisions for each in decision.output)]
+    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, turns: Any, orders: TakenOrders | None) -> bool:
+        left = [*letters, *(each for turn in turns for each in turn.output)]
         left += () if orders is None else orders.outcomes
         after = None if orders is None else orders.after
-        commit = owned.next_commit(left, decisions, self._tools.random_token(), after)
+        commit = owned.next_commit(left, turns, self._tools.random_token(), after)
         output = owned.output(len(owned.unpublished))
         has_left = True
         try:
@@ -55,7 +52,7 @@ def publish_before_commit(patch: Patch) -> None:
         except OwnershipLost as error:
             self.partitions.lose(owned.partition, error)
             return False
-        owned.note_committed(commit, decisions, self._tools.clock.now())
+        owned.note_committed(commit, turns, self._tools.clock.now())
         if has_left:
             owned.note_published(output, self._tools.clock.now())
         return True
@@ -118,10 +115,10 @@ def deadline_not_armed_after_a_restart(patch: Patch) -> None:
 def deadline_begins_anew_after_a_restart(patch: Patch) -> None:
     right = resequencer.unit_codec.encode_entry
 
-    def faulty(stashed: Stashed) -> Any:
-        return right(msgspec.structs.replace(stashed, stashed_at=stashed.stashed_at + 60_000))
+    def faulty(entry: Entry) -> Any:
+        return right(msgspec.structs.replace(entry, stashed_at=entry.stashed_at + 60_000))
 
-    patch.setattr("resequencer.turn.decision.encode_entry", faulty)
+    patch.setattr("resequencer.turn.decide.encode_entry", faulty)
 
 
 def deadline_before_the_backlog_is_read(patch: Patch) -> None:
@@ -145,21 +142,21 @@ def retry_never_woken(patch: Patch) -> None:
 
 
 def duplicate_counted_before_it_is_told(patch: Patch) -> None:
-    def faulty(copy: WorkingCopy, envelope: Any, digest: bytes) -> None:
+    def faulty(turn: Turn, envelope: Any, digest: bytes) -> None:
         try:
-            copy.state = copy.strategy.handled(copy.state, envelope)
-            copy.is_changed = True
+            turn.unit.state = turn.strategy.handled(turn.unit.state, envelope)
+            turn.is_changed = True
         except PermanentError:
             pass
-        refuse_known(copy, envelope, digest)
-        for lane in copy.stash.names:
-            unstash(copy, lane)
+        _refuse_known(turn, envelope, digest)
+        for lane in turn.unit.lanes:
+            turn.unstash(lane)
 
-    patch.setattr("resequencer.turn.turn.refuse_known", faulty)
+    patch.setattr("resequencer.turn.decide._refuse_known", faulty)
 
 
 def duplicates_not_told(patch: Patch) -> None:
-    patch.setattr("resequencer.turn.turn.find_known", lambda copy, envelope: None)
+    patch.setattr(Unit, "find_digest", lambda self, id_hash: None)
 
 
 def takeover_ignores_what_left_beyond(patch: Patch) -> None:
@@ -184,32 +181,32 @@ def heal_does_not_mark(patch: Patch) -> None:
 
 
 def stash_entry_not_removed(patch: Patch) -> None:
-    right = Effects.leave
+    right = Turn.note_left
 
-    def faulty(self: Effects, entry: Stashed) -> None:
+    def faulty(self: Turn, entry: Entry) -> None:
         right(self, entry)
         self.removed.clear()
 
-    patch.setattr(Effects, "leave", faulty)
+    patch.setattr(Turn, "note_left", faulty)
 
 
 def stash_entry_not_stored(patch: Patch) -> None:
-    patch.setattr(Effects, "stash", lambda self, entry: None)
+    patch.setattr(Turn, "note_stashed", lambda self, entry: None)
 
 
 def unstashed_twice(patch: Patch) -> None:
-    def faulty(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
-        attempt(copy, entry, is_forced=is_forced)
-        if entry.stashed_at < copy.now and copy.is_free:
-            attempt(copy, entry, is_forced=is_forced)
+    def faulty(self: Turn, envelope: Any, entry: Entry | None = None, ahead: Any = None, *, is_forced: bool = False) -> None:
+        right(self, envelope, entry, ahead, is_forced=is_forced)
+        if entry is not None and entry.stashed_at < self.now and self.unit.is_free:
+            right(self, envelope, entry, None, is_forced=is_forced)
 
-    for module in ("release", "turn", "unstash"):
-        patch.setattr(f"resequencer.turn.{module}.attempt", faulty)
+    right = Turn.attempt
+    patch.setattr(Turn, "attempt", faulty)
 
 
 def attempts_counted_for_a_server(patch: Patch) -> None:
     """An unavailable server counts as a failure like any other."""
-    patch.setattr("resequencer.turn.handling.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
+    patch.setattr("resequencer.turn.turn.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
 
 
 def servers_never_tried_again(patch: Patch) -> None:
@@ -240,14 +237,13 @@ def dead_letters_count_as_handled(patch: Patch) -> None:
 def a_release_goes_on_as_it_began(patch: Patch) -> None:
     """A release is marked throughout with what was missing at the deadline, though it may have come since."""
 
-    def faulty(copy: WorkingCopy, head: Stashed) -> None:
-        assert copy.tried is not None
-        copy.incomplete, copy.released_to = copy.tried.incomplete, 1 << 60
-        attempt(copy, head, is_forced=True)
-        unstash(copy, head.rank.lane)
+    def faulty(turn: Turn, head: Entry) -> None:
+        assert turn.tried is not None
+        turn.incomplete, turn.released_to = turn.tried.incomplete, 1 << 60
+        turn.attempt(head.envelope, head, is_forced=True)
+        turn.unstash(head.lane)
 
-    patch.setattr("resequencer.turn.turn.go_on", faulty)
-    patch.setattr("resequencer.turn.next_attempt.go_on", faulty)
+    patch.setattr("resequencer.turn.release._go_on", faulty)
 
 
 def every_second_dead_letter_left_out(patch: Patch) -> None:

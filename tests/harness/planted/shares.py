@@ -1,25 +1,26 @@
 """Faults in the handling of a turn that has used up its share, planted in the code while a simulation runs."""
 
+from typing import Any
+
 from harness.planted.protocol import Patch
 
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
-from resequencer.stash import Stashed
-from resequencer.turn.duplicates import find_known
-from resequencer.turn.turn import receive
-from resequencer.turn.working_copy import WorkingCopy
+from resequencer.batch import WITHOUT_END, Batch
+from resequencer.turn.decide import receive
+from resequencer.turn.turn import Turn
 from resequencer.unit import Remainder
 
 
 def share_ignored(patch: Patch) -> None:
-    patch.setattr(WorkingCopy, "is_spent", property(lambda _: False))
+    patch.setattr(Batch, "share_of", lambda *_, **__: WITHOUT_END)
 
 
 def what_was_cut_off_loses_its_marks(patch: Patch) -> None:
-    def faulty(self: WorkingCopy, lane: str | None = None) -> None:
-        self.remainder = Remainder(lane)
+    def faulty(self: Turn, lane: str | None = None) -> None:
+        self.unit.amend(remainder=Remainder(lane))
 
-    patch.setattr(WorkingCopy, "cut_off", faulty)
+    patch.setattr(Turn, "cut_off", faulty)
 
 
 def what_was_cut_off_is_not_stored(patch: Patch) -> None:
@@ -29,22 +30,23 @@ def what_was_cut_off_is_not_stored(patch: Patch) -> None:
 def later_arrivals_overtake_the_rest(patch: Patch) -> None:
     """Later arrivals join the stash while it is being released."""
 
-    def faulty(copy: WorkingCopy, envelope: DataEnvelope) -> None:
-        if copy.remainder is None or find_known(copy, envelope) is not None:
-            receive(copy, envelope)
+    def faulty(turn: Turn, envelope: DataEnvelope) -> None:
+        unit: Any = turn.unit
+        if unit.remainder is None or unit.find_digest(envelope.id_hash) is not None:
+            receive(turn, envelope)
             return
-        copy.effects.arrive(envelope.offset)
-        copy.is_changed = True
+        turn.arrived += 1
+        turn.is_changed = True
         try:
-            copy.state = copy.strategy.observe(copy.state, envelope)
-            entry = Stashed(envelope, copy.strategy.rank(envelope), copy.now)
+            unit.state = turn.strategy.observe(unit.state, envelope)
+            entry = turn.entry(envelope)
         except PermanentError as error:
-            copy.effects.dead_letter(envelope.record, error.reason, str(error))
+            turn.dead_letter(envelope.record, error.reason, str(error))
             return
-        copy.stash = copy.stash.add(entry)
-        copy.effects.stash(entry)
+        unit.add(entry)
+        turn.note_stashed(entry)
 
-    patch.setattr("resequencer.turn.turn.receive", faulty)
+    patch.setattr("resequencer.turn.decide.receive", faulty)
 
 
 def what_was_cut_off_waits_for_the_next_arrival(patch: Patch) -> None:

@@ -19,7 +19,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partitions import Partitions
 from guardian.takeover import Takeover
 from guardian.unit_registry import UnitRegistry
-from resequencer.messages import TurnTaken
+from resequencer.turn.turn import Turn
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
 from storage.none.memory import KeptPartition, Memory
@@ -96,22 +96,22 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
-    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, decisions: Any, _: Any) -> bool:
-        """Decisions of the unanswered commit join those of the next poll."""
-        old_letters, old_decisions = carried.pop(id(owned), ((), ()))
-        letters, decisions = (*old_letters, *letters), (*old_decisions, *decisions)
-        left = [*letters, *(each for decision in decisions for each in decision.output)]
-        commit = owned.next_commit(left, decisions, self._tools.random_token())
+    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, turns: Any, _: Any) -> bool:
+        """The turns of the unanswered commit join those of the next poll."""
+        old_letters, old_turns = carried.pop(id(owned), ((), ()))
+        letters, turns = (*old_letters, *letters), (*old_turns, *turns)
+        left = [*letters, *(each for turn in turns for each in turn.output)]
+        commit = owned.next_commit(left, turns, self._tools.random_token())
         try:
             owned.store.commit(commit)
         except StorageUnavailable:
             owned.unpublished = ()
-            carried[id(owned)] = letters, decisions
+            carried[id(owned)] = letters, turns
             return False
         except OwnershipLost as error:
             self.partitions.lose(owned.partition, error)
             return False
-        owned.note_committed(commit, decisions, self._tools.clock.now())
+        owned.note_committed(commit, turns, self._tools.clock.now())
         return True
 
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
@@ -235,10 +235,10 @@ def position_waits_for_stashes_only(patch: Patch) -> None:
 def what_was_released_lets_the_position_go(patch: Patch) -> None:
     """The position passes released envelopes at once, as with a storage. A restarted unit then misses their duplicates."""
 
-    def faulty(self: UnitRegistry, decided: TurnTaken, now: int) -> None:
-        right(self, decided, now)
-        if decided.decision.is_over:
-            self._over.append(decided.key)
+    def faulty(self: UnitRegistry, turn: Turn, now: int) -> None:
+        right(self, turn, now)
+        if turn.is_over:
+            self._over.append(turn.key)
 
     right = UnitRegistry.note
     patch.setattr(UnitRegistry, "note", faulty)

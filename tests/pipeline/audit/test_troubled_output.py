@@ -302,7 +302,7 @@ MISTAKES = {
     # When the notification is made, by its id.
     "resequencer.handlers.process_object_handler.encode_report": lambda arguments: arguments[0][0] in "ABC",
     # When the unit takes the envelope, before anything is counted.
-    "resequencer.turn.turn.find_known": lambda arguments: arguments[1].sequence == 3 and arguments[1].unit[-1] in "0123",
+    "resequencer.turn.decide._take": lambda arguments: arguments[1].sequence == 3 and arguments[1].unit[-1] in "0123",
 }
 
 

@@ -77,9 +77,9 @@ def test_what_comes_after_an_incomplete_release_waits_one_deadline_of_its_own(en
     unit.arrive(envelopes(1))
     unit.expire()
     unit.now += 5_000
-    decision = unit.arrive(envelopes(2))
-    assert decision.waits is not None
-    assert decision.waits.wakes_at == unit.now + 21_000
+    turn = unit.arrive(envelopes(2))
+    assert turn.waits is not None
+    assert turn.waits.wakes_at == unit.now + 21_000
     unit.expire()
     assert unit.sequences == [1, 2]
 

@@ -12,7 +12,7 @@ from resequencer.unit import Wake
 def test_a_lost_first_event_is_released_only_at_the_deadline(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(3), envelopes(2))
-    assert unit.wake(Wake.DEADLINE, after_ms=20_999).output == ()
+    assert unit.wake(Wake.DEADLINE, after_ms=20_999).output == []
     unit.wake(Wake.DEADLINE, after_ms=1)
     assert unit.sequences == [2, 3]
     assert [each.incomplete for each in unit.marks] == ["sequence:1", "sequence:1"]

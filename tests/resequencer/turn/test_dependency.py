@@ -5,9 +5,7 @@ import pytest
 from harness.driving import PAIN_001, drive
 
 from domain.errors import DependencyUnavailable, PermanentError, TransientError
-from resequencer.stash import Stashed
-from resequencer.strategies.port import Rank
-from resequencer.unit import Wake
+from resequencer.unit import Wake, entry_of
 from storage.port import WaitKind
 
 GONE = DependencyUnavailable("sanctions-api")
@@ -35,7 +33,7 @@ def test_the_unit_waits_for_it_by_name(unit, envelopes):
     unit.handler.fail(first, GONE)
     waits = unit.arrive(first).waits
     assert (waits.kind, waits.waits_for, waits.since, waits.stashed) == (WaitKind.DEPENDENCY, "sanctions-api", unit.now, 1)
-    assert unit.last.tally.retries == 0
+    assert unit.last.retries == 0
 
 
 def test_pauses_double_up_to_30_seconds_and_it_is_never_given_up(unit, envelopes):
@@ -140,7 +138,7 @@ def test_beyond_four_times_its_bound_the_one_that_waits_longest_is_set_aside(uni
 
 def test_beyond_four_times_its_bound_in_bytes_too(unit, envelopes):
     made = [envelopes(number) for number in range(1, 30)]
-    unit.settings = msgspec.structs.replace(unit.settings, stash_bytes=2 * Stashed(made[-1], Rank("", 0), 0).size)
+    unit.settings = msgspec.structs.replace(unit.settings, stash_bytes=2 * entry_of(made[-1], "", 0, 0).size)
     for each in made:
         unit.handler.fail(each, *[GONE] * 100)
     unit.arrive(*made)

@@ -1,11 +1,11 @@
 """Duplicates are detected by envelope id and digest, before anything is counted."""
 
+import msgspec
 import pytest
-from harness.driving import drive
+from harness.driving import Envelopes, drive
 
 from domain.dead_letter import DeadLetterReason
-from resequencer.envelope_ids import EnvelopeIds
-from resequencer.unit import REMEMBERED_ENVELOPES
+from resequencer.unit import REMEMBERED_ENVELOPES, Unit
 
 
 def test_a_duplicate_of_a_handled_one_is_dropped_before_it_counts(envelopes):
@@ -16,17 +16,17 @@ def test_a_duplicate_of_a_handled_one_is_dropped_before_it_counts(envelopes):
 
 def test_a_duplicate_of_a_stashed_one_is_dropped(envelopes):
     unit, third = drive("SEQUENCE"), envelopes(3)
-    decision = unit.arrive(third, envelopes.again(third))
-    assert decision.tally.duplicates == 1
-    assert decision.change is None
-    assert decision.waits is not None
-    assert decision.waits.stashed == 1
+    turn = unit.arrive(third, envelopes.again(third))
+    assert turn.duplicates == 1
+    assert turn.change is None
+    assert turn.waits is not None
+    assert turn.waits.stashed == 1
 
 
 def test_duplicates_within_one_poll_are_told_too(envelopes):
     unit, first = drive("SEQUENCE"), envelopes(1)
-    decision = unit.arrive_together(first, envelopes.again(first))
-    assert (decision.tally.handled, decision.tally.duplicates) == (1, 1)
+    turn = unit.arrive_together(first, envelopes.again(first))
+    assert (turn.handled, turn.duplicates) == (1, 1)
 
 
 @pytest.mark.parametrize("state", ["handled", "stashed"])
@@ -41,21 +41,23 @@ def test_the_same_id_with_another_content_is_a_dead_letter_and_the_first_one_sta
 def test_a_successor_knows_what_its_predecessors_handled(envelopes):
     unit, first = drive("SEQUENCE"), envelopes(1)
     unit.reincarnates = True
-    decision = unit.arrive(first, envelopes.again(first))
-    assert decision.tally.duplicates == 1
+    turn = unit.arrive(first, envelopes.again(first))
+    assert turn.duplicates == 1
 
 
 def test_ids_beyond_the_bound_are_forgotten_oldest_first():
-    ids = EnvelopeIds()
+    unit, one = Unit("uow-1", None), Envelopes()(1)
     for number in range(REMEMBERED_ENVELOPES + 1):
-        ids = ids.add(number.to_bytes(8, "big"), bytes(8), REMEMBERED_ENVELOPES)
-    assert len(ids) == REMEMBERED_ENVELOPES
-    assert ids.find((0).to_bytes(8, "big")) is None
-    assert ids.find((1).to_bytes(8, "big")) == bytes(8)
+        unit.remember(msgspec.structs.replace(one, id_hash=number.to_bytes(8, "big"), digest=bytes(8)))
+    assert unit.handled_count == REMEMBERED_ENVELOPES
+    assert unit.find_digest((0).to_bytes(8, "big")) is None
+    assert unit.find_digest((1).to_bytes(8, "big")) == bytes(8)
 
 
 def test_an_id_is_found_only_where_an_id_stands():
     crossing = b"\x01\x02\x03\x04\x05\x06\x07\x08"
-    ids = EnvelopeIds().add(b"aaaa" + crossing[:4], crossing[4:] + b"bbbb").add(crossing, b"digestof")
-    assert ids.find(crossing) == b"digestof"
-    assert ids.remove(crossing).find(crossing) is None
+    unit = Unit("uow-1", None)
+    unit.handled = b"aaaa" + crossing + b"bbbb"
+    assert unit.find_digest(crossing) is None
+    unit.handled += crossing + b"digestof"
+    assert unit.find_digest(crossing) == b"digestof"

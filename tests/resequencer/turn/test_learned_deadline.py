@@ -41,7 +41,7 @@ def test_a_stash_waits_as_long_as_its_oldest_flow_has_learned(envelopes):
     unit.arrive(envelopes(3, flow="A"), envelopes(4, flow="B"))
     assert waited_ms(unit) == 5_000
     unit.now += 4_999
-    assert unit.wake(Wake.DEADLINE).releases == ()
+    assert unit.wake(Wake.DEADLINE).releases == []
     (release,) = unit.wake(Wake.DEADLINE, after_ms=1).releases
     assert (release.cause, release.waited_ms, unit.sequences) == (Wake.DEADLINE, 5_000, [3, 4])
 

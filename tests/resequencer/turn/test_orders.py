@@ -72,8 +72,8 @@ def test_an_order_for_a_unit_that_has_changed_is_refused(kind: OrderKind, envelo
 @pytest.mark.parametrize("kind", [OrderKind.RELEASE, OrderKind.SKIP])
 def test_an_order_for_an_earlier_wait_for_the_same_is_refused(kind: OrderKind, envelopes: Envelopes) -> None:
     unit = drive("FULL_PAIN001")
-    decision = unit.arrive(envelopes(1))
-    seen = decision.waits
+    turn = unit.arrive(envelopes(1))
+    seen = turn.waits
     assert seen is not None
     unit.expire()
     unit.arrive(envelopes(2))

@@ -13,13 +13,11 @@ from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.notification import Notification
 from resequencer.settings import ResequencerSettings
-from resequencer.stash import Stashed
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.handling import attempt
-from resequencer.turn.poison import decide_without_poison
-from resequencer.turn.turn import decide
-from resequencer.turn.working_copy import WorkingCopy
-from resequencer.unit import Decision, Wake
+from resequencer.turn.decide import take_turn
+from resequencer.turn.poison import take_careful_turn
+from resequencer.turn.turn import Turn
+from resequencer.unit import Entry, Wake
 
 STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 
@@ -27,14 +25,13 @@ STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 class Careful(Driven):
     """A unit that repeats failed turns, as the actor and its guardian do."""
 
-    def _turn(self, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake]) -> Decision:
+    def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake]) -> Turn:
         if self.reincarnates:
             self.reincarnate()
         try:
-            turned = decide(self.unit, envelopes, wakes, self.now, self.context)
+            self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context)
         except ArithmeticError:
-            turned = decide_without_poison(self.unit, envelopes, wakes, self.now, self.context)
-        self.unit, self.last = turned
+            self.last = take_careful_turn(self.unit, envelopes, wakes, self.now, self.context)
         self.left += self.last.output
         self._store(self.last)
         return self.last
@@ -114,18 +111,20 @@ def test_whatever_step_of_ours_fails_each_poisonous_envelope_is_set_aside_once_a
     """This also holds if the failure comes after a part of the envelope was processed."""
     came, places, polls = run
 
-    def failing(copy: WorkingCopy, entry: Stashed, *, is_forced: bool = False) -> None:
-        is_poison = entry.envelope.sequence in places
-        if is_poison and places[entry.envelope.sequence or 0] is Place.OBSERVED:
+    def failing(
+        self: Turn, envelope: DataEnvelope, entry: Entry | None = None, ahead: Any = None, *, is_forced: bool = False
+    ) -> None:
+        is_poison = envelope.sequence in places
+        if is_poison and places[envelope.sequence or 0] is Place.OBSERVED:
             raise ArithmeticError("before the attempt")
-        attempt(copy, entry, is_forced=is_forced)
+        attempt(self, envelope, entry, ahead, is_forced=is_forced)
         if is_poison:
             raise ArithmeticError("after the attempt")
 
     unit = driven(strategy, Mistakes(), stash_limit, reincarnates=reincarnates)
+    attempt = Turn.attempt
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("release", "turn", "unstash"):
-            patch.setattr(f"resequencer.turn.{module}.attempt", failing)
+        patch.setattr(Turn, "attempt", failing)
         live(unit, came, polls)
     offsets = {number: at for at, (number, _, _) in enumerate(came, 1)}
     poison = {offsets[number] for number in places}
@@ -137,6 +136,6 @@ def test_the_unit_before_is_not_changed_so_the_same_turn_leads_to_the_same() -> 
     unit, envelopes = driven("SEQUENCE", Mistakes({"3": Place.HANDLED})), Envelopes()
     unit.arrive(envelopes(2, identity="2"), envelopes(3, identity="3"))
     first = envelopes(1, identity="1")
-    one, other = (decide_without_poison(unit.unit, (first,), (), unit.now, unit.context) for _ in range(2))
-    assert one == other
-    assert [type(each) for each in one.decision.output] == [Notification, Notification, DeadLetter]
+    one, other = (take_careful_turn(unit.unit.copy(), (first,), (), unit.now, unit.context) for _ in range(2))
+    assert (one.output, one.change, one.unit.saved()) == (other.output, other.change, other.unit.saved())
+    assert [type(each) for each in one.output] == [Notification, Notification, DeadLetter]

@@ -21,12 +21,12 @@ def unit(request):
 def test_sends_follow_each_other_after_3_and_6_seconds_and_the_third_failure_is_the_last(unit, envelopes):
     first = envelopes(1)
     unit.handler.fail(first, AWAY, AWAY, AWAY)
-    decision = unit.arrive(first)
-    assert decision.waits.wakes_at == unit.now + 3_000
-    decision = unit.wake(Wake.RETRY, after_ms=3_000)
-    assert decision.waits.wakes_at == unit.now + 6_000
-    decision = unit.wake(Wake.RETRY, after_ms=6_000)
-    assert decision.waits is None
+    turn = unit.arrive(first)
+    assert turn.waits.wakes_at == unit.now + 3_000
+    turn = unit.wake(Wake.RETRY, after_ms=3_000)
+    assert turn.waits.wakes_at == unit.now + 6_000
+    turn = unit.wake(Wake.RETRY, after_ms=6_000)
+    assert turn.waits is None
     assert [each.reason for each in unit.dead] == [DeadLetterReason.HANDLER_FAILED]
     assert unit.dead[0].error == "the mapper is away (attempt 3 of 3)"
     assert len(unit.handler.seen) == 3
@@ -64,7 +64,7 @@ def test_the_deadline_rests_while_the_head_is_under_retry(unit, envelopes):
     unit.handler.fail(first, AWAY, AWAY)
     unit.arrive(first, envelopes(3))
     unit.now += 21_000
-    assert unit.wake(Wake.DEADLINE).releases == ()
+    assert unit.wake(Wake.DEADLINE).releases == []
     unit.wake(Wake.RETRY)
     assert unit.last.waits.kind is WaitKind.RETRY
 
@@ -73,7 +73,7 @@ def test_a_duplicate_of_the_one_under_retry_is_dropped(unit, envelopes):
     first = envelopes(1)
     unit.handler.fail(first, AWAY)
     unit.arrive(first)
-    assert unit.arrive(envelopes.again(first)).tally.duplicates == 1
+    assert unit.arrive(envelopes.again(first)).duplicates == 1
 
 
 def test_a_dead_lettered_envelope_sent_again_is_no_duplicate(unit, envelopes):

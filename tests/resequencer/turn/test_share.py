@@ -45,7 +45,9 @@ def left(unit: Driven) -> list[tuple[str, ...]]:
 
 def kept(unit: Driven) -> tuple[object, ...]:
     """Return the unit as it would be stored. Of `gathered_to` it counts only which of the stashed envelopes were gathered."""
-    stored = encode_state(msgspec.structs.replace(unit.unit, gathered_to=-1), unit.strategy)
+    whole = unit.unit.copy()
+    whole.gathered_to = -1
+    stored = encode_state(whole, unit.strategy)
     offsets = sorted(each.envelope.offset for each in unit.unit.stash)
     return stored, encode_data(unit.unit.data), [(each, each <= unit.unit.gathered_to) for each in offsets]
 
@@ -71,9 +73,9 @@ def test_what_comes_loose_leaves_a_share_at_a_time_and_is_due_at_once(envelopes:
 def test_a_share_of_two_envelopes_lets_two_out(envelopes: Envelopes) -> None:
     unit = cut("SEQUENCE", share=1_500)
     unit.arrive(*(envelopes(number) for number in (5, 4, 3, 2)))
-    decision = unit.arrive(envelopes(1))
+    turn = unit.arrive(envelopes(1))
     assert unit.sequences == [1, 2]
-    assert 1_500 <= decision.let_out < 3_000
+    assert 1_500 <= turn.let_out < 3_000
 
 
 @pytest.mark.parametrize("cause", [Wake.DEADLINE, Wake.BOUND])
@@ -113,10 +115,10 @@ def test_what_arrives_meanwhile_is_taken_after_the_rest(envelopes: Envelopes) ->
 
 def test_of_one_poll_what_is_beyond_the_share_waits_in_the_order_of_its_arrival(envelopes: Envelopes) -> None:
     unit = cut("SEQUENCE")
-    decision = unit.arrive_together(*(envelopes(number) for number in (1, 3, 2, 4)))
+    turn = unit.arrive_together(*(envelopes(number) for number in (1, 3, 2, 4)))
     assert unit.sequences == [1]
-    assert decision.waits is not None
-    assert (decision.waits.kind, decision.waits.stashed) == (WaitKind.REMAINDER, 3)
+    assert turn.waits is not None
+    assert (turn.waits.kind, turn.waits.stashed) == (WaitKind.REMAINDER, 3)
     unit.let_out_the_rest()
     assert unit.sequences == [1, 2, 3, 4]
 

@@ -13,9 +13,9 @@ FAR = range(100, 200)
 def test_a_stash_of_more_bytes_than_a_unit_may_hold_is_released_as_at_its_deadline(envelopes):
     unit = drive("SEQUENCE", stash_bytes=14_000)
     large = [envelopes(number, note="x" * 2_000) for number in (9, 7, 5)]
-    decision = unit.arrive(*large)
+    turn = unit.arrive(*large)
     assert unit.sequences == [5, 7, 9]
-    assert [(each.cause, each.missing, each.envelopes) for each in decision.releases] == [(Wake.BOUND, "sequence:1", 3)]
+    assert [(each.cause, each.missing, each.envelopes) for each in turn.releases] == [(Wake.BOUND, "sequence:1", 3)]
 
 
 @pytest.mark.parametrize("reincarnates", [False, True])
@@ -66,8 +66,8 @@ class TestUnderRetry:
         unit, first = drive("SEQUENCE", stash_limit=3), envelopes(1)
         unit.reincarnates = reincarnates
         unit.handler.fail(first, TransientError("away"))
-        decision = unit.arrive(first, envelopes(10), envelopes(11))
-        assert decision.waits.kind is WaitKind.RETRY
+        turn = unit.arrive(first, envelopes(10), envelopes(11))
+        assert turn.waits.kind is WaitKind.RETRY
         assert unit.sequences == []
         unit.wake(Wake.RETRY, after_ms=3_000)
         assert unit.sequences == [1]
@@ -76,8 +76,8 @@ class TestUnderRetry:
 def test_a_unit_gathers_no_more_bytes_of_payment_data_than_it_may_hold(envelopes):
     unit = drive("SEQUENCE", stash_bytes=10_000)
     unit.arrive(envelopes(1, bodies={"A": 4_000}), envelopes(2, bodies={"B": 4_000}))
-    decision = unit.arrive(envelopes(3, bodies={"C": 4_000}))
-    assert [str(each.reason) for each in decision.output] == ["too-large"]
+    turn = unit.arrive(envelopes(3, bodies={"C": 4_000}))
+    assert [str(each.reason) for each in turn.output] == ["too-large"]
     unit.arrive(envelopes(3))
     assert unit.sequences == [1, 2, 3]
 

@@ -1,0 +1,232 @@
+"""The course of a turn: handle or stash the arrivals, then handle stashed envelopes that are acceptable now.
+
+Pure except for the unit, which it changes in place: the caller passes the time. A turn that raises leaves the unit as it was.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from domain.clock import Instant
+from domain.dead_letter import DeadLetterReason
+from domain.envelope import DataEnvelope
+from domain.errors import PermanentError
+from resequencer.batch import WITHOUT_END
+from resequencer.turn.context import TurnContext
+from resequencer.turn.orders import carry_out, end_hold_in_time
+from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
+from resequencer.turn.turn import Turn
+from resequencer.turn.waits import find_learned_wait_ms, find_waits
+from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
+from resequencer.unit_codec import encode_data, encode_entry, encode_state
+from storage.port import UnitChange
+
+
+def take_turn(
+    unit: Unit,
+    envelopes: tuple[DataEnvelope, ...],
+    wakes: Iterable[Wake],
+    now: Instant,
+    context: TurnContext,
+    share: int = WITHOUT_END,
+    orders: Iterable[Ordered] = (),
+) -> Turn:
+    """Take the turn of a unit with these envelopes, in order of arrival, then these orders, and then these wakes.
+
+    A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
+    where its log ended at that instant. The turn stops after about `share` bytes of output. The remainder comes first in the next
+    turn, and later arrivals wait behind it.
+    """
+    before = unit.saved()
+    try:
+        turn = Turn(unit, context, now, envelopes, share)
+        run(turn, envelopes, wakes, orders)
+    except BaseException:
+        unit.restore(before)
+        raise
+    return turn
+
+
+def run(turn: Turn, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> None:
+    """Run a turn from its beginning to its end."""
+    begin(turn)
+    for envelope in envelopes:
+        turn.current = envelope
+        receive(turn, envelope)
+    turn.current = None
+    for ordered in orders:
+        carry_out(turn, ordered)
+    for each in wakes:
+        wake(turn, each)
+    end(turn)
+
+
+def begin(turn: Turn) -> None:
+    """Dead-letter what is not decoded any more, and go on with the remainder of the turn before."""
+    unit = turn.unit
+    if unit.rare is None:
+        return
+    if unit.rare.undecodable:
+        _dead_letter_undecodable(turn)
+    remainder = unit.remainder
+    if remainder is not None and not turn.is_spent:
+        resume(turn, remainder)
+        _take_queued(turn)
+
+
+def receive(turn: Turn, envelope: DataEnvelope) -> None:
+    """Take an arrived envelope, or queue it if there is a remainder or the turn's share is used up."""
+    turn.arrived += 1
+    rare = turn.unit.rare
+    if (rare is None or rare.remainder is None) and turn.let_out < turn.share:
+        _take(turn, envelope)
+    else:
+        _queue(turn, envelope)
+
+
+def wake(turn: Turn, kind: Wake) -> None:
+    """Wake the unit. No effect if the turn's share is used up: the turn then asks for the next wake."""
+    if turn.is_spent:
+        return
+    if kind is Wake.RETRY:
+        try_again(turn)
+    elif kind is Wake.HOLD_OVER:
+        end_hold_in_time(turn)
+    elif kind is not Wake.REMAINDER:
+        release(turn, kind)
+
+
+def end(turn: Turn) -> None:
+    """Say what is to be stored, and when the unit must be woken."""
+    unit = turn.unit
+    if unit.rare is not None and turn.is_changed and not unit.stash:
+        unit.amend(deadline_at=None)
+    turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
+    turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.let_out
+    if turn.is_changed:
+        turn.change = change_of(turn)
+        if turn.change.payment_data is not None:
+            turn.written_bytes += len(turn.change.payment_data)
+
+
+def change_of(turn: Turn) -> UnitChange:
+    """Return what is to be stored of the unit as it is now."""
+    unit = turn.unit
+    added = tuple([encode_entry(each) for each in turn.added.values()]) if turn.added else ()
+    data = None if unit.data is turn.data_before else encode_data(unit.data)
+    return UnitChange(unit.name, encode_state(unit, turn.strategy), turn.waits, added, tuple(turn.removed), data)
+
+
+def _dead_letter_undecodable(turn: Turn) -> None:
+    """Add dead letters for stashed records that today's configuration refuses, as far as the share allows."""
+    rest = deque(turn.unit.undecodable)
+    while rest and not turn.is_spent:
+        each = rest.popleft()
+        turn.dead_letter(each.record, each.reason, each.error)
+        turn.removed.append(each.record.origin.offset)
+        turn.is_changed = True
+    turn.unit.amend(undecodable=tuple(rest))
+
+
+def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> None:
+    """Check for a duplicate first, before anything is counted; then handle or stash the envelope.
+
+    `queued` is its queue entry, which has the time of its arrival.
+    """
+    unit, strategy, step = turn.unit, turn.strategy, turn.step
+    known = unit.find_digest(envelope.id_hash)
+    if known is not None:
+        _refuse_known(turn, envelope, known)
+        if queued is not None:
+            turn.note_left(queued)
+        return
+    turn.is_changed = True
+    ahead: tuple[Any, bool] | None = None
+    entry: Entry | None = None
+    try:
+        if envelope.mds_objects or envelope.pds_objects or envelope.custom_objects:
+            unit.data.refuse_too_much(envelope, turn.context.settings.stash_bytes, unit.data_bytes)
+        unit.state = strategy.observe(unit.state, envelope)
+        if step is None or queued is not None:
+            entry = _entry(turn, envelope, queued)
+        if step is None:
+            accepts = unit.is_free and strategy.accepts(unit.state, envelope)
+        else:
+            ahead = step(unit.state, envelope) if unit.is_free else None
+            accepts = ahead is not None
+    except PermanentError as error:
+        turn.dead_letter(envelope.record, error.reason, str(error))
+        if queued is not None:
+            turn.note_left(queued)
+        return
+    if accepts:
+        turn.gather_with(envelope)
+        turn.attempt(envelope, entry, ahead)
+        if unit.stash:
+            turn.unstash(strategy.rank(envelope).lane if entry is None else entry.lane)
+    else:
+        _stash(turn, entry or turn.entry(envelope), is_new=queued is None)
+
+
+def _entry(turn: Turn, envelope: DataEnvelope, queued: Entry | None) -> Entry:
+    if queued is None:
+        return turn.entry(envelope)
+    return entry_of(envelope, *turn.strategy.rank(envelope), queued.stashed_at, queued.learned_wait_ms)
+
+
+def _refuse_known(turn: Turn, envelope: DataEnvelope, digest: bytes) -> None:
+    """Drop an envelope that came before; with another content it is a dead letter."""
+    if digest == envelope.digest:
+        turn.duplicates += 1
+        return
+    error = (
+        f"envelope id {envelope.envelope_id!r} was seen before with another flow, sequence or object body; "
+        "if both envelopes are intended, requeue this one under an id of its own"
+    )
+    turn.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)
+
+
+def _queue(turn: Turn, envelope: DataEnvelope) -> None:
+    """Queue an arrived envelope of any kind behind the remainder, and store it."""
+    unit, entry = turn.unit, _with_learned_wait(turn, entry_of(envelope, "", 0, turn.now))
+    turn.is_changed = True
+    unit.amend(remainder=unit.remainder or Remainder(), queue=(*unit.queue, entry))
+    turn.note_stashed(entry)
+
+
+def _take_queued(turn: Turn) -> None:
+    """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's share is used up."""
+    unit = turn.unit
+    while unit.queue and unit.remainder is None and not turn.is_spent:
+        first, *rest = unit.queue
+        unit.amend(queue=tuple(rest))
+        turn.current = first.envelope
+        _take(turn, first.envelope, first)
+    if unit.queue and unit.remainder is None:
+        unit.amend(remainder=Remainder())
+
+
+def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:
+    """Stash an envelope that came in this turn (`is_new`), or was queued."""
+    unit, settings = turn.unit, turn.context.settings
+    turn.stashed += 1
+    if is_new or turn.has_come(entry):
+        if settings.learned is not None:
+            entry = _with_learned_wait(turn, entry)
+        turn.added[entry.order[2]] = entry
+    unit.add(entry)
+    turn.has_gathered = False
+    if unit.rare is None and len(unit.stash) <= settings.stash_limit and unit.stashed_bytes <= settings.stash_bytes:
+        return
+    if is_beyond_bound(turn):
+        # Nothing can be handled before a head under retry. So it is tried at once, unless its server is unavailable.
+        if unit.dependency is None:
+            try_again(turn, is_early=True)
+        keep_bound(turn)
+
+
+def _with_learned_wait(turn: Turn, entry: Entry) -> Entry:
+    wait_ms = find_learned_wait_ms(entry.envelope, turn.context)
+    return entry if wait_ms is None else replace(entry, learned_wait_ms=wait_ms)

@@ -1,0 +1,106 @@
+"""What a unit waits for, and until when."""
+
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
+from domain.order import LONGEST_HOLD_MS
+from domain.steady_clock import SKEW_MS
+from resequencer.settings import ResequencerSettings
+from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import Turn
+from resequencer.unit import Entry, Hold, Retry
+from storage.port import WaitKind, Waits
+
+
+def find_waits(turn: Turn) -> Waits | None:
+    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry, or a hold."""
+    unit = turn.unit
+    if unit.rare is not None:
+        if unit.rare.remainder is not None or unit.rare.undecodable:
+            return _waits_for_its_turn(turn)
+        if unit.rare.hold is not None:
+            return _waits_for_end(turn, unit.rare.hold)
+        if unit.rare.retry is not None:
+            return _waits_for_attempt(turn, unit.rare.retry)
+    oldest, lowest = unit.oldest, unit.lowest
+    if oldest is None or lowest is None:
+        return None
+    waits_for, stashed = turn.missing(lowest), len(unit.stash)
+    strategy = turn.strategy.name
+    return Waits(
+        deadline_at(turn, oldest), WaitKind.DEADLINE, oldest.stashed_at, waits_for, strategy, stashed, unit.stashed_bytes
+    )
+
+
+def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | None:
+    """Return the learned wait of an envelope, in milliseconds; None if only the configuration determines the wait.
+
+    The wait is stored with the envelope when it is stashed. A new release of the lookups changes only envelopes stashed later.
+    """
+    learned, profiles = context.settings.learned, context.profiles
+    if learned is None:
+        return None
+    lateness_ms = None if profiles is None else profiles.find_lateness_ms(envelope.processing_entity, envelope.flow)
+    return context.settings.deadline_ms if lateness_ms is None else learned.within(lateness_ms)
+
+
+def deadline_of(oldest: Entry, settings: ResequencerSettings) -> Instant:
+    """Return the deadline of a unit from the oldest envelope of its stash. Today's bounds apply also to waits learned before."""
+    return oldest.stashed_at + whole_wait_ms(oldest, settings)
+
+
+def whole_wait_ms(oldest: Entry, settings: ResequencerSettings) -> int:
+    """Return how long an envelope waits from its stashing to its deadline."""
+    if settings.learned is None or oldest.learned_wait_ms is None:
+        return settings.deadline_ms
+    return settings.learned.within(oldest.learned_wait_ms)
+
+
+def deadline_at(turn: Turn, oldest: Entry) -> Instant:
+    """Return the unit's deadline: the one that an order set, or that of its oldest stashed envelope."""
+    ordered = turn.unit.deadline_at
+    return deadline_of(oldest, turn.context.settings) if ordered is None else ordered
+
+
+def mend_deadline(turn: Turn, oldest: Entry) -> None:
+    """Set a deadline anew that an order set by a clock that was ahead: what waits has its whole wait from now on.
+
+    If the stash has a time in the future too, the guardian has corrected both.
+    """
+    settings, ordered = turn.context.settings, turn.unit.deadline_at
+    if ordered is None or oldest.stashed_at > turn.now:
+        return
+    if ordered > turn.now + max(LONGEST_HOLD_MS, settings.longest_deadline_ms) + SKEW_MS:
+        turn.unit.amend(deadline_at=turn.now + whole_wait_ms(oldest, settings))
+        turn.is_changed = True
+
+
+def _waits_for_its_turn(turn: Turn) -> Waits:
+    """Return a wait that is due at once: a remainder waits for its next turn only."""
+    unit, queue = turn.unit, turn.unit.queue
+    heads = () if unit.retry is None else (unit.retry.entry,)
+    oldest = [each for each in (*heads, unit.oldest, *queue[:1]) if each is not None]
+    since = min([each.stashed_at for each in oldest], default=turn.now)
+    size = unit.stashed_bytes + sum([each.size for each in (*heads, *queue)])
+    stashed = len(heads) + len(unit.stash) + len(queue)
+    return Waits(turn.now, WaitKind.REMAINDER, since, "its turn to leave", turn.strategy.name, stashed, size)
+
+
+def _waits_for_end(turn: Turn, hold: Hold) -> Waits:
+    unit = turn.unit
+    heads = () if unit.retry is None else (unit.retry.entry,)
+    since = min([each.stashed_at for each in (*heads, unit.oldest) if each is not None], default=hold.began_at)
+    size = unit.stashed_bytes + sum([each.size for each in heads])
+    waits_for = f"the end of the hold by {hold.order.by}"
+    return Waits(hold.until, WaitKind.HELD, since, waits_for, turn.strategy.name, len(unit.stash) + len(heads), size)
+
+
+def _waits_for_attempt(turn: Turn, retry: Retry) -> Waits:
+    unit = turn.unit
+    since = min(each.stashed_at for each in (retry.entry, unit.oldest) if each is not None)
+    kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {turn.context.settings.max_attempts}"
+    if retry.why is not None:
+        waits_for = f"{waits_for}, after {retry.why}"
+    if retry.dependency is not None:
+        kind, waits_for = WaitKind.DEPENDENCY, retry.dependency
+    size = unit.stashed_bytes + retry.entry.size
+    return Waits(retry.due_at, kind, since, waits_for, turn.strategy.name, len(unit.stash) + 1, size)
