@@ -1,4 +1,4 @@
-"""The timers of a worker's units: one heap for deadlines, retries and idle time-outs."""
+"""The timers of a worker's units: one heap for deadlines, retries and the ends of holds."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -34,9 +34,6 @@ class Timers(Generic[K]):
 
     def disarm(self, key: K) -> None:
         self._wakes_at.pop(key, None)
-
-    def is_armed(self, key: K) -> bool:
-        return key in self._wakes_at
 
     def due(self, now: Instant) -> Iterator[K]:
         """Yield and disarm the keys whose instant has come, earliest first."""

@@ -79,6 +79,8 @@ class UnitRegistry:
         self._unfinished = UnfinishedTurns()
         # The bytes of each active unit's payment data. The unit with the latest turn comes last.
         self._active: dict[UnitKey, int] = {}
+        # The units with an actor in which nothing waits, each with its last turn that changed something; the latest comes last.
+        self._idle: dict[UnitKey, Instant] = {}
         self._data_bytes = 0
         self._over: list[UnitKey] = []
         self._passed: dict[UnitKey, None] = {}
@@ -117,7 +119,8 @@ class UnitRegistry:
     @property
     def next_wake_at(self) -> Instant | None:
         """The latest instant for the next `dues`; 0 if some due units were not returned yet."""
-        known = [each for each in (self._timers.next_at(), self._dependencies.next_at) if each is not None]
+        idle_at = next((at + self._settings.idle_timeout_ms for at in self._idle.values()), None)
+        known = [each for each in (self._timers.next_at(), self._dependencies.next_at, idle_at) if each is not None]
         return 0 if self._is_behind or self._passed or self._unfinished else min(known, default=None)
 
     @property
@@ -172,6 +175,7 @@ class UnitRegistry:
         if key in self._active:
             self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
+            self._idle.pop(key, None)
 
     def note(self, turn: Turn, now: Instant) -> None:
         """Take over the turn of an active unit.
@@ -196,16 +200,19 @@ class UnitRegistry:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._unfinished.note(key, None, has_let_out=False)
+            self._timers.disarm(key)
             self._note_idle(key, turn, now)
         else:
+            self._idle.pop(key, None)
             self._arm(key, waits, has_let_out=turn.let_out > 0)
             if self._settings.can_reload and self._is_heavy(waits):
                 self._over.append(key)
 
     def _note_idle(self, key: UnitKey, turn: Turn, now: Instant) -> None:
         """Take over a turn after which nothing waits."""
-        if turn.change is not None or not self._timers.is_armed(key):
-            self._timers.arm(key, now + self._settings.idle_timeout_ms)
+        if turn.change is not None or key not in self._idle:
+            self._idle.pop(key, None)
+            self._idle[key] = now
         if turn.releases and self._settings.can_reload:
             self._over.append(key)
 
@@ -227,15 +234,15 @@ class UnitRegistry:
         wakes = dict.fromkeys(self._unfinished.first(limit, self._settings.share_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
+        idle = list(islice(self._idle_since(now - self._settings.idle_timeout_ms), limit))
+        stops |= dict.fromkeys(idle)
         due = list(islice(self._timers.due(now), limit))
         for key in due:
-            waits = self.waits.get(key)
-            if waits is None:
-                stops[key] = None
-            elif waits.kind in _WAKES:
-                wakes[key] = _WAKES[waits.kind]
-            elif waits.kind is WaitKind.DEPENDENCY:
-                self._dependencies.queue(key, waits.waits_for)
+            due_wait = self.waits[key]
+            if due_wait.kind in _WAKES:
+                wakes[key] = _WAKES[due_wait.kind]
+            elif due_wait.kind is WaitKind.DEPENDENCY:
+                self._dependencies.queue(key, due_wait.waits_for)
             else:
                 self._hold(key, now, read_to, ends)
         caught_up = list(islice(self._backlog.caught_up(read_to), limit))
@@ -249,7 +256,7 @@ class UnitRegistry:
             else:  # The unit began to wait again, or the clock was set back, while the backlog was read.
                 self._arm(key, waits)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
-        self._is_behind = max(len(due), len(caught_up)) >= limit or bool(self._over)
+        self._is_behind = max(len(idle), len(due), len(caught_up)) >= limit or bool(self._over)
         for key in (*self._heaviest(), *self._longest_silent()):
             if self._settings.can_reload:
                 stops[key] = None
@@ -257,6 +264,13 @@ class UnitRegistry:
                 wakes.setdefault(key, Wake.BOUND)
         self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _idle_since(self, at: Instant) -> Iterator[UnitKey]:
+        """Yield the units in which nothing waits and that did not change after `at`, the longest idle first."""
+        for key, changed_at in self._idle.items():
+            if changed_at > at:
+                return
+            yield key
 
     def _hold(self, key: UnitKey, now: Instant, read_to: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         """Let a deadline wait until its backlog was read, or until it is known where the log of its partition ends."""
@@ -281,8 +295,7 @@ class UnitRegistry:
                 self._remember(key, mended)
                 self._arm(key, mended)
         if is_set_back:
-            for key in [each for each in self._active if each not in self.waits]:
-                self._timers.arm(key, now + self._settings.idle_timeout_ms)
+            self._idle = dict.fromkeys(self._idle, now)
 
     def _by_this_clock(self, key: UnitKey, waits: Waits, now: Instant) -> Waits:
         """Return `waits` with possible instants.
@@ -319,7 +332,6 @@ class UnitRegistry:
         self._dependencies.drop(partition)
         for key in gone:
             self.deactivate(key)
-            self._timers.disarm(key)
         for key in [key for key in self.waits if key.partition == partition]:
             self._remember(key, None)
             self._timers.disarm(key)

@@ -17,7 +17,7 @@ class Resequencer(Actor):
 
     It answers no turn: a turn counts itself off its batch, and the one that is the last of the batch tells the guardian. A turn
     that raises stays out and leaves the unit as it was. Thespian calls again, then sends a `PoisonMessage` to the guardian, which
-    asks for a careful turn. If the stored snapshot is refused, the turn stays out too.
+    asks for a careful turn. If the stored snapshot is refused, the turn stays out, too, and so does any later one.
 
     The composition makes a subclass per worker whose class attributes are its dependencies.
     """
@@ -28,15 +28,17 @@ class Resequencer(Actor):
     def __init__(self) -> None:
         super().__init__()
         self._unit: Unit | None = None
+        self._refusal: Refused | None = None
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
-        if type(message) is TakeTurn:
-            try:
-                unit = self._unit = self._unit or self._restored(message)
-            except Exception as error:  # noqa: BLE001 - Whatever is wrong with the snapshot, the next attempt meets it too.
-                self.send(sender, Refused(message.key, error))
-                return
-            self._take_turn(unit, message, sender)
+        if type(message) is not TakeTurn:
+            return
+        if self._unit is None and self._refusal is None:
+            self._restore(message)
+        if self._unit is not None:
+            self._take_turn(self._unit, message, sender)
+        else:
+            self.send(sender, self._refusal)
 
     def _take_turn(self, unit: Unit, message: TakeTurn, sender: ActorAddress) -> None:
         batch = message.batch
@@ -52,12 +54,12 @@ class Resequencer(Actor):
         if batch.count_off():
             self.send(sender, TurnsTaken(batch))
 
-    def _restored(self, message: TakeTurn) -> Unit:
-        """Return the unit of the first turn.
-
-        Raises:
-            StorageRefused, ConfigurationError: The stored snapshot cannot be used.
-        """
-        if message.snapshot is None:
-            return Unit(message.key.unit, self.context.strategy.initial())
-        return self.codec.restore(message.key.partition, message.snapshot)
+    def _restore(self, message: TakeTurn) -> None:
+        """Take over the unit of the first turn. Whatever is wrong with its snapshot, another attempt would meet it too."""
+        try:
+            if message.snapshot is None:
+                self._unit = Unit(message.key.unit, self.context.strategy.initial())
+            else:
+                self._unit = self.codec.restore(message.key.partition, message.snapshot)
+        except Exception as error:  # noqa: BLE001 - StorageRefused and ConfigurationError, or a mistake of ours.
+            self._refusal = Refused(message.key, error)

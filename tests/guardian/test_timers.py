@@ -56,11 +56,6 @@ class TimersAgainstADict(RuleBasedStateMachine):
         next_at = self.timers.next_at()
         assert not self.model or (next_at is not None and next_at <= min(self.model.values()))
 
-    @invariant()
-    def it_knows_who_is_armed(self) -> None:
-        assert len(self.timers) == len(self.model)
-        assert all(self.timers.is_armed(key) == (key in self.model) for key in "abcd")
-
 
 class TimersThatAreRebuiltOften(TimersAgainstADict):
     """The old instants are removed with almost each new one."""
