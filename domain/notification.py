@@ -34,9 +34,9 @@ def notification_id(unit: str, envelope_id: str, index: int) -> str:
     The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
     limits to 35 characters.
     """
-    return short_digest(b"\x00".join((unit.encode(), envelope_id.encode(), str(index).encode())))
+    return short_digest(f"{unit}\0{envelope_id}\0{index}".encode())
 
 
 def group_report_id(group: str, number: int) -> str:
     """Return the id of the report `number` (from 1) on a group: also 32 characters and the `GrpHdr/MsgId`, always the same."""
-    return short_digest(b"\x00".join((group.encode(), str(number).encode())))
+    return short_digest(f"{group}\0{number}".encode())

@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
+from domain.notification import Notification
 from domain.order import OrderOutcome
 from domain.record import Partition
 from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
@@ -192,7 +193,13 @@ class OwnedPartition:
         self._next_orders = self.orders if orders is None else orders
         news = left if self._done is None else [each for each in left if not self._was_done(each)]
         first = self._highest_number + 1
-        self.unpublished = tuple([self._record(number, each) for number, each in enumerate(news, first)])
+        heal_offset = self._heal_offset
+        self.unpublished = tuple(
+            [
+                output_record(number, each, heal_offset) if type(each) is Notification else self._record(number, each)
+                for number, each in enumerate(news, first)
+            ]
+        )
         self._pending = tuple([to_pending(each) for each in self.unpublished])
         self._offsets_behind = tuple([offset_of(number, each) for number, each in enumerate(news, first)])
         return self._commit(attempt, tuple([each.change for each in turns if each.change is not None]))

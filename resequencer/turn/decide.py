@@ -41,7 +41,7 @@ def take_turn(
     """
     before = unit.saved()
     try:
-        turn = Turn(unit, context, now, envelopes, share)
+        turn = Turn(unit, context, now, share)
         run(turn, envelopes, wakes, orders)
     except BaseException:
         unit.restore(before)
@@ -163,7 +163,7 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
         return
     if accepts:
         turn.gather_with(envelope)
-        turn.attempt(envelope, entry, ahead)
+        turn.attempt(envelope, None if queued is None else entry, ahead)
         if unit.stash:
             turn.unstash(strategy.rank(envelope).lane if entry is None else entry.lane)
     else:
@@ -212,10 +212,10 @@ def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:
     """Stash an envelope that came in this turn (`is_new`), or was queued."""
     unit, settings = turn.unit, turn.context.settings
     turn.stashed += 1
-    if is_new or turn.has_come(entry):
+    if is_new:
         if settings.learned is not None:
             entry = _with_learned_wait(turn, entry)
-        turn.added[entry.order[2]] = entry
+        turn.note_stashed(entry)
     unit.add(entry)
     turn.has_gathered = False
     if unit.rare is None and len(unit.stash) <= settings.stash_limit and unit.stashed_bytes <= settings.stash_bytes:

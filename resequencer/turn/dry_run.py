@@ -40,7 +40,7 @@ def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> 
         if envelope is None:
             wake(turn, Wake.BOUND)
 
-    turn = Turn(unit.copy(), context, 0, came)
+    turn = Turn(unit.copy(), context, 0)
     try:
         course(turn, came)
     except Exception:  # noqa: BLE001 - The turn is repeated, and the error becomes a dead letter.
@@ -55,7 +55,7 @@ def dry_run_order(unit: Unit, order: Order, context: TurnContext) -> DryRunResul
     """
     if order.kind in (OrderKind.RELEASE, OrderKind.SKIP) and not unit.stash:
         return None
-    turn = Turn(unit.copy(), context, 0, ())
+    turn = Turn(unit.copy(), context, 0)
     try:
         execute(turn, Ordered(order, 0, has_backlog=False))
     except Exception:  # noqa: BLE001 - A user's own strategy failed, and so did the order.

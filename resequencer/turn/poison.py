@@ -70,7 +70,7 @@ def without_poison(
     before, came, aside, careful = unit.saved(), envelopes, list[Undecodable](), guarded(context)
     while True:
         again = unit.saved()
-        turn = Turn(unit, careful, now, envelopes, share)
+        turn = Turn(unit, careful, now, share)
         try:
             _dead_letter_aside(turn, aside)
             course(turn, came)

@@ -74,8 +74,6 @@ class Turn:
     has_gathered = False
     is_changed = False
 
-    _came_offsets: frozenset[int] = frozenset()
-
     change: UnitChange | None = None
     waits: Waits | None = None
     let_out = 0
@@ -93,15 +91,12 @@ class Turn:
     suppressed = 0
     longest_wait_ms = 0
 
-    def __init__(
-        self, unit: Unit, context: TurnContext, now: Instant, came: tuple[DataEnvelope, ...], share: int = WITHOUT_END
-    ) -> None:
+    def __init__(self, unit: Unit, context: TurnContext, now: Instant, share: int = WITHOUT_END) -> None:
         self.unit = unit
         self.context = context
         self.strategy = context.strategy
         self.step = getattr(context.strategy, "step", None)
         self.now = now
-        self.came = came
         self.share = share
         self.output: list[Output] = []
         self.releases: list[Release] = []
@@ -120,17 +115,6 @@ class Turn:
     def is_spent(self) -> bool:
         """Whether the turn's share is used up."""
         return self.let_out >= self.share
-
-    def has_come(self, entry: Entry) -> bool:
-        """Whether the entry arrived in this turn: the storage does not have it yet. It has every other stashed record.
-
-        Records are identified by offset and not by envelope id, because the id of a dead letter may come again.
-        """
-        return entry.order[2] in (self._came_offsets or self._note_offsets())
-
-    def _note_offsets(self) -> frozenset[int]:
-        self._came_offsets = frozenset([each.record.origin[1] for each in self.came])
-        return self._came_offsets
 
     def entry(self, envelope: DataEnvelope) -> Entry:
         """Return the stash entry of an envelope that arrived now.
@@ -158,16 +142,15 @@ class Turn:
     # Effects
 
     def note_stashed(self, entry: Entry) -> None:
-        """Note an entry that waits. It is stored if it arrived in this turn; otherwise the storage has it already."""
-        if self.has_come(entry):
-            self.added[entry.order[2]] = entry
+        """Note that an envelope that came in this turn waits. The storage has every other one that waits."""
+        self.added[entry.order[2]] = entry
 
     def note_left(self, entry: Entry) -> None:
-        """Note that an entry no longer waits, if it did wait."""
+        """Note that an entry no longer waits. If it came in an earlier turn, the storage has it."""
         offset, waited_ms = entry.order[2], self.now - entry.stashed_at
         if waited_ms > self.longest_wait_ms:
             self.longest_wait_ms = waited_ms
-        if self.added.pop(offset, None) is None and not self.has_come(entry):
+        if self.added.pop(offset, None) is None:
             self.removed.append(offset)
             self.waited_ms.append(waited_ms)
 
@@ -201,7 +184,7 @@ class Turn:
     def unstash(self, lane: str) -> None:
         """Handle envelopes from the top of the lane, until none is acceptable or the turn's share is used up."""
         unit, step = self.unit, self.step
-        while unit.is_free and (top := unit.find_top(lane)) is not None:
+        while unit.stash and unit.is_free and (top := unit.find_top(lane)) is not None:
             ahead = None
             if step is not None:
                 ahead = step(unit.state, top.envelope)
@@ -229,7 +212,7 @@ class Turn:
     ) -> None:
         """Handle an envelope: add all its notifications, or put it under retry, or dead-letter it. The unit goes on.
 
-        `entry` is the envelope's, which the caller has removed from the stash; None if it has just arrived. `ahead` is the
+        `entry` is the envelope's, which the caller has removed from the stash; None if it did not wait. `ahead` is the
         strategy's state after it, and whether it is late, if these are known.
         """
         unit, strategy, data = self.unit, self.strategy, self.unit.data
@@ -242,7 +225,7 @@ class Turn:
             handled = self.context.handler.handle(envelope, data, marks, self.now)
             state = self._counted(envelope, is_forced=is_forced) if ahead is None else ahead[0]
         except TransientError as error:
-            self._postpone(entry or self.entry(envelope), error, data, is_forced=is_forced)
+            self._postpone(envelope, entry, error, data, is_forced=is_forced)
         except PermanentError as error:
             self._give_up(envelope, entry, error, data, is_forced=is_forced)
         else:
@@ -327,15 +310,17 @@ class Turn:
         if entry is not None:
             self.note_left(entry)
 
-    def _postpone(self, entry: Entry, error: TransientError, data: PaymentData, *, is_forced: bool) -> None:
+    def _postpone(
+        self, envelope: DataEnvelope, entry: Entry | None, error: TransientError, data: PaymentData, *, is_forced: bool
+    ) -> None:
         """Make the entry the head of its unit until its next attempt, or give it up after the last.
 
         A call to a server that is unavailable does not count as an attempt.
         """
         settings = self.context.settings
         before = self.tried if self.tried is not None and self.tried.entry is entry else None
-        attempts = 0 if before is None else before.attempts
-        retry = Retry(entry, attempts, self.now, self.incomplete, is_forced, self.released_to, is_ordered=self.is_ordered)
+        attempts, head = 0 if before is None else before.attempts, entry or self.entry(envelope)
+        retry = Retry(head, attempts, self.now, self.incomplete, is_forced, self.released_to, is_ordered=self.is_ordered)
         if isinstance(error, DependencyUnavailable):
             calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
             pause_ms = settings.pause_ms(calls, self._jitter())
@@ -347,10 +332,11 @@ class Turn:
             self.retries += 1
         else:
             last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
-            self._give_up(entry.envelope, entry, last, data, is_forced=is_forced)
+            self._give_up(envelope, entry, last, data, is_forced=is_forced)
             return
         self.unit.amend(retry=retry)
-        self.note_stashed(entry)
+        if entry is None:
+            self.note_stashed(head)
 
     def _jitter(self) -> float:
         """Return a random factor, evenly distributed from 1 - `jitter-factor` to 1 + `jitter-factor`."""

@@ -28,7 +28,7 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
 def decided(
     key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True, data_bytes: int = 0
 ) -> Turn:
-    turn = Turn(Unit(key.unit, None), CONTEXT, 0, ())
+    turn = Turn(Unit(key.unit, None), CONTEXT, 0)
     turn.key, turn.change, turn.waits, turn.data_bytes = key, CHANGE if has_changed else None, waiting, data_bytes
     turn.releases += [Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0")] if is_over else []
     return turn

@@ -342,8 +342,8 @@ PLANTED = (
         "The notification id is the documented digest, the same from version to version.",
         _CONTRACT.format("5. Ids"),
         "domain/notification.py",
-        'return short_digest(b"\\x00".join((unit.encode(), envelope_id.encode(), str(index).encode())))',
-        'return short_digest(b"".join((unit.encode(), envelope_id.encode(), str(index).encode())))',
+        'return short_digest(f"{unit}\\0{envelope_id}\\0{index}".encode())',
+        'return short_digest(f"{unit}{envelope_id}{index}".encode())',
         ("tests/docs/test_contract.py::test_the_notification_id_of_the_page_is_right",),
     ),
     PlantedFault(
