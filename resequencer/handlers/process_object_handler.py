@@ -24,7 +24,9 @@ from resequencer.handlers.target_types import TargetType, as_it_is
 from resequencer.payment_data import PaymentData
 
 _MOST_ROWS = 4_096
-"""So many events are kept prepared. Names of events come from the records, and may be of any number."""
+"""So many events with a setting are kept prepared, by entities, which come from the records and have 256 characters at most. An
+event without a setting is not kept: its names come from the record alone, and may be as long as that.
+"""
 
 
 class _Row(NamedTuple):
@@ -47,7 +49,7 @@ class ProcessObjectHandler:
         self._enrichment = enrichment
         self._target_type = target_type.with_lookups(enrichment) if isinstance(target_type, CustomTarget) else target_type
         self._is_report = self._target_type is as_it_is
-        self._rows: dict[tuple[str | None, str | None, str | None], _Row | None] = {}
+        self._rows: dict[tuple[str | None, str | None, str | None], _Row] = {}
         self._most_bytes = most_bytes
         self._makes_facts = makes_facts
         self._originals = Originals(enrichment, for_facts=makes_facts)
@@ -72,7 +74,7 @@ class ProcessObjectHandler:
         if entity is None and self._version and envelope.process_objects:
             original = self._originals.get(data)
             entity = None if original.customer is None else original.customer.entity
-        rows, told, facts, room = self._rows, list[Notification](), list[Fact](), self._most_bytes
+        rows, notifications, facts, room = self._rows, list[Notification](), list[Fact](), self._most_bytes
         of_envelope: EnvelopeFacts | None = None
         unmatched = suppressed = 0
         for index, event in enumerate(envelope.process_objects):
@@ -82,11 +84,11 @@ class ProcessObjectHandler:
                 unmatched += 1
                 continue
             original = original or self._originals.get(data)
-            is_told = _is_wanted(row.setting, original.customer)
-            suppressed += not is_told
+            is_wanted = _is_wanted(row.setting, original.customer)
+            suppressed += not is_wanted
             if self._makes_facts and of_envelope is None:
                 of_envelope = EnvelopeFacts(envelope, entity, original.membership, marks)
-            if not is_told and of_envelope is None:
+            if not is_wanted and of_envelope is None:
                 continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
             group = () if of_envelope is None else of_envelope.group_headers
@@ -94,13 +96,14 @@ class ProcessObjectHandler:
             if of_envelope is not None:
                 facts.append(of_envelope.make(row.setting.transaction_status, headers))
                 room -= facts[-1].size
-            if is_told:
+            if is_wanted:
                 report = encode_report(message_id, now, self._status(row, event.reason_code), row.group_status, original)
-                told.append(self._notification(message_id, envelope, row.setting, report, data, headers, original.customer))
-                room -= told[-1].size
+                customer = original.customer
+                notifications.append(self._notification(message_id, envelope, row.setting, report, data, headers, customer))
+                room -= notifications[-1].size
             if room < 0:
-                raise self._too_large(envelope, len(told) - is_told)
-        return Handled(tuple(told), unmatched, suppressed, tuple(facts))
+                raise self._too_large(envelope, len(notifications) - is_wanted)
+        return Handled(tuple(notifications), unmatched, suppressed, tuple(facts))
 
     def _status(self, row: _Row, reason_code: str | None) -> bytes:
         return row.status if reason_code is None else encode_status(row.setting, reason_code, self._enrichment.find_words)
@@ -124,10 +127,10 @@ class ProcessObjectHandler:
     def _row(self, key: tuple[str | None, str | None, str | None]) -> _Row | None:
         """Prepare an event of an entity and a process flow; None if the event causes no notification."""
         setting = self._enrichment.find_setting(*key)
-        row = None
-        if setting is not None:
-            about = About(setting.event_name, setting.process_flow_name, setting.transaction_status, key[0])
-            row = _Row(setting, about_headers(about), encode_status(setting), encode_group_status(setting))
+        if setting is None:
+            return None
+        about = About(setting.event_name, setting.process_flow_name, setting.transaction_status, key[0])
+        row = _Row(setting, about_headers(about), encode_status(setting), encode_group_status(setting))
         if len(self._rows) >= _MOST_ROWS:
             self._rows.clear()
         self._rows[key] = row

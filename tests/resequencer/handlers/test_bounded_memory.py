@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,9 @@ from resequencer.handlers.enrichment import SettingsAlone
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
 from resequencer.handlers.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Originals
+from resequencer.handlers.port import Marks
+from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from resequencer.handlers.target_types import as_it_is
 from resequencer.payment_data import PaymentData
 
 MEGABYTE = "x" * 1_000_000
@@ -42,6 +46,16 @@ def test_names_of_events_and_flows_of_a_megabyte_are_not_remembered() -> None:
             assert lookups.find_setting("BANK_001", f"{number}{MEGABYTE}", "E") is None
             assert lookups.find_setting("BANK_001", "F", f"{number}{MEGABYTE}") is None
         assert lookups.find_setting("e" * 256, "F", "E") is not None
+        assert held() < 100_000
+
+
+def test_nor_are_they_by_the_handler_which_keeps_events_with_a_setting_prepared(envelope: Callable[..., Any]) -> None:
+    handler = ProcessObjectHandler(SettingsAlone(NotificationSettings(())), as_it_is, 1_000_000)
+    with measured() as held:
+        for number in range(50):
+            came = envelope((f"{number}{MEGABYTE}", "F", None))
+            assert handler.handle(came, PaymentData(), Marks(), 0).unmatched == 1
+        del came
         assert held() < 100_000
 
 
