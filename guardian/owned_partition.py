@@ -73,7 +73,7 @@ class OwnedPartition:
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
-        self._pending: tuple[Pending, ...] = tuple(plan.pending)
+        self._sizes = _sizes_of(plan.pending)
         self._highest_number = plan.highest_number
         self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         self.attempt: PartitionOutput | None = None
@@ -200,7 +200,6 @@ class OwnedPartition:
                 for number, each in enumerate(news, first)
             ]
         )
-        self._pending = tuple([to_pending(each) for each in self.unpublished])
         self._offsets_behind = tuple([offset_of(number, each) for number, each in enumerate(news, first)])
         return self._commit(attempt, tuple([each.change for each in turns if each.change is not None]))
 
@@ -214,7 +213,6 @@ class OwnedPartition:
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         first = self._highest_number + 1 + len(self.unpublished)
         self.unpublished += tuple(self._record(number, each) for number, each in enumerate(lost, first))
-        self._pending = tuple(map(to_pending, self.unpublished))
         self._offsets_behind = tuple(map(offset_behind, self.unpublished))
         return self._commit(attempt)
 
@@ -255,7 +253,7 @@ class OwnedPartition:
 
         The output of one input record is never split. The output of the first input record is always included.
         """
-        sizes = [_RECORD_BYTES + len(each.body) for each in self._pending]
+        sizes = self._sizes
         taken = sum(sizes)
         if taken <= room:
             return len(sizes), taken
@@ -291,7 +289,7 @@ class OwnedPartition:
     def note_published(self, output: PartitionOutput, now: Instant) -> None:
         """Take over a publication that the transport has confirmed."""
         count = len(output.records)
-        self.unpublished, self._pending = self.unpublished[count:], self._pending[count:]
+        self.unpublished, self._sizes = self.unpublished[count:], self._sizes[count:]
         self._offsets_behind = self._offsets_behind[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
@@ -329,6 +327,8 @@ class OwnedPartition:
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
+        pending = tuple([to_pending(each) for each in self.unpublished])
+        self._sizes = _sizes_of(pending)
         return Commit(
             number=self.store.header.commit + 1,
             attempt=attempt,
@@ -336,10 +336,15 @@ class OwnedPartition:
             highest_number=self.unpublished[-1].number if self.unpublished else self._highest_number,
             heal_offset=self._heal_offset,
             changes=changes,
-            added=self._pending,
+            added=pending,
             published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,
             orders=self._next_orders.encode(),
             source_state=self.source_state,
         )
+
+
+def _sizes_of(pending: Sequence[Pending]) -> tuple[int, ...]:
+    """The cost to send each record, in bytes; the bodies themselves are not kept beside the records."""
+    return tuple([_RECORD_BYTES + len(each.body) for each in pending])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
@@ -167,7 +167,8 @@ class Unit:
     `gathered_to` is the highest offset whose data was gathered on completion (-1: none). `data_bytes` and `stashed_bytes` are
     the sizes of the payment data and of the stash. `rare` is None for nearly all units.
 
-    `stash` has the waiting envelopes by lane, then by place, then by offset; it is changed with `add` and `remove` alone.
+    `stash` has the waiting envelopes by lane, then by place, then by offset; it is changed with `add`, `remove`
+    and `stash_anew` alone.
     """
 
     __slots__ = (
@@ -255,19 +256,21 @@ class Unit:
         stash = self.stash
         if not stash:
             return None
-        first = stash[0]
-        if first.order[0] == stash[-1].order[0]:
-            return first
-        lowest, at = first, 0
-        while at < len(stash):
-            top = stash[at]
-            lowest = min(lowest, top, key=place_of)
-            at = bisect_left(stash, (top.order[0] + "\x00",), key=_order)
-        return lowest
+        return stash[0] if stash[0].order[0] == stash[-1].order[0] else min(self._tops(), key=place_of)
 
     @property
     def lanes(self) -> list[str]:
-        return list(dict.fromkeys([each.order[0] for each in self.stash]))
+        return [each.order[0] for each in self._tops()]
+
+    def _tops(self) -> Iterator[Entry]:
+        """Yield the first envelope of each lane. The cost depends on the lanes, not on what waits in them."""
+        stash, at = self.stash, 0
+        while at < len(stash):
+            top = stash[at]
+            at += 1
+            if at < len(stash) and stash[at].order[0] == top.order[0]:
+                at = bisect_left(stash, (top.order[0] + "\x00",), lo=at, key=_order)
+            yield top
 
     def find_top(self, lane: str) -> Entry | None:
         """Return the first envelope of a lane, None if the lane is empty."""

@@ -90,8 +90,8 @@ def _milliseconds(seconds: float) -> int:
 class HandlingLog:
     """Logs failures and overruns, at a limited rate for each kind."""
 
-    def __init__(self, mishaps: LogRateLimit, clock: Clock, processing_timeout_ms: int) -> None:
-        self._mishaps = mishaps
+    def __init__(self, rate_limit: LogRateLimit, clock: Clock, processing_timeout_ms: int) -> None:
+        self._rate_limit = rate_limit
         self._clock = clock
         self._timeout_ms = processing_timeout_ms
 
@@ -104,4 +104,4 @@ class HandlingLog:
             kind, what = kind_of(error), f"failed, {outcome}: {words_of(error)}"
         origin = envelope.record.origin
         places = {"unit": envelope.unit, "partition": str(origin.partition), "position": str(origin)}
-        self._mishaps.note(kind, f"handling {origin} of unit {envelope.unit} {what}", self._clock.now(), places, error)
+        self._rate_limit.note(kind, f"handling {origin} of unit {envelope.unit} {what}", self._clock.now(), places, error)

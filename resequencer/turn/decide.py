@@ -198,14 +198,14 @@ def _queue(turn: Turn, envelope: DataEnvelope) -> None:
 
 def _take_queued(turn: Turn) -> None:
     """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's share is used up."""
-    unit = turn.unit
-    while unit.queue and unit.remainder is None and not turn.is_spent:
-        first, *rest = unit.queue
-        unit.amend(queue=tuple(rest))
+    unit, queue, taken = turn.unit, turn.unit.queue, 0
+    while taken < len(queue) and unit.remainder is None and not turn.is_spent:
+        first = queue[taken]
+        taken += 1
         turn.current = first.envelope
         _take(turn, first.envelope, first)
-    if unit.queue and unit.remainder is None:
-        unit.amend(remainder=Remainder())
+    rest = queue[taken:]
+    unit.amend(queue=rest, remainder=unit.remainder or (Remainder() if rest else None))
 
 
 def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:

@@ -190,7 +190,7 @@ def test_a_state_that_cannot_be_used_ends_the_worker_and_names_the_unit(asked: A
     with pytest.raises(Escalated, match=told) as caught:
         asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
     assert (caught.value.failure, caught.value.key) == (Failure.STATE, U)
-    with pytest.raises(Escalated, match=told):  # Whoever asks again must not get a new unit in its place.
+    with pytest.raises(Escalated, match=told):  # Another question must not begin a new unit in its place.
         asked.poll(asked.envelope("u", 2))
 
 
