@@ -11,8 +11,7 @@ from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Record
 from guardian.cycle import Cycle
-from guardian.messages import Decide, Prepare
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from storage.port import Snapshot, UnitChange
 
 AT_ONCE = 1_000
@@ -61,9 +60,9 @@ class Idle:
         actors, now = self._cycle._actors, self._cycle._tools.clock.now()
         for units in self._batches(count):
             known = {UnitKey(PARTITION, name): sample for name, sample in units}
-            actors.prepare(Prepare(now, tuple(known), {}, {}))
+            actors.prepare(now, tuple(known), {}, {})
             arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
-            decided = actors.decide(Decide(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()}))
+            decided = actors.decide(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()})
             assert all(each.change is None for each in decided.turns), "they are duplicates"
 
     def _batches(self, count: int) -> Iterator[list[tuple[str, tuple[Snapshot, DataEnvelope]]]]:

@@ -1,20 +1,30 @@
-"""The cycle's interface to the actors of a worker: each question gets one answer."""
+"""The cycle's interface to the units of a worker: their registry, and the actor system with its guardian."""
 
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from thespian.actors import PoisonMessage
 
+from domain.clock import Instant
+from domain.envelope import DataEnvelope
 from domain.errors import ResequencerError
+from domain.record import Partition
 from guardian.actor_system import make_actor_system
-from guardian.guardian_actor import Escalated, Guardian
-from guardian.messages import Active, Arm, Decide, Decided, Drop, ListActive, Prepare, Prepared, ReportUnits, Rest, UnitsReport
+from guardian.guardian_actor import Escalated, Guardian, Stop, TakeTurns
+from guardian.partition_orders import Pauses
 from guardian.supervision import Failure
-from guardian.unit_registry import UnitRegistrySettings
+from guardian.unit_registry import AT_ONCE, Dues, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
+from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
 from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import Turn
+from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import Decode, UnitCodec
+from storage.port import Snapshot, Waits
 
+_log = logging.getLogger("resequencer.guardian")
 _Answer = TypeVar("_Answer")
 
 
@@ -22,46 +32,149 @@ class ActorsFailed(ResequencerError):
     """The guardian itself failed; the worker ends without committing (supervision.py)."""
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """The units whose snapshots the next `decide` needs: units of the poll and units to wake that have no actor.
+
+    `stopped` are the units whose actors were stopped.
+    """
+
+    unknown: tuple[UnitKey, ...]
+    stopped: tuple[UnitKey, ...] = ()
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The turn of each unit that took one, and the latest instant for the next poll.
+
+    `is_held_up` is set when the remainders are larger than the output of one cycle. Then the cycle should read as little as
+    possible until they are worked off.
+    """
+
+    turns: Sequence[Turn]
+    next_wake_at: Instant | None
+    is_held_up: bool = False
+
+
+class UnitsReport(msgspec.Struct, frozen=True):
+    """Counts of units with an actor, units in which something waits, stashed envelopes and bytes; and the longest waits.
+
+    `backlogged` counts the deadlines that have passed but wait for their backlog to be read. `unavailable` maps each server that
+    handlers cannot reach to the number of units that wait for it. `held` counts the units that an order holds.
+    """
+
+    active: int
+    waiting: int
+    stashed: int
+    stashed_bytes: int
+    backlogged: int
+    oldest: tuple[tuple[UnitKey, Waits], ...]
+    unavailable: Mapping[str, int] = {}
+    held: int = 0
+
+
 class ActorGateway:
-    """One in-process actor system with its guardian. Everything runs in the calling thread."""
+    """The units of a worker, each with an actor while it is in memory. Everything runs in the calling thread.
+
+    A poll is `prepare`, the load of the units that are unknown, and `decide`.
+    """
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
-        resequencer = type(
-            "WorkerResequencer", (Resequencer,), {"context": context, "codec": UnitCodec(context.strategy, decode)}
-        )
-        guardian = type("WorkerGuardian", (Guardian,), {"resequencer": resequencer, "settings": settings})
+        codec = UnitCodec(context.strategy, decode)
+        resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
+        self._share_bytes = settings.share_bytes
+        self._registry = UnitRegistry(settings)
         self._system = make_actor_system()
-        self._guardian = self._system.createActor(guardian)
+        self._guardian = self._system.createActor(type("WorkerGuardian", (Guardian,), {"resequencer": resequencer}))
+        self._wakes: Mapping[UnitKey, Wake] = {}
+        self._unavailable: frozenset[str] = frozenset()
 
-    def arm(self, message: Arm) -> None:
-        self._ask(message, Arm)
+    def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
+        """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
+        for unit, waits in waiting:
+            self._registry.arm(UnitKey(partition, unit), waits)
 
-    def drop(self, message: Drop) -> None:
-        self._ask(message, Drop)
+    def drop(self, partition: Partition) -> None:
+        """Drop the units of a partition that is no longer assigned from memory, without deciding anything."""
+        self._stop(self._registry.drop(partition))
+        self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != partition}
 
-    def rest(self, message: Rest) -> None:
-        self._ask(message, Rest)
+    def rest(self, partition: Partition, pauses: Pauses) -> None:
+        """Take over the pauses of a partition. While it is paused, its deadlines rest; afterwards they are later by that time."""
+        self._registry.rest(partition, pauses)
 
-    def prepare(self, message: Prepare) -> Prepared:
-        return self._ask(message, Prepared)
+    def prepare(
+        self,
+        polled_at: Instant,
+        units: Collection[UnitKey],
+        read_to: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        limit: int = AT_ONCE,
+    ) -> Prepared:
+        """Prepare for a poll that began at `polled_at` and brought something for these units. What was decided is committed.
 
-    def decide(self, message: Decide) -> Decided:
-        """Decide about a poll.
+        `read_to` is the offset up to which each partition has been read, including this poll. `ends` is where its log ended when
+        the poll began. About `limit` units are woken at once. Actors of idle units are stopped.
+        """
+        dues: Dues = self._registry.dues(polled_at, read_to, ends, limit, frozenset(units))
+        for key in dues.stops:
+            self._registry.deactivate(key)
+        self._stop(dues.stops)
+        self._wakes = dues.wakes
+        unknown = tuple([key for key in dict.fromkeys((*units, *dues.wakes)) if not self._registry.is_active(key)])
+        return Prepared(unknown, dues.stops)
+
+    def decide(
+        self,
+        now: Instant,
+        arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]],
+        snapshots: Mapping[UnitKey, Snapshot],
+        orders: Mapping[UnitKey, tuple[Ordered, ...]] = {},
+    ) -> Decided:
+        """Decide about the arrivals, each unit's envelopes in order of arrival, about the orders, and about the units to wake.
+
+        The turns are those of remainders, of units to wake, of units with new envelopes, then of units with orders. They run in
+        this order, one after the other. The share of a turn depends on the turns before it.
 
         Raises:
             Escalated: A unit failed, and the worker must end.
             ActorsFailed: The guardian failed.
         """
-        return self._ask(message, Decided)
+        wakes, self._wakes = self._wakes, {}
+        keys: Iterable[UnitKey] = arrivals
+        if wakes or orders:
+            left_over = [key for key, wake in wakes.items() if wake is Wake.REMAINDER]
+            keys = dict.fromkeys((*left_over, *wakes, *arrivals, *orders))
+        registry, batch, turns = self._registry, Batch(now, self._share_bytes), list[TakeTurn]()
+        for key in keys:
+            registry.activate(key)
+            woken = (wakes[key],) if key in wakes else ()
+            turns.append(TakeTurn(key, arrivals.get(key, ()), woken, batch, snapshots.get(key), orders=orders.get(key, ())))
+        batch.out = len(turns)
+        if turns:
+            self._ask(TakeTurns(batch, turns), TurnsTaken)
+        for turn in batch.turns:
+            registry.note(turn, now)
+        for key in batch.put_off:
+            registry.put_off(key, now)
+        self._tell_of_servers()
+        return Decided(batch.turns, registry.next_wake_at, registry.is_held_up)
 
-    def active(self) -> Active:
-        return self._ask(ListActive(), Active)
+    def active(self) -> Mapping[Partition, Collection[str]]:
+        """Return the units with an actor, by partition. The storage must not expire them."""
+        return self._registry.active_units()
 
-    def report_units(self, message: ReportUnits) -> UnitsReport:
-        return self._ask(message, UnitsReport)
+    def report_units(self, oldest: int = 10) -> UnitsReport:
+        """Report what waits, for operators, with the `oldest` longest waits."""
+        each = self._registry
+        waits = tuple(each.longest(oldest))
+        counts = (each.active, len(each.waits), each.stashed, each.stashed_bytes, each.backlogged)
+        return UnitsReport(*counts, waits, each.unavailable, each.held)
 
     def close(self) -> None:
         self._system.shutdown()
+
+    def _stop(self, units: Collection[UnitKey]) -> None:
+        if units:
+            self._ask(Stop(units), Stop)
 
     def _ask(self, message: msgspec.Struct, expected: type[_Answer]) -> _Answer:
         answer: Any = self._system.ask(self._guardian, message)
@@ -71,3 +184,11 @@ class ActorGateway:
             raise answer
         details = answer.details if isinstance(answer, PoisonMessage) else f"answered {answer!r}"
         raise ActorsFailed(f"{Failure.GUARDIAN}: {type(message).__name__}: {details}")
+
+    def _tell_of_servers(self) -> None:
+        """Log once when the first unit begins to wait for a server, and once when no unit waits for it any more."""
+        before, self._unavailable = self._unavailable, frozenset(self._registry.unavailable)
+        for name in sorted(self._unavailable - before):
+            _log.warning("%s is unavailable: units that need it wait and are retried until it answers", name)
+        for name in sorted(before - self._unavailable):
+            _log.warning("%s: no unit waits for it any more", name)

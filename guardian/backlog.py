@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from domain.record import Partition
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 
 _STALE = 1_000
 """So many places more than twice the units may be in the queue of a partition: those that do not count any more."""

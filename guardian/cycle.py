@@ -23,14 +23,13 @@ from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Partition
 from guardian.batch_size import BatchSize
-from guardian.messages import Decide, Prepare, Rest
 from guardian.metrics import CycleTimes, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.publication_size import PublicationSize
 from guardian.region import IntervalTimes, MustReset, Region, RegionState
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from resequencer.turn.turn import Output, Turn
 from storage.port import Snapshot
 
@@ -135,7 +134,7 @@ class Cycle:
         A unit has expired when nothing waits in it and it did not change for the retention. A call does a bounded amount of work.
         Call it between two cycles from time to time, and soon again if it removed many.
         """
-        active, gone = self._actors.active().units, 0
+        active, gone = self._actors.active(), 0
         for partition, owned in list(self.partitions.owned.items()):
             until = owned.caught_up_ms - self._settings.retention_ms
             expire = partial(owned.store.expire, until, active.get(partition, ()))
@@ -259,15 +258,14 @@ class Cycle:
         }
         ordered = {UnitKey(name, unit): tuple(orders) for name, each in taken.items() for unit, orders in each.of_units.items()}
         units = tuple(dict.fromkeys((*arrivals.envelopes, *ordered)))
-        question = Prepare(polled_at, units, read_to, polled.ends, self._batch_size.at_once)
-        prepared = self._actors.prepare(question)
+        prepared = self._actors.prepare(polled_at, units, read_to, polled.ends, self._batch_size.at_once)
         snapshots = self._load(prepared.unknown)
         owned = self.partitions.owned
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
         known = {key: came for key, came in arrivals.envelopes.items() if key.partition in owned}
         orders = {key: each for key, each in ordered.items() if key.partition in owned}
         began_at = self._tools.clock.now()
-        decided = self._actors.decide(Decide(began_at, known, snapshots, orders))
+        decided = self._actors.decide(began_at, known, snapshots, orders)
         self._check_drain(max(len(arrivals.envelopes), len(decided.turns)), self._tools.clock.now() - began_at)
         self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
         return decided.turns
@@ -365,7 +363,7 @@ class Cycle:
         self.metrics.histograms.storage_commit.observe(committed_at - began_at)
         owned.note_committed(commit, turns, committed_at)
         if owned.orders.pauses != before.pauses:
-            self._actors.rest(Rest(owned.partition, owned.orders.pauses))
+            self._actors.rest(owned.partition, owned.orders.pauses)
         self._account(owned.partition, left, turns)
         return True
 

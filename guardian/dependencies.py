@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from domain.clock import Instant
 from domain.record import Partition
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 

@@ -17,13 +17,11 @@ from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.log_rate_limit import LogRateLimit
-from guardian.messages import Arm, Drop, Rest
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.region import RegionLimits
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
-from resequencer.messages import UnitKey
 from resequencer.unit_codec import strategy_changed
 from storage.port import Header, PartitionStore, Storage, StorageRefused, Waits
 
@@ -151,7 +149,7 @@ class Partitions:
     def _drop(self, partition: Partition) -> None:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
-        self._actors.drop(Drop(partition))
+        self._actors.drop(partition)
         self._storage.give_up(partition)
 
     def _try_to_take_over(self, partition: Partition) -> TransportRefused | StorageRefused | None:
@@ -204,8 +202,8 @@ class Partitions:
             self._transport.publish([output])
             owned.note_published(output, self._tools.clock.now())
         self._transport.seek(partition, owned.read_to, owned.source_state)
-        self._actors.rest(Rest(partition, owned.orders.pauses))
-        self._actors.arm(Arm([(UnitKey(partition, unit), waits) for unit, waits in waiting]))
+        self._actors.rest(partition, owned.orders.pauses)
+        self._actors.arm(partition, waiting)
         self.owned[partition] = owned
         told = {"partition": str(partition), "position": owned.read_to}
         _log.info("took over %s at offset %d; waiting units: %d", partition, owned.read_to, len(waiting), extra=told)

@@ -1,7 +1,7 @@
 """The queue of units whose last turn left a remainder, in the order of their next turns. Pure bookkeeping."""
 
 from domain.record import Partition
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from storage.port import WaitKind, Waits
 
 

@@ -16,7 +16,7 @@ from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
 from guardian.timers import Timers
 from guardian.unfinished_turns import UnfinishedTurns
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from resequencer.turn.turn import Turn
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
@@ -165,10 +165,14 @@ class UnitRegistry:
         for key in [key for key, waits in self.waits.items() if waits.kind is WaitKind.DEADLINE and key.partition == partition]:
             self._arm(key, self.waits[key])
 
+    def is_active(self, key: UnitKey) -> bool:
+        return key in self._active
+
     def activate(self, key: UnitKey) -> None:
-        """Note that the unit has an actor, and that its stash is in memory."""
-        self._active[key] = 0
-        self._stashed_bytes += self._size(key)
+        """Note that the unit has an actor, and that its stash is in memory. No effect if it has one already."""
+        if key not in self._active:
+            self._active[key] = 0
+            self._stashed_bytes += self._size(key)
 
     def deactivate(self, key: UnitKey) -> None:
         """Note that the unit's actor is stopping. The registry still knows how the unit waits."""

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from thespian.actors import Actor, ActorAddress
 
-from resequencer.messages import Refused, TakeTurn, TurnsTaken
+from resequencer.batch import Refused, TakeTurn, TurnsTaken
 from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn

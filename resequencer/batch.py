@@ -1,18 +1,32 @@
-"""The turns of one cycle: which are out, what they led to, and what they may still let out."""
+"""The turns of one cycle: what they led to, what they may still let out, and the messages to and from the resequencers.
+
+Messages are frozen, because Thespian delivers them without a copy.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from domain.clock import Instant
-from resequencer.unit import Wake
+from domain.envelope import DataEnvelope
+from domain.record import Partition
+from resequencer.unit import Ordered, Wake
+from storage.port import Snapshot
 
 if TYPE_CHECKING:
-    from resequencer.messages import TakeTurn, UnitKey
     from resequencer.turn.turn import Turn
 
 WITHOUT_END = 1 << 62
 """The share of a turn without a limit."""
+
+
+class UnitKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A unit of work in its partition. One resequencer belongs to it. Caches its hash, because a turn looks it up often."""
+
+    partition: Partition
+    unit: str
 
 
 class Batch:
@@ -57,3 +71,32 @@ class Batch:
         """Note that a turn has ended, as its last step. Return whether no other is out."""
         self.out -= 1
         return self.out == 0
+
+
+class TakeTurn(msgspec.Struct, frozen=True, gc=False):
+    """Take a turn with these envelopes, in order of arrival, then these orders, and then these wakes, and count it off `batch`.
+
+    An actor that is new restores its unit from `snapshot`; None for a new unit. With `is_careful` the turn raised before: it is
+    repeated, and the envelopes on which it fails become dead letters.
+    """
+
+    key: UnitKey
+    envelopes: tuple[DataEnvelope, ...]
+    wakes: tuple[Wake, ...]
+    batch: Batch
+    snapshot: Snapshot | None = None
+    is_careful: bool = False
+    orders: tuple[Ordered, ...] = ()
+
+
+class TurnsTaken(msgspec.Struct, frozen=True):
+    """No turn of the batch is out any more."""
+
+    batch: Batch
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The stored snapshot cannot be used; the worker must end and log the error."""
+
+    key: UnitKey
+    error: Exception

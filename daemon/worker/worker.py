@@ -16,9 +16,7 @@ from daemon.worker.region_control import RegionControl
 from daemon.worker.server_states import ServerStates
 from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
-from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
-from guardian.messages import ReportUnits
 from guardian.region import RegionState
 from status.file import StatusFile
 from status.report import Identity, State, report
@@ -138,11 +136,7 @@ class Worker:
     def _leave(self, parts: Parts, reason: str | None) -> None:
         now = self._clock.now()
         parts.cycle.region.stop()
-        try:
-            self._report(now, State.STOPPED, reason)
-        except ActorsFailed:
-            # A failed guardian has no metrics any more, and its error is being raised.
-            self._status.write(report(self._identity, State.STOPPED, reason, now))
+        self._report(now, State.STOPPED, reason)
         for each in parts.servers:
             each.close()
         parts.handler.close()
@@ -157,7 +151,7 @@ class Worker:
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
-        units_report, standing = parts.servers.actors.report_units(ReportUnits()), parts.servers.transport.standing()
+        units_report, standing = parts.servers.actors.report_units(), parts.servers.transport.standing()
         measured = with_metrics(plain, parts.cycle, units_report, standing, parts.watched.overruns, now)
         self._status.write(
             msgspec.structs.replace(

@@ -9,12 +9,12 @@ import msgspec
 from connectors.port import TransportStatus
 from domain.clock import Instant, instant_text
 from domain.record import Partition
+from guardian.actor_gateway import UnitsReport
 from guardian.cycle import Cycle
-from guardian.messages import UnitsReport
 from guardian.metrics import Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.takeover_backoff import Untaken
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from status.report import PartitionStatus, StatusReport, Units, UnitWait, UntakenPartition
 from storage.port import Waits
 

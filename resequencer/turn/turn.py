@@ -25,7 +25,7 @@ from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
 from storage.port import UnitChange, Waits
 
 if TYPE_CHECKING:
-    from resequencer.messages import UnitKey
+    from resequencer.batch import UnitKey
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
 """What a turn lets out, in the order of publication."""

@@ -10,9 +10,9 @@ import resequencer.turn.decide
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import TransientError
+from guardian.actor_gateway import Decided
 from guardian.guardian_actor import Escalated
-from guardian.messages import Decided
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from resequencer.payment_data import PaymentData
 from resequencer.settings import LearnedTimeout
 from resequencer.strategies.sequence import Sequence

@@ -2,7 +2,7 @@
 
 from domain.record import Partition
 from guardian.backlog import Backlog
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P1, "c")

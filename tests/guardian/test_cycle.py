@@ -12,7 +12,6 @@ import resequencer.turn.decide
 from connectors.port import Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
-from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.guardian_actor import Escalated
 from guardian.takeover import Metadata, find_metadata
@@ -219,14 +218,14 @@ def test_an_escalation_commits_and_publishes_nothing(service: Service, watcher: 
     assert (service.sequences("u"), service.sequences("v")) == ([2], [1])
 
 
-def test_a_guardian_that_fails_commits_nothing(service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_fails_commits_nothing(service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
-        raise ArithmeticError("a bug of the guardian")
+        raise ArithmeticError("a bug of the registry")
 
     service.tell("u", 1)
     with monkeypatch.context() as patch:
         patch.setattr(UnitRegistry, "note", fail)
-        with pytest.raises(ActorsFailed):
+        with pytest.raises(ArithmeticError):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
     service.kill()

@@ -7,9 +7,9 @@ import pytest
 from harness.actors.asking import P0, P1, Asked
 
 from domain.errors import DependencyUnavailable
+from guardian.actor_gateway import Decided
 from guardian.dependencies import Dependencies
-from guardian.messages import Decided
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 
 GONE = DependencyUnavailable("sanctions-api")
 API = "sanctions-api"

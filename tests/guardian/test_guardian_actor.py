@@ -9,12 +9,11 @@ from harness.actors.asking import FAR, P0, P1, Asked
 from harness.driving import NoChance, Recorder, decoder
 from thespian.actors import Actor, ActorAddress, ActorSystem
 
+from domain.envelope import DataEnvelope
 from guardian.actor_system import make_actor_system
-from guardian.guardian_actor import Guardian
-from guardian.messages import Decide, Decided, Prepare, Prepared, ReportUnits, UnitsReport
-from guardian.unit_registry import UnitRegistrySettings
+from guardian.guardian_actor import Guardian, Stop, TakeTurns
 from resequencer.actor import Resequencer
-from resequencer.messages import UnitKey
+from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.context import TurnContext
@@ -42,7 +41,7 @@ class Hasty(Actor):
             guardian, questions, self.asker = *message, sender
             for each in questions:
                 self.send(guardian, each)
-        elif isinstance(message, Decided):
+        elif isinstance(message, TurnsTaken):
             self.send(self.asker, message)
 
 
@@ -51,8 +50,14 @@ def _guardian(system: ActorSystem) -> tuple[ActorAddress, type[CountedResequence
     child = type(
         "Child", (CountedResequencer,), {"context": context, "codec": UnitCodec(context.strategy, decoder().decode), "made": 0}
     )
-    guardian = type("Guarding", (Guardian,), {"resequencer": child, "settings": UnitRegistrySettings()})
+    guardian = type("Guarding", (Guardian,), {"resequencer": child})
     return system.createActor(guardian), child
+
+
+def _turns(now: int, envelope: DataEnvelope, stored: Snapshot | None = None) -> TakeTurns:
+    batch = Batch(now)
+    batch.out = 1
+    return TakeTurns(batch, [TakeTurn(U, (envelope,), (), batch, stored)])
 
 
 def test_envelopes_of_a_unit_meet_one_actor_over_many_polls(asked: Asked) -> None:
@@ -86,19 +91,16 @@ def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: As
 
 
 def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
-    """Decide is in the guardian's queue before the exit of the actor that Prepare stopped."""
+    """The turns are in the guardian's queue before the exit of the actor that was stopped."""
     system = make_actor_system()
     guardian, child = _guardian(system)
     asked = Asked()
     first, second = asked.envelope("u", 1), asked.envelope("u", 2)
-    system.ask(guardian, Prepare(0, (U,), FAR, FAR))
-    (turn,) = system.ask(guardian, Decide(0, {U: (first,)}, {})).turns
+    (turn,) = system.ask(guardian, _turns(0, first)).batch.turns
     stored = Snapshot("u", turn.change.state, None, ())
-    questions = (Prepare(30_000, (U,), FAR, FAR), Decide(30_000, {U: (second,)}, {U: stored}))
-    decided = system.ask(system.createActor(Hasty), (guardian, questions))
-    assert [each.notification_id for turn in decided.turns for each in turn.output] == ["u#2"]
+    taken = system.ask(system.createActor(Hasty), (guardian, (Stop((U,)), _turns(30_000, second, stored))))
+    assert [each.notification_id for turn in taken.batch.turns for each in turn.output] == ["u#2"]
     assert child.made == 2
-    assert system.ask(guardian, ReportUnits()).active == 1
     system.shutdown()
     asked.actors.close()
 
@@ -121,9 +123,9 @@ def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked
 
 def test_a_wake_of_a_partition_that_was_dropped_meanwhile_wakes_no_unit(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
-    asked.actors.prepare(Prepare(asked.now + 21_000, (), FAR, FAR))
+    asked.actors.prepare(asked.now + 21_000, (), FAR, FAR)
     asked.drop(P0)
-    assert asked.actors.decide(Decide(asked.now + 21_000, {}, {})).turns == []
+    assert asked.actors.decide(asked.now + 21_000, {}, {}).turns == []
 
 
 def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_asked: Callable[..., Asked]) -> None:
@@ -210,7 +212,8 @@ def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
 def test_it_answers_every_kind_of_question_once() -> None:
     system = make_actor_system()
     guardian, _ = _guardian(system)
-    assert isinstance(system.ask(guardian, Prepare(0, (), {}, {})), Prepared)
-    assert isinstance(system.ask(guardian, Decide(0, {}, {})), Decided)
-    assert isinstance(system.ask(guardian, ReportUnits()), UnitsReport)
+    asked = Asked()
+    assert isinstance(system.ask(guardian, _turns(0, asked.envelope("u", 1))), TurnsTaken)
+    assert isinstance(system.ask(guardian, Stop((U,))), Stop)
+    asked.actors.close()
     system.shutdown()

@@ -267,7 +267,7 @@ def test_damage_still_ends_the_worker(service: Service, watcher: Watcher, call: 
 
 
 def test_actors_that_failed_still_end_the_worker(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise ActorsFailed("the guardian failed")
 
     monkeypatch.setattr(service.servers.actors, "decide", fail)

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 import resequencer.turn.decide
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.errors import PermanentError, TransientError
-from guardian.actor_gateway import ActorsFailed
-from guardian.guardian_actor import Escalated
-from guardian.messages import Decided, ReportUnits
+from guardian.actor_gateway import ActorsFailed, Decided
+from guardian.guardian_actor import Escalated, Guardian
 from guardian.supervision import SUPERVISION, Directive, Failure
-from guardian.unit_registry import UnitRegistry
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Turn
@@ -215,24 +213,25 @@ def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: 
 
 
 @pytest.mark.parametrize("times", [1, 9])
-@pytest.mark.parametrize("part", ["dues", "note", "activate"])
+@pytest.mark.parametrize("part", ["_send_to_new", "receiveMsg_TurnsTaken", "receiveMsg_Stop"])
 def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
 ) -> None:
-    """The guardian's state may be half changed: a deadline taken from the heap, or a decision that was not kept."""
-    right, left = getattr(UnitRegistry, part), [times]
+    """A part of the turns may be out: taken again, they would be taken twice."""
+    asked.poll(asked.envelope("w", 1))
+    right, left = getattr(Guardian, part), [times]
 
-    def fail(self: UnitRegistry, *arguments: Any) -> Any:
+    def fail(self: Guardian, *arguments: Any) -> Any:
         if left[0]:
             left[0] -= 1
             raise ArithmeticError("a bug of the guardian")
         return right(self, *arguments)
 
-    monkeypatch.setattr(UnitRegistry, part, fail)
+    monkeypatch.setattr(Guardian, part, fail)
     with pytest.raises(ActorsFailed, match="a bug of the guardian"):
-        asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
+        asked.poll(asked.envelope("u", 1), asked.envelope("v", 1), after_ms=30_000)
     with pytest.raises(ActorsFailed, match="the guardian raised"):
-        asked.actors.report_units(ReportUnits())
+        asked.poll(asked.envelope("u", 2))
 
 
 def test_an_envelope_that_was_dead_lettered_and_sent_again_at_once_is_stored_while_it_is_tried(asked: Asked) -> None:

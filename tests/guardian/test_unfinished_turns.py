@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError
-from guardian.messages import Decided
+from guardian.actor_gateway import Decided
 from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.batch import Batch
+from resequencer.batch import Batch, TakeTurn, UnitKey
 from resequencer.handlers.port import Handled, Marks
-from resequencer.messages import TakeTurn, UnitKey
 from resequencer.payment_data import PaymentData
 from resequencer.unit import Wake
 from storage.port import WaitKind, Waits

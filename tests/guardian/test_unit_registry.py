@@ -7,7 +7,7 @@ from harness.driving import NoChance, Recorder
 from domain.record import Partition
 from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.context import TurnContext

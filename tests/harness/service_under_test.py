@@ -30,10 +30,10 @@ from domain.errors import DependencyUnavailable, PermanentError, TransientError
 from domain.fact import Fact
 from domain.notification import Notification
 from domain.record import Partition
+from guardian.actor_gateway import UnitsReport
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.log_rate_limit import LogRateLimit
-from guardian.messages import ReportUnits, UnitsReport
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
@@ -278,7 +278,7 @@ class Service:
         return bool(partitions.put_off_takeovers.untaken) or any(owned.unpublished for owned in partitions.owned.values())
 
     def report_units(self) -> UnitsReport:
-        return self.servers.actors.report_units(ReportUnits())
+        return self.servers.actors.report_units()
 
     # Input
 

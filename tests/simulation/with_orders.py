@@ -23,7 +23,7 @@ from domain.dead_letter import DeadLetterReason
 from domain.order import Order, OrderKind, OrderOutcome, OrderResult, Stage, decode_order, decode_outcome, encode_order
 from domain.record import Partition
 from guardian.owned_partition import OwnedPartition
-from resequencer.messages import UnitKey
+from resequencer.batch import UnitKey
 from storage.port import Waits
 
 if TYPE_CHECKING:

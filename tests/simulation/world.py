@@ -26,7 +26,7 @@ from simulation.with_orders import WorldOrders
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
 from domain.record import Partition
-from guardian.messages import ReportUnits, UnitsReport
+from guardian.actor_gateway import UnitsReport
 from guardian.owned_partition import OwnedPartition
 from guardian.takeover import find_metadata
 from storage.none.memory import Memory
@@ -227,7 +227,7 @@ class World:
         return sum(report_units.active for _, report_units in self._unit_reports())
 
     def _unit_reports(self) -> list[tuple[Worker, UnitsReport]]:
-        return [(each, each.actors.report_units(ReportUnits(oldest=100))) for each in self._awake() if each.actors is not None]
+        return [(each, each.actors.report_units(oldest=100)) for each in self._awake() if each.actors is not None]
 
     def kept_units(self) -> int:
         """Count the units in the shared storage, or in the storages of the workers."""

@@ -10,11 +10,10 @@ from harness.driving import NoChance, Recorder, decoder, wire
 
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
-from guardian.actor_gateway import ActorGateway
-from guardian.messages import Arm, Decide, Decided, Drop, Prepare, ReportUnits, UnitsReport
+from guardian.actor_gateway import ActorGateway, Decided, UnitsReport
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.batch import UnitKey
 from resequencer.flow_profiles import Profiles
-from resequencer.messages import UnitKey
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -27,7 +26,7 @@ FAR = {P0: 10**12, P1: 10**12}
 
 
 class Asked:
-    """A guardian whose polls a test makes: `poll` is Prepare, load, Decide, and storing the changes."""
+    """A guardian whose polls a test makes: `poll` is prepare, load, decide, and storing the changes."""
 
     def __init__(
         self,
@@ -68,22 +67,23 @@ class Asked:
         for each in envelopes:
             key = UnitKey(each.record.origin.partition, each.unit)
             arrivals[key] = (*arrivals.get(key, ()), each)
-        unknown = self.actors.prepare(Prepare(self.now, tuple(arrivals), read_to, ends)).unknown
+        unknown = self.actors.prepare(self.now, tuple(arrivals), read_to, ends).unknown
         self.loaded.append(frozenset(unknown))
         snapshots = {key: self.stored[key] for key in unknown if key in self.stored}
-        decided = self.actors.decide(Decide(self.now, arrivals, snapshots))
+        decided = self.actors.decide(self.now, arrivals, snapshots)
         for turn in decided.turns:
             self._keep(turn)
         return decided
 
     def arm(self, keys: Iterable[UnitKey]) -> None:
-        self.actors.arm(Arm([(key, self.waiting[key]) for key in keys]))
+        for key in keys:
+            self.actors.arm(key.partition, [(key.unit, self.waiting[key])])
 
     def drop(self, partition: Partition) -> None:
-        self.actors.drop(Drop(partition))
+        self.actors.drop(partition)
 
     def report_units(self) -> UnitsReport:
-        return self.actors.report_units(ReportUnits())
+        return self.actors.report_units()
 
     def told(self, decided: Decided) -> list[str]:
         return [each.notification_id for turn in decided.turns for each in turn.output if hasattr(each, "status")]

@@ -1,10 +1,10 @@
 """The worker's actors, with checks: no turn releases more than its share and one envelope, no cycle more than some shares."""
 
 from itertools import groupby
+from typing import Any
 
 from domain.order import OrderOutcome
-from guardian.actor_gateway import ActorGateway
-from guardian.messages import Decide, Decided
+from guardian.actor_gateway import ActorGateway, Decided
 from guardian.pending_output import find_origin
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.turn.context import TurnContext
@@ -17,8 +17,8 @@ class WatchedActors(ActorGateway):
         super().__init__(context, decode, settings)
         self._share = settings.share_bytes
 
-    def decide(self, message: Decide) -> Decided:
-        decided = super().decide(message)
+    def decide(self, *arguments: Any, **named: Any) -> Decided:
+        decided = super().decide(*arguments, **named)
         turns = [each for each in decided.turns if _sizes(each)]
         for each in turns:
             last = _sizes(each)[-1]

@@ -10,10 +10,10 @@ import pytest
 from domain.dead_letter import DeadLetter, DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import our_mistake
-from guardian.guardian_actor import Guardian
+from guardian.guardian_actor import Escalated, Guardian
 from guardian.supervision import Failure
 from resequencer.actor import Resequencer
-from resequencer.messages import TakeTurn, TurnsTaken
+from resequencer.batch import TakeTurn, TurnsTaken
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn
 from resequencer.turn.turn import Turn
@@ -67,7 +67,7 @@ def deadline_that_fails_ends_the_worker(patch: Patch) -> None:
     def faulty(self: Guardian, message: Any, sender: Any) -> None:
         turn = message.poisonMessage
         if isinstance(turn, TakeTurn) and not turn.envelopes:
-            self._escalate(Failure.CAREFUL_TURN, turn.key, "its deadline or its retry fails")
+            self._answer(Escalated(Failure.CAREFUL_TURN, turn.key, "its deadline or its retry fails"))
         else:
             right(self, message, sender)
 

@@ -12,9 +12,8 @@ from connectors.port import Polled
 from domain.clock import Instant
 from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
-from guardian.messages import Active
 from guardian.owned_partition import OwnedPartition
-from resequencer.messages import TurnTaken
+from resequencer.turn.turn import Turn
 from storage.embedded.partition import EmbeddedPartitionStore
 from storage.none.storage import NonePartitionStore
 from storage.port import Commit
@@ -52,7 +51,7 @@ def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
 def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[TurnTaken]:
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[Turn]:
         return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), *rest)
 
     patch.setattr(Cycle, "_decide", faulty)
@@ -62,7 +61,7 @@ def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) ->
     """More records of such a unit may be in the transaction, where they cannot be read yet."""
     right = Cycle._decide
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[TurnTaken]:
+    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[Turn]:
         return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), *rest)
 
     patch.setattr(Cycle, "_decide", faulty)
@@ -81,7 +80,7 @@ def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
 
 def units_in_memory_expire(patch: Patch) -> None:
     """Units expire in the storage while their actors live. The next commit of such an actor writes only changes."""
-    patch.setattr(ActorGateway, "active", lambda _: Active({}))
+    patch.setattr(ActorGateway, "active", lambda _: {})
 
 
 def a_zombie_expires(patch: Patch) -> None:
