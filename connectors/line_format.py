@@ -151,14 +151,16 @@ def _wrap_headers(headers: Headers) -> dict[str, str] | list[_Header] | None:
 
 
 def _short_texts(headers: Headers) -> dict[str, str] | None:
-    """Return the values as strings, unless one of them has a character that JSON encodes as six bytes; mostly none has."""
-    together = b"".join([value for _, value in headers])
+    """Return the values as strings, unless one of them has a newline, or a character that JSON encodes as six bytes."""
+    names, values = zip(*headers, strict=True)
+    together = b"\n".join(values)
     if len(together.translate(None, _LONG_ESCAPES)) < len(together):
         return None
     try:
-        return {name: value.decode() for name, value in headers}
+        texts = together.decode().split("\n")
     except UnicodeDecodeError:
         return None
+    return dict(zip(names, texts, strict=True)) if len(texts) == len(names) else None
 
 
 def _wrap_header(name: str, value: bytes) -> _Header:

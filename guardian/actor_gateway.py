@@ -143,7 +143,8 @@ class ActorGateway:
         if wakes or orders:
             left_over = [key for key, wake in wakes.items() if wake is Wake.REMAINDER]
             keys = dict.fromkeys((*left_over, *wakes, *arrivals, *orders))
-        registry, batch, turns = self._registry, Batch(now, self._share_bytes), list[TakeTurn]()
+        registry, batch = self._registry, Batch(now, self._share_bytes)
+        turns: list[TakeTurn] = []
         for key in keys:
             registry.activate(key)
             woken = (wakes[key],) if key in wakes else ()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -26,6 +27,8 @@ COUNTED = {
     "suppressed": "suppressed",
 }
 """The counters to which turns add, and the fields of a turn that they add."""
+
+_counted_of = attrgetter(*COUNTED.values())
 
 
 class CycleTimes(msgspec.Struct, frozen=True):
@@ -100,8 +103,8 @@ class Metrics:
     def add_turns(self, turns: Collection[Turn]) -> None:
         """Add what the turns of a cycle counted."""
         counts = self.counts
-        for name, field in COUNTED.items():
-            counts[name] += sum([getattr(each, field) for each in turns])
+        for name, column in zip(COUNTED, zip(*map(_counted_of, turns), strict=True), strict=False):
+            counts[name] += sum(column)
         if turns:
             self.longest_wait_ms = max(self.longest_wait_ms, *[each.longest_wait_ms for each in turns])
         self.histograms.stash_wait.observe_all([wait for each in turns for wait in each.waited_ms])

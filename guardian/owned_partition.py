@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
 
-from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
+from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
 from domain.notification import Notification
 from domain.order import OrderOutcome
@@ -24,7 +24,7 @@ from guardian.pending_output import (
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.turn.turn import Output, Turn
-from storage.port import Commit, PartitionStore, Pending, UnitChange
+from storage.port import Commit, PartitionStore, UnitChange
 
 _THROTTLE_MS = 1_000
 """Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
@@ -38,6 +38,8 @@ After a crash, records that were done may then be notified again.
 
 _RECORD_BYTES = 1_000
 """The cost to send a record beside its bytes: it takes as long as so many more bytes."""
+
+_DEAD_LETTERS = Channel.DEAD_LETTERS
 
 _LONGEST_STEP_MS = 10_000
 """The most that one cycle adds to the caught-up clock: records may have been unread while the cycle was delayed."""
@@ -73,9 +75,10 @@ class OwnedPartition:
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
-        self._sizes = _sizes_of(plan.pending)
+        self._sizes = tuple(map(_size_of, self.unpublished))
         self._highest_number = plan.highest_number
-        self._offsets_behind = tuple(map(offset_behind, self.unpublished))
+        self._behind: Sequence[int] | None = tuple(map(offset_behind, self.unpublished))
+        self._left: Sequence[Output] = ()
         self.attempt: PartitionOutput | None = None
         self._heal_offset = plan.heal_offset
         self._just_read: Sequence[int] = ()
@@ -200,7 +203,7 @@ class OwnedPartition:
                 for number, each in enumerate(news, first)
             ]
         )
-        self._offsets_behind = tuple([offset_of(number, each) for number, each in enumerate(news, first)])
+        self._behind, self._left = None, news
         return self._commit(attempt, tuple([each.change for each in turns if each.change is not None]))
 
     def healing_commit(self, attempt: str, lost: Sequence[OrderOutcome] = ()) -> Commit:
@@ -213,8 +216,14 @@ class OwnedPartition:
         self.unpublished = tuple(renumbered(each, number) for number, each in renamed)
         first = self._highest_number + 1 + len(self.unpublished)
         self.unpublished += tuple(self._record(number, each) for number, each in enumerate(lost, first))
-        self._offsets_behind = tuple(map(offset_behind, self.unpublished))
+        self._behind = tuple(map(offset_behind, self.unpublished))
         return self._commit(attempt)
+
+    def _offsets_behind(self) -> Sequence[int]:
+        """The offsets of the records that caused the unpublished output. Needed only if a part of it leaves."""
+        if self._behind is None:
+            self._behind = tuple([offset_of(each.number, what) for each, what in zip(self.unpublished, self._left, strict=True)])
+        return self._behind
 
     def _was_done(self, what: Output) -> bool:
         """Whether the record that caused the output was done before the restart, so that the output was published then."""
@@ -265,13 +274,13 @@ class OwnedPartition:
 
         If that input record is the first, return the count of its own output records.
         """
-        behind = self._offsets_behind
+        behind = self._offsets_behind()
         begin = next((place for place in range(at, 0, -1) if behind[place - 1] != behind[at]), 0)
         return begin or next((place for place in range(at, len(behind)) if behind[place] != behind[0]), len(behind))
 
     def output(self, count: int) -> PartitionOutput:
         """Return the first `count` unpublished records with the position to publish, and note them as tried."""
-        leaves, stays = self.unpublished[:count], self._offsets_behind[count:]
+        leaves, stays = self.unpublished[:count], self._offsets_behind()[count:] if count < len(self.unpublished) else ()
         offset, undone = self._position(stays)
         done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
@@ -290,7 +299,7 @@ class OwnedPartition:
         """Take over a publication that the transport has confirmed."""
         count = len(output.records)
         self.unpublished, self._sizes = self.unpublished[count:], self._sizes[count:]
-        self._offsets_behind = self._offsets_behind[count:]
+        self._behind, self._left = None if self._behind is None else self._behind[count:], self._left[count:]
         self.attempt = None
         self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
 
@@ -327,8 +336,7 @@ class OwnedPartition:
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
-        pending = tuple([to_pending(each) for each in self.unpublished])
-        self._sizes = _sizes_of(pending)
+        self._sizes = tuple(map(_size_of, self.unpublished))
         return Commit(
             number=self.store.header.commit + 1,
             attempt=attempt,
@@ -336,7 +344,7 @@ class OwnedPartition:
             highest_number=self.unpublished[-1].number if self.unpublished else self._highest_number,
             heal_offset=self._heal_offset,
             changes=changes,
-            added=pending,
+            added=tuple(map(to_pending, self.unpublished)) if self._is_durable else (),
             published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,
@@ -345,6 +353,9 @@ class OwnedPartition:
         )
 
 
-def _sizes_of(pending: Sequence[Pending]) -> tuple[int, ...]:
-    """The cost to send each record, in bytes; the bodies themselves are not kept beside the records."""
-    return tuple([_RECORD_BYTES + len(each.body) for each in pending])
+def _size_of(each: OutputRecord) -> int:
+    """The cost to send a record, in bytes. Its headers count only if it is a dead letter, whose headers may be long."""
+    size = _RECORD_BYTES + len(each.value)
+    if each.channel is _DEAD_LETTERS:
+        size += sum([len(name) + len(value) for name, value in each.headers])
+    return size

@@ -20,6 +20,7 @@ from domain.record import Headers, Origin, Partition
 from resequencer.turn.turn import Output
 from storage.port import Pending, StorageRefused
 
+_NOTIFICATIONS = Channel.NOTIFICATIONS
 _MARK = (POSSIBLE_DUPLICATE, MARKED)
 _POSITION = {
     Channel.NOTIFICATIONS: SOURCE_POSITION,
@@ -72,8 +73,8 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
 def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offset: int) -> OutputRecord:
     """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`."""
     if isinstance(what, Notification):
-        headers = (*what.headers, _MARK) if what.origin.offset < heal_offset else what.headers
-        return OutputRecord(number, Channel.NOTIFICATIONS, what.unit.encode(), headers, what.value, is_object=what.is_object)
+        headers = (*what.headers, _MARK) if what.origin[1] < heal_offset else what.headers
+        return OutputRecord(number, _NOTIFICATIONS, what.unit.encode(), headers, what.value, is_object=what.is_object)
     origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
     mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Fact):

@@ -27,6 +27,9 @@ _EVICTED_SHARE = 0.9
 _LOADED_SHARE = 0.125
 """The share of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
 
+_DEADLINE = WaitKind.DEADLINE
+"""Named once: to read a member of an enumeration takes as long as five attributes, and this is asked after each turn."""
+
 _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 """The kinds of waits that wake their unit as soon as they are due."""
 
@@ -148,7 +151,7 @@ class UnitRegistry:
         waits = self.waits.get(key)
         if waits is None:
             return
-        if waits.kind is WaitKind.DEADLINE:
+        if waits.kind is _DEADLINE:
             self._passed[key] = None
         else:
             self._dependencies.put_back(key, now)
@@ -162,7 +165,7 @@ class UnitRegistry:
         self._pauses[partition] = pauses
         self._backlog.drop(partition)
         self._passed = {key: None for key in self._passed if key.partition != partition}
-        for key in [key for key, waits in self.waits.items() if waits.kind is WaitKind.DEADLINE and key.partition == partition]:
+        for key in [key for key, waits in self.waits.items() if waits.kind is _DEADLINE and key.partition == partition]:
             self._arm(key, self.waits[key])
 
     def is_active(self, key: UnitKey) -> bool:
@@ -188,16 +191,26 @@ class UnitRegistry:
         If the storage keeps units, the actor of a released unit stops at the next chance. Otherwise the actor stays until
         it is idle, and the position waits for it.
         """
-        self._latest = max(self._latest, now)
-        key = turn.key
+        if now > self._latest:
+            self._latest = now
+        key, waits = turn.key, turn.waits
+        known = self.waits.get(key)
         self._data_bytes += turn.data_bytes - self._active.pop(key)
         self._active[key] = turn.data_bytes
-        if turn.waits is None and key not in self.waits:
+        if waits is None and known is None:
             self._note_idle(key, turn, now)
             return
-        waits = None if turn.waits is None else self._by_this_clock(key, turn.waits, now)
-        known = self._remember(key, waits)
+        if waits is not None:
+            waits = self._by_this_clock(key, waits, now)
         self._stashed_bytes += (waits.stashed_bytes if waits else 0) - (known.stashed_bytes if known else 0)
+        if waits is not None and waits.kind is _DEADLINE and (known is None or known.kind is _DEADLINE):
+            # Neither a server nor an unfinished turn knows the unit.
+            self.stashed += waits.stashed - (known.stashed if known else 0)
+            self.waits[key] = waits
+            self._idle.pop(key, None)
+            self._set_timer(key, waits)
+            return
+        self._remember(key, waits)
         if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
             self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
         else:
@@ -253,7 +266,7 @@ class UnitRegistry:
         passed, self._passed = self._passed, {}
         for key in (*passed, *caught_up):
             waits = self.waits.get(key)
-            if waits is None or waits.kind is not WaitKind.DEADLINE:
+            if waits is None or waits.kind is not _DEADLINE:
                 continue
             if self._deadline(key, waits) <= now:
                 wakes[key] = Wake.DEADLINE
@@ -307,12 +320,15 @@ class UnitRegistry:
         A wait that began in the future begins now, or when that was first noticed. A retry is due within the longest pause.
         A deadline further away than any can be is due now: its unit then sets it anew.
         """
-        since, wakes_at, latest = waits.since, waits.wakes_at, now + self._settings.longest_pause_ms
+        since, wakes_at = waits.since, waits.wakes_at
+        if since <= now and waits.kind is _DEADLINE and wakes_at <= now + self._settings.longest_deadline_ms:
+            return waits
+        latest = now + self._settings.longest_pause_ms
         if since > now + SKEW_MS:
             known = self._anew.get(key)
             since = known[1] if known is not None and known[0] == waits.since else now
             self._anew[key] = waits.since, since
-        if waits.kind is WaitKind.DEADLINE:
+        if waits.kind is _DEADLINE:
             wakes_at += since - waits.since
             wakes_at = now if wakes_at > now + self._settings.longest_deadline_ms + SKEW_MS else wakes_at
         elif waits.kind is WaitKind.HELD:
@@ -357,11 +373,18 @@ class UnitRegistry:
         A unit with a remainder gets no timer: it waits in the queue of remainders. A deadline of a paused partition gets none.
         """
         self._unfinished.note(key, waits, has_let_out=has_let_out)
-        is_resting = waits.kind is WaitKind.DEADLINE and is_paused(self._pauses.get(key.partition, ()))
+        self._set_timer(key, waits)
+
+    def _set_timer(self, key: UnitKey, waits: Waits) -> None:
+        pauses = self._pauses.get(key.partition)
+        if waits.kind is _DEADLINE and not pauses:
+            self._timers.arm(key, waits.wakes_at)
+            return
+        is_resting = waits.kind is _DEADLINE and is_paused(pauses or ())
         if waits.kind is WaitKind.REMAINDER or is_resting:
             self._timers.disarm(key)
         else:
-            self._timers.arm(key, self._deadline(key, waits) if waits.kind is WaitKind.DEADLINE else waits.wakes_at)
+            self._timers.arm(key, self._deadline(key, waits) if waits.kind is _DEADLINE else waits.wakes_at)
 
     def _deadline(self, key: UnitKey, waits: Waits) -> Instant:
         pauses = self._pauses.get(key.partition)
@@ -370,10 +393,6 @@ class UnitRegistry:
     def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
         """Take over how a unit waits, and return how it waited before."""
         known = self.waits.get(key)
-        if waits is not None and _is_ordinary(waits) and (known is None or _is_ordinary(known)):
-            self.stashed += waits.stashed - (known.stashed if known else 0)
-            self.waits[key] = waits
-            return known
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self.held += _is_held(waits) - _is_held(known)
         self._dependencies.remember(_dependency(known), _dependency(waits))
@@ -419,11 +438,6 @@ class UnitRegistry:
                 return
             excess -= data_bytes + self._size(key)
             yield key
-
-
-def _is_ordinary(waits: Waits) -> bool:
-    """Whether a unit waits for its deadline alone: neither for a server nor for the end of a hold."""
-    return waits.kind is WaitKind.DEADLINE
 
 
 def _is_held(waits: Waits | None) -> bool:

@@ -53,11 +53,12 @@ class Batch:
     def share_of(self, turn: TakeTurn, *, has_remainder: bool) -> int:
         """Return how many bytes a turn may let out that begins now; 0 if its envelopes have to wait."""
         share = self._share
-        if Wake.REMAINDER in turn.wakes:
+        if turn.wakes and Wake.REMAINDER in turn.wakes:
             return max(0, share - self._of_remainders)
         if has_remainder:
             return 0  # Its remainder comes first, in a turn of its own.
-        return max(0, min(share, 2 * share - min(share, self._of_remainders) - self._of_others))
+        rest = 2 * share - min(share, self._of_remainders) - self._of_others
+        return share if rest > share else max(0, rest)
 
     def note(self, turn: Turn, *, is_remainder: bool) -> None:
         """Take over a turn that has ended. Its payment data count too, because they are always written whole."""

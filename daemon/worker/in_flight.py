@@ -20,19 +20,19 @@ class WorkerInFlight:
     """
 
     def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
-        self._put = memory.put
+        self._put = self.take = memory.put
         self.clear = memory.clear
         self._suspects = suspects
         self._known: Mapping[Origin, Suspect] = {}
         self._settled: dict[Origin, Suspect] = {}
 
     def look(self) -> None:
-        """Read the present suspects."""
+        """Read the present suspects. Mostly there are none, and then nothing stands before the memory."""
         self._known = self._suspects.find_all()
+        self.take = self._take_suspect if self._known else self._put
 
-    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
-        if self._known:
-            self._look_closer(envelope, kind)
+    def _take_suspect(self, envelope: DataEnvelope, kind: CallKind) -> None:
+        self._look_closer(envelope, kind)
         self._put(envelope, kind)
 
     def put_off(self, envelope: DataEnvelope) -> None:

@@ -119,7 +119,7 @@ def find_valid_original(data: PaymentData) -> Original | None:
     None for any other payment. Without lookups and facts this is what is made of it child by child, too.
     """
     bodies = [(each, data.find_mds(each.object_type)) for each in (MESSAGE, INSTRUCTION, TRANSACTION)]
-    parts = [_NO_FIELDS if body is None else each.find_struct(body) for each, body in bodies]
+    parts = [each.find_struct(b"{}" if body is None else body) for each, body in bodies]
     if None in parts:
         return None
     made = _original_of(*parts)

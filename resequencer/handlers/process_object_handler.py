@@ -74,7 +74,9 @@ class ProcessObjectHandler:
         if entity is None and self._version and envelope.process_objects:
             original = self._originals.get(data)
             entity = None if original.customer is None else original.customer.entity
-        rows, notifications, facts, room = self._rows, list[Notification](), list[Fact](), self._most_bytes
+        rows, room = self._rows, self._most_bytes
+        notifications: list[Notification] = []
+        facts: list[Fact] = []
         of_envelope: EnvelopeFacts | None = None
         unmatched = suppressed = 0
         for index, event in enumerate(envelope.process_objects):
@@ -84,45 +86,36 @@ class ProcessObjectHandler:
                 unmatched += 1
                 continue
             original = original or self._originals.get(data)
-            is_wanted = _is_wanted(row.setting, original.customer)
-            suppressed += not is_wanted
+            setting, customer = row.setting, original.customer
+            is_wanted = not setting.is_suppressed and (customer is None or _is_wanted(setting, customer))
+            if not is_wanted:
+                suppressed += 1
+                if not self._makes_facts:
+                    continue
             if self._makes_facts and of_envelope is None:
                 of_envelope = EnvelopeFacts(envelope, entity, original.membership, marks)
-            if not is_wanted and of_envelope is None:
-                continue
             message_id = notification_id(envelope.unit, envelope.envelope_id, index)
             group = () if of_envelope is None else of_envelope.group_headers
             headers = contract_headers(message_id, envelope, row.about, marks, group)
             if of_envelope is not None:
-                facts.append(of_envelope.make(row.setting.transaction_status, headers))
+                facts.append(of_envelope.make(setting.transaction_status, headers))
                 room -= facts[-1].size
             if is_wanted:
-                report = encode_report(message_id, now, self._status(row, event.reason_code), row.group_status, original)
-                customer = original.customer
-                notifications.append(self._notification(message_id, envelope, row.setting, report, data, headers, customer))
-                room -= notifications[-1].size
+                status = row.status if event.reason_code is None else self._status(setting, event.reason_code)
+                value = encode_report(message_id, now, status, row.group_status, original)
+                value = value if self._is_report else self._target_type(value, data)
+                headers = headers + self._version + _customer_headers(customer) if self._version else headers
+                made = Notification(
+                    message_id, envelope.unit, setting.transaction_status, value, headers, envelope.record.origin, self._is_report
+                )
+                notifications.append(made)
+                room -= made.size
             if room < 0:
                 raise self._too_large(envelope, len(notifications) - is_wanted)
         return Handled(tuple(notifications), unmatched, suppressed, tuple(facts))
 
-    def _status(self, row: _Row, reason_code: str | None) -> bytes:
-        return row.status if reason_code is None else encode_status(row.setting, reason_code, self._enrichment.find_words)
-
-    def _notification(
-        self,
-        message_id: str,
-        envelope: DataEnvelope,
-        setting: NotificationSetting,
-        report: bytes,
-        data: PaymentData,
-        headers: Headers,
-        customer: CustomerValue | None,
-    ) -> Notification:
-        value = report if self._is_report else self._target_type(report, data)
-        if self._version:
-            headers += self._version + _customer_headers(customer)
-        status, origin = setting.transaction_status, envelope.record.origin
-        return Notification(message_id, envelope.unit, status, value, headers, origin, self._is_report)
+    def _status(self, setting: NotificationSetting, reason_code: str) -> bytes:
+        return encode_status(setting, reason_code, self._enrichment.find_words)
 
     def _row(self, key: tuple[str | None, str | None, str | None]) -> _Row | None:
         """Prepare an event of an entity and a process flow; None if the event causes no notification."""
@@ -144,12 +137,8 @@ class ProcessObjectHandler:
         )
 
 
-def _is_wanted(setting: NotificationSetting, customer: CustomerValue | None) -> bool:
-    if setting.is_suppressed:
-        return False
-    if customer is None or customer.statuses is None:
-        return True
-    return setting.transaction_status in customer.statuses.split()
+def _is_wanted(setting: NotificationSetting, customer: CustomerValue) -> bool:
+    return customer.statuses is None or setting.transaction_status in customer.statuses.split()
 
 
 def _customer_headers(customer: CustomerValue | None) -> Headers:

@@ -51,7 +51,8 @@ def take_turn(
 
 def run(turn: Turn, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> None:
     """Run a turn from its beginning to its end."""
-    begin(turn)
+    if turn.unit.rare is not None:
+        begin(turn)
     for envelope in envelopes:
         turn.current = envelope
         receive(turn, envelope)
@@ -151,10 +152,11 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
         unit.state = strategy.observe(unit.state, envelope)
         if step is None or queued is not None:
             entry = _entry(turn, envelope, queued)
+        is_free = unit.rare is None or unit.is_free
         if step is None:
-            accepts = unit.is_free and strategy.accepts(unit.state, envelope)
+            accepts = is_free and strategy.accepts(unit.state, envelope)
         else:
-            ahead = step(unit.state, envelope) if unit.is_free else None
+            ahead = step(unit.state, envelope) if is_free else None
             accepts = ahead is not None
     except PermanentError as error:
         turn.dead_letter(envelope.record, error.reason, str(error))

@@ -67,37 +67,34 @@ class Turn:
 
     key: UnitKey
     current: DataEnvelope | None = None
-    incomplete: str | None = None
-    released_to = -1
     is_ordered = False
     tried: Retry | None = None
     has_gathered = False
-    is_changed = False
 
     change: UnitChange | None = None
     waits: Waits | None = None
-    let_out = 0
     written_bytes = 0
     data_bytes = 0
 
-    arrived = 0
-    handled = 0
-    stashed = 0
     duplicates = 0
     late = 0
     incompletes = 0
     retries = 0
     unmatched = 0
     suppressed = 0
-    longest_wait_ms = 0
 
     def __init__(self, unit: Unit, context: TurnContext, now: Instant, share: int = WITHOUT_END) -> None:
         self.unit = unit
         self.context = context
         self.strategy = context.strategy
-        self.step = getattr(context.strategy, "step", None)
+        self.step = context.step
         self.now = now
         self.share = share
+        # As attributes of the instance, because each envelope reads them.
+        self.incomplete: str | None = None
+        self.released_to = -1
+        self.is_changed = False
+        self.let_out = self.arrived = self.handled = self.stashed = self.longest_wait_ms = 0
         self.output: list[Output] = []
         self.releases: list[Release] = []
         self.added: dict[int, Entry] = {}
@@ -169,7 +166,7 @@ class Turn:
     def gather_with(self, envelope: DataEnvelope) -> None:
         """Take over the payment data of all stashed envelopes and of this one, in order of arrival, if the strategy gathers."""
         unit = self.unit
-        if not self.strategy.gathers or self.has_gathered or not unit.stash:
+        if not self.context.gathers or self.has_gathered or not unit.stash:
             return
         waiting = {each.envelope.offset: each.envelope for each in unit.stash} | {envelope.offset: envelope}
         data = unit.data
@@ -184,7 +181,7 @@ class Turn:
     def unstash(self, lane: str) -> None:
         """Handle envelopes from the top of the lane, until none is acceptable or the turn's share is used up."""
         unit, step = self.unit, self.step
-        while unit.stash and unit.is_free and (top := unit.find_top(lane)) is not None:
+        while unit.stash and (unit.rare is None or unit.is_free) and (top := unit.find_top(lane)) is not None:
             ahead = None
             if step is not None:
                 ahead = step(unit.state, top.envelope)

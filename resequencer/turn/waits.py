@@ -10,6 +10,8 @@ from resequencer.turn.turn import Turn
 from resequencer.unit import Entry, Hold, Retry
 from storage.port import WaitKind, Waits
 
+_DEADLINE = WaitKind.DEADLINE
+
 
 def find_waits(turn: Turn) -> Waits | None:
     """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry, or a hold."""
@@ -24,11 +26,8 @@ def find_waits(turn: Turn) -> Waits | None:
     oldest, lowest = unit.oldest, unit.lowest
     if oldest is None or lowest is None:
         return None
-    waits_for, stashed = turn.missing(lowest), len(unit.stash)
-    strategy = turn.strategy.name
-    return Waits(
-        deadline_at(turn, oldest), WaitKind.DEADLINE, oldest.stashed_at, waits_for, strategy, stashed, unit.stashed_bytes
-    )
+    until, waits_for, strategy = deadline_at(turn, oldest), turn.missing(lowest), turn.strategy.name
+    return Waits(until, _DEADLINE, oldest.stashed_at, waits_for, strategy, len(unit.stash), unit.stashed_bytes)
 
 
 def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | None:

@@ -1,7 +1,7 @@
 """The memory of storage `none`: the units of all partitions, and the order in which they are removed."""
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -81,11 +81,12 @@ class Memory:
     def apply(self, partition: Partition, commit: Commit) -> None:
         """Apply all of the commit or nothing: everything that can fail on an invalid change happens before the first change."""
         kept = self.partitions[partition]
-        changes = [(each, {entry.offset: entry.body for entry in each.stash_added}) for each in commit.changes]
+        stashed = {
+            each.unit: {entry.offset: entry.body for entry in each.stash_added} for each in commit.changes if each.stash_added
+        }
         added = {pending.number: pending.body for pending in commit.added}
-        for change, stash_added in changes:
-            self._change(kept, change, stash_added)
-            self._file(kept, change, commit.caught_up_ms)
+        for change in commit.changes:
+            self._change(kept, change, stashed.get(change.unit), commit.caught_up_ms)
         kept.pending.update(added)
         for number in [each for each in kept.pending if each <= commit.published]:
             del kept.pending[number]
@@ -114,26 +115,25 @@ class Memory:
             kept.forget(unit)
         return len(gone)
 
-    def _change(self, kept: KeptPartition, change: UnitChange, stash_added: dict[int, bytes]) -> None:
-        if change.unit in kept.idle:
-            kept.idle_bytes -= kept.size(change.unit)
-        payment_data = change.payment_data
-        if payment_data is None and (known := kept.units.get(change.unit)):
+    def _change(
+        self, kept: KeptPartition, change: UnitChange, stash_added: Mapping[int, bytes] | None, caught_up_ms: int
+    ) -> None:
+        unit, payment_data = change.unit, change.payment_data
+        if kept.idle.pop(unit, None) is not None:
+            kept.idle_bytes -= kept.size(unit)
+        if payment_data is None and (known := kept.units.get(unit)):
             payment_data = known.payment_data
-        kept.units[change.unit] = KeptUnit(change.state, payment_data)
+        kept.units[unit] = KeptUnit(change.state, payment_data)
         if stash_added or change.stash_removed:
-            stash = kept.stashes.setdefault(change.unit, {})
+            stash = kept.stashes.setdefault(unit, {})
             for offset in change.stash_removed:
                 stash.pop(offset, None)
-            stash.update(stash_added)
+            stash.update(stash_added or {})
             if not stash:
-                del kept.stashes[change.unit]
-
-    def _file(self, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
-        kept.idle.pop(change.unit, None)
-        if change.waits is None:
-            kept.waiting.pop(change.unit, None)
-            kept.idle[change.unit] = caught_up_ms
-            kept.idle_bytes += kept.size(change.unit)
-        else:
-            kept.waiting[change.unit] = change.waits
+                del kept.stashes[unit]
+        if change.waits is not None:
+            kept.waiting[unit] = change.waits
+            return
+        kept.waiting.pop(unit, None)
+        kept.idle[unit] = caught_up_ms
+        kept.idle_bytes += kept.size(unit)
