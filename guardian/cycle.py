@@ -201,12 +201,14 @@ class Cycle:
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
-        decode = self._tools.decoder.decode
+        decode, before = self._tools.decoder.decode, None
         for record in polled.records:
             partition, offset = record.origin
-            if partition not in owned:
-                continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.
-            offsets[partition].append(offset)
+            if partition is not before:
+                if partition not in owned:
+                    continue  # It was assigned after this cycle read the assignment. It is read again after the takeover.
+                before, units, read = partition, envelopes[partition], offsets[partition]
+            read.append(offset)
             written_at[partition] = record.written_at
             decoded = decode(record)
             if isinstance(decoded, Refusal):
@@ -215,7 +217,6 @@ class Cycle:
             unit = decoded.unit
             if record.key is not None and record.key != unit.encode():
                 counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.
-            units = envelopes[partition]
             if unit in units:
                 units[unit].append(decoded)
             else:

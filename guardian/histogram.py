@@ -35,13 +35,14 @@ class Histogram:
         self._sum_ms = 0
 
     def observe(self, duration_ms: int) -> None:
-        taken = max(0, duration_ms)
-        self._counts[bisect_left(self._bounds_ms, taken)] += 1
-        self._sum_ms += taken
+        self.observe_all((duration_ms,))
 
     def observe_all(self, durations_ms: Iterable[int]) -> None:
+        bounds_ms, counts = self._bounds_ms, self._counts
         for each in durations_ms:
-            self.observe(each)
+            taken = max(0, each)
+            counts[bisect_left(bounds_ms, taken)] += 1
+            self._sum_ms += taken
 
     def report(self) -> HistogramReport:
         return HistogramReport(self._bounds, tuple(accumulate(self._counts)), self._sum_ms / 1_000)

@@ -109,7 +109,7 @@ class OwnedPartition:
         """
         if not self._waits_for_handled or self._done_characters is None:
             return None
-        done = self._done_beside(self.positions.unsettled)
+        done = self._done_beyond(self.positions.acknowledged, self.positions.unsettled)
         room = (self._done_characters - longest(self.positions.acknowledged, done)) // CHARACTERS_PER_RECORD - 1
         return max(room, 1 if self.read_to < done.end else 0)
 
@@ -282,7 +282,7 @@ class OwnedPartition:
         """Return the first `count` unpublished records with the position to publish, and note them as tried."""
         leaves, stays = self.unpublished[:count], self._offsets_behind()[count:] if count < len(self.unpublished) else ()
         offset, undone = self._position(stays)
-        done = encode(offset, self._done_beside(undone)) if self._tells_done() else ""
+        done = encode(offset, self._done_beyond(offset, undone)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
         state = "" if self._is_durable else self.source_state
         metadata = Metadata(*last_commit(self.store.header), published, done, at, state)
@@ -330,9 +330,12 @@ class OwnedPartition:
     def _tells_done(self) -> bool:
         return self._waits_for_handled and (self._done_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
-    def _done_beside(self, unsettled: Sequence[range]) -> DoneOffsets:
-        """The offsets beyond the position that are done, before the restart or since, except `unsettled`."""
-        before = self._done or DoneOffsets(self.positions.acknowledged)
+    def _done_beyond(self, position: int, unsettled: Sequence[range]) -> DoneOffsets:
+        """The offsets beyond a position that are done, before the restart or since, except `unsettled`.
+
+        The position may be below what is settled: output of settled records may not have left yet.
+        """
+        before = self._done or DoneOffsets(position)
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:

@@ -42,13 +42,16 @@ class Resequencer(Actor):
 
     def _take_turn(self, unit: Unit, message: TakeTurn, sender: ActorAddress) -> None:
         batch = message.batch
-        share = batch.share_of(message, has_remainder=unit.rare is not None and unit.rare.remainder is not None)
+        is_remainder = bool(message.wakes) and Wake.REMAINDER in message.wakes
+        share = batch.for_remainders if is_remainder else batch.for_others
+        if unit.rare is not None and unit.rare.remainder is not None and not is_remainder:
+            share = 0  # Its remainder comes first, in a turn of its own.
         # An order is executed now: without a share it leaves a remainder.
         if share or message.envelopes or message.orders:
             take = take_careful_turn if message.is_careful else take_turn
             turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, share, message.orders)
             turn.key = message.key
-            batch.note(turn, is_remainder=bool(message.wakes) and Wake.REMAINDER in message.wakes)
+            batch.note(turn, is_remainder=is_remainder)
         else:
             batch.put_off.append(message.key)
         if batch.count_off():

@@ -34,11 +34,11 @@ class Batch:
 
     The output of a cycle's turns is limited, in bytes, so that a cycle fits into memory, a commit and a publication. There are
     two shares: the first for remainders of earlier turns, the second and the rest of the first for other turns. So neither kind
-    holds up the other. A turn may exceed its share by one envelope, and by its unit's payment data. `put_off` are the units whose
-    wake got no share.
+    holds up the other: `for_remainders` and `for_others` are what a turn of each kind may let out that begins now. A turn may
+    exceed its share by one envelope, and by its unit's payment data. `put_off` are the units whose wake got no share.
     """
 
-    __slots__ = ("_of_others", "_of_remainders", "_share", "now", "out", "put_off", "turns")
+    __slots__ = ("_of_others", "_of_remainders", "_share", "for_others", "now", "out", "put_off", "turns")
 
     def __init__(self, now: Instant, share: int = WITHOUT_END) -> None:
         assert share > 0
@@ -49,16 +49,11 @@ class Batch:
         self._share = share
         self._of_remainders = 0
         self._of_others = 0
+        self.for_others = share
 
-    def share_of(self, turn: TakeTurn, *, has_remainder: bool) -> int:
-        """Return how many bytes a turn may let out that begins now; 0 if its envelopes have to wait."""
-        share = self._share
-        if turn.wakes and Wake.REMAINDER in turn.wakes:
-            return max(0, share - self._of_remainders)
-        if has_remainder:
-            return 0  # Its remainder comes first, in a turn of its own.
-        rest = 2 * share - min(share, self._of_remainders) - self._of_others
-        return share if rest > share else max(0, rest)
+    @property
+    def for_remainders(self) -> int:
+        return max(0, self._share - self._of_remainders)
 
     def note(self, turn: Turn, *, is_remainder: bool) -> None:
         """Take over a turn that has ended. Its payment data count too, because they are always written whole."""
@@ -67,6 +62,9 @@ class Batch:
             self._of_remainders += turn.written_bytes
         else:
             self._of_others += turn.written_bytes
+        share = self._share
+        rest = share + self.for_remainders - self._of_others if self._of_remainders else 2 * share - self._of_others
+        self.for_others = share if rest > share else max(0, rest)
 
     def count_off(self) -> bool:
         """Note that a turn has ended, as its last step. Return whether no other is out."""

@@ -34,6 +34,9 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 f"the unit has {size} bytes of payment data and this envelope adds {came_bytes}; the limit is {most_bytes} "
                 "(stash-limit.bytes-per-unit)"
             )
+        came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
+        if came + len(self.mds) + len(self.pds) + len(self.custom) <= MOST_OBJECTS:
+            return
         for kind, there, more in (
             ("MDS", len(self.mds), len(envelope.mds_objects)),
             ("PDS", len(self.pds), len(envelope.pds_objects)),

@@ -291,10 +291,10 @@ class Unit:
         if rare is not None and rare.retry is not None and rare.retry.entry.envelope.id_hash == id_hash:
             return rare.retry.entry.envelope.digest
         at = packed.find(id_hash)
-        while at % _WIDTH and at != -1:
+        while at != -1:
+            if at % _WIDTH == 0:
+                return packed[at + 8 : at + _WIDTH]
             at = packed.find(id_hash, at + 1)
-        if at != -1:
-            return packed[at + 8 : at + _WIDTH]
         entry = self._by_id.get(id_hash)
         return None if entry is None else entry.envelope.digest
 

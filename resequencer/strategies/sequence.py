@@ -65,14 +65,16 @@ class Sequence:
     def step(self, state: Expectation, envelope: DataEnvelope) -> tuple[Expectation, bool] | None:
         """Return `handled` and `is_late` if it `accepts` the envelope, else None. A state with given-up numbers is rare."""
         number, flow, observed, expected = number_of(envelope), envelope.flow, state.observed, state.expected
-        last = observed[0][1] if len(observed) == 1 and observed[0][0] == flow else last_of(observed, flow)
+        is_only_flow = len(observed) == 1 and observed[0][0] == flow
+        last = observed[0][1] if is_only_flow else last_of(observed, flow)
         if number > expected and number > last + 1:
             return None
         if state.given_up or state.dead_ends:
             return self.handled(state, envelope), self.is_late(state, envelope)
         if number <= last:
             return Expectation(expected, observed, (), (), last), number < last
-        return Expectation(expected + 1, with_last(observed, flow, number), (), (), last), False
+        observed = ((flow, number),) if is_only_flow else with_last(observed, flow, number)
+        return Expectation(expected + 1, observed, (), (), last), False
 
     def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Count the envelope as documented, but each number only once.

@@ -278,6 +278,20 @@ def test_killed_between_two_portions_nothing_leaves_twice_where_the_source_is_th
     assert (service.sequences("u"), service.sequences("w")) == ([1, 2, 3], [1, 2])
 
 
+def test_killed_between_two_dead_letters_of_no_unit_none_is_lost_where_the_source_is_the_store(
+    new_service: Callable[..., Service],
+) -> None:
+    """No active unit holds the position back, so the first portion leaves with a position below what is settled."""
+    service = new_service(ONE, storage="none", acknowledge_handled=True)
+    service.put(b"no json", b"no json either", b"none at all")
+    service.cycle.run_once()
+    for _ in range(4):
+        service.kill()
+        service.start().cycle.run_once()
+    service.run()
+    assert [each.value for each in service.dead] == [b"no json", b"no json either", b"none at all"]
+
+
 def test_where_nothing_was_stored_and_what_waits_is_settled_the_position_waits_too(
     new_service: Callable[..., Service], output: Output
 ) -> None:

@@ -17,10 +17,9 @@ from domain.errors import DependencyUnavailable, TransientError
 from guardian.actor_gateway import Decided
 from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.batch import Batch, TakeTurn, UnitKey
+from resequencer.batch import Batch, UnitKey
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
-from resequencer.unit import Wake
 from storage.port import WaitKind, Waits
 
 ONE = 1_026
@@ -255,16 +254,9 @@ def test_what_is_not_used_of_one_is_there_for_all_else() -> None:
     assert shares(batch) == (100, 50)
 
 
-def test_a_unit_with_a_remainder_gets_a_share_for_that_alone() -> None:
-    batch = Batch(0, 100)
-    assert batch.share_of(TakeTurn(A, (), (), batch), has_remainder=True) == 0
-    assert batch.share_of(TakeTurn(A, (), (Wake.REMAINDER,), batch), has_remainder=True) == 100
-
-
 def shares(batch: Batch) -> tuple[int, int]:
     """Return what the next turn of a remainder and the next other turn may let out."""
-    remainder, other = (TakeTurn(A, (), wakes, batch) for wakes in ((Wake.REMAINDER,), ()))
-    return batch.share_of(remainder, has_remainder=True), batch.share_of(other, has_remainder=False)
+    return batch.for_remainders, batch.for_others
 
 
 def wrote(written_bytes: int) -> Any:

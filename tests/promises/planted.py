@@ -439,8 +439,8 @@ PLANTED = (
         "Each status of a payment leaves as a fact, also if its notification is suppressed.",
         _CONTRACT.format("15. Facts"),
         "resequencer/handlers/process_object_handler.py",
-        "if not is_wanted and of_envelope is None:",
-        "if not is_wanted:",
+        "if not self._makes_facts:",
+        "if True:",
         ("tests/resequencer/handlers/test_facts.py::test_a_suppressed_status_is_a_fact_too",),
     ),
     PlantedFault(

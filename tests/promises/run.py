@@ -26,7 +26,8 @@ _JARS, _ENVIRONMENT = ".servers", ".venv"
 _SAMPLES = ROOT.parent / "shared"
 """The samples that lie beside a checkout, if they do: without them some tests are skipped."""
 
-_TEST_SECONDS = 300
+_TEST_SECONDS = 1_200
+"""Below the limit of the test around it. A test with Spark took more than 300 s on a machine with six times its load."""
 _FAILED = re.compile(r"\b[1-9][0-9]* failed\b")
 _PASSED = re.compile(r"\b[1-9][0-9]* passed\b")
 _TIME_OVER = "Failed: Timeout (>"

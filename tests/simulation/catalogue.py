@@ -7,7 +7,7 @@ prints the table of docs/simulation.md.
 
 from typing import NamedTuple
 
-from harness.planted import kafka, memory, orders
+from harness.planted import kafka, memory, orders, retention
 from harness.planted import mistakes as mistakes
 from harness.planted import protocol as plant
 from harness.planted import shares as share
@@ -91,6 +91,12 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         mistakes.deadline_that_fails_ends_the_worker: 2,
         mistakes.answered_while_a_turn_is_out: 1,
         mistakes.turn_that_raised_not_undone: 1,
+        retention.retention_counted_by_the_wall_clock: 3,
+        retention.time_behind_a_backlog_counts: 3,
+        retention.time_behind_a_hanging_transaction_counts: 3,
+        retention.deadlines_wait_for_a_hanging_transaction: 3,
+        retention.the_clock_begins_anew_at_a_takeover: 3,
+        retention.expired_by_the_clock_of_another_partition: 3,
     },
     SimulatedRun.CLOCKS: {
         memory.takeover_waits_for_a_clock_that_was_set_back: 13,
@@ -111,6 +117,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         storage.token_counted_instead_of_drawn: 303,
         storage.forgetting_noticed_by_the_offset_alone: 14,
         storage.healed_by_any_worker: 19,
+        retention.a_takeover_counts_as_a_step: 9,
     },
     SimulatedRun.POSITIONS: {
         storage.numbers_kept_when_healing: 0,
@@ -129,6 +136,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         storage.what_was_released_lets_the_position_go: 3,
         storage.what_left_in_part_is_taken_for_done: 4,
         storage.what_waits_is_taken_for_done: 0,
+        storage.what_is_settled_is_taken_for_left: 1795871887,
         storage.done_offsets_forgotten: 0,
         storage.done_offsets_forgotten_by_the_second_crash: 1,
         storage.a_full_position_is_not_read_again: 128,

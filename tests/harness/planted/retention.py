@@ -1,12 +1,11 @@
 """Faults of the clock that expires idle units, and of the code that forgets them, as mutations of the real code."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from harness.planted.protocol import Patch
 
-import storage.embedded.partition
 from connectors.kafka.transport import KafkaTransport
 from connectors.port import Polled
 from domain.clock import Instant
@@ -14,8 +13,6 @@ from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
 from resequencer.turn.turn import Turn
-from storage.embedded.partition import EmbeddedPartitionStore
-from storage.none.storage import NonePartitionStore
 from storage.port import Commit
 
 
@@ -71,8 +68,8 @@ def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
     """A deadline that waits for its backlog waits for ever, and the room for offsets done ahead is never free again."""
     right = KafkaTransport.poll
 
-    def faulty(self: KafkaTransport, max_records: int, timeout_ms: int) -> Polled:
-        polled = right(self, max_records, timeout_ms)
+    def faulty(self: KafkaTransport, max_records: int, timeout_ms: int, *rest: Any) -> Polled:
+        polled = right(self, max_records, timeout_ms, *rest)
         return polled if max_records else msgspec.structs.replace(polled, ends={}, log_ends={})
 
     patch.setattr(KafkaTransport, "poll", faulty)
@@ -81,18 +78,6 @@ def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
 def units_in_memory_expire(patch: Patch) -> None:
     """Units expire in the storage while their actors live. The next commit of such an actor writes only changes."""
     patch.setattr(ActorGateway, "active", lambda _: {})
-
-
-def a_zombie_expires(patch: Patch) -> None:
-    """The storage does not check who owns the partition."""
-
-    def faulty(self: NonePartitionStore, until: int, spared: Container[str]) -> int:
-        with patch.context() as within:
-            within.setattr("storage.none.storage.check_owner", lambda *_: None)
-            return right(self, until, spared)
-
-    right = NonePartitionStore.expire
-    patch.setattr(NonePartitionStore, "expire", faulty)
 
 
 def the_clock_begins_anew_at_a_takeover(patch: Patch) -> None:
@@ -141,21 +126,3 @@ def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
 
     right = Cycle.expire
     patch.setattr(Cycle, "expire", faulty)
-
-
-def waiting_units_expire_in_the_database(patch: Patch) -> None:
-    """Waiting units expire as if they were idle."""
-    every = "SELECT id, unit FROM units WHERE partition = ? AND changed_at <= ? ORDER BY changed_at"
-    patch.setattr(storage.embedded.partition, "_OLD", every)
-
-
-def a_zombie_expires_in_the_database(patch: Patch) -> None:
-    """The storage does not check who owns the partition."""
-
-    def faulty(self: EmbeddedPartitionStore, until: int, spared: Container[str]) -> int:
-        with patch.context() as within:
-            within.setattr("storage.embedded.partition.check_owner", lambda *_: None)
-            return right(self, until, spared)
-
-    right = EmbeddedPartitionStore.expire
-    patch.setattr(EmbeddedPartitionStore, "expire", faulty)

@@ -13,7 +13,8 @@ from resequencer.unit import Remainder
 
 
 def share_ignored(patch: Patch) -> None:
-    patch.setattr(Batch, "share_of", lambda *_, **__: WITHOUT_END)
+    patch.setattr(Batch, "for_others", property(lambda _: WITHOUT_END, lambda *_: None))
+    patch.setattr(Batch, "for_remainders", property(lambda _: WITHOUT_END))
 
 
 def what_was_cut_off_loses_its_marks(patch: Patch) -> None:

@@ -83,8 +83,8 @@ def a_commit_stored_in_two_steps(patch: Patch) -> None:
     def half(sent: SharedPartitionStore, commit: Commit) -> None:
         sent.load(())
         for change in commit.changes:
-            sent._memory._change(sent._kept, change, {entry.offset: entry.body for entry in change.stash_added})
-            sent._memory._file(sent._kept, change, commit.caught_up_ms)
+            added = {entry.offset: entry.body for entry in change.stash_added}
+            sent._memory._change(sent._kept, change, added, commit.caught_up_ms)
 
     right = StruckPartitionStore.commit
     patch.setattr(StruckPartitionStore, "commit", faulty)
@@ -140,16 +140,16 @@ def what_left_in_part_is_taken_for_done(patch: Patch) -> None:
 def waiting_units_expire(patch: Patch) -> None:
     """Waiting units expire as if they were idle."""
 
-    def file(self: Memory, kept: KeptPartition, change: UnitChange, caught_up_ms: int) -> None:
-        right_file(self, kept, change, caught_up_ms)
-        kept.idle[change.unit] = caught_up_ms
+    def take_over(self: Memory, kept: KeptPartition, change: UnitChange, *rest: Any) -> None:
+        right_change(self, kept, change, *rest)
+        kept.idle[change.unit] = rest[-1]
 
     def forget(self: KeptPartition, unit: str) -> None:
         right_forget(self, unit)
         self.waiting.pop(unit, None)
 
-    right_file, right_forget = Memory._file, KeptPartition.forget
-    patch.setattr(Memory, "_file", file)
+    right_change, right_forget = Memory._change, KeptPartition.forget
+    patch.setattr(Memory, "_change", take_over)
     patch.setattr(KeptPartition, "forget", forget)
 
 
@@ -247,10 +247,16 @@ def what_was_released_lets_the_position_go(patch: Patch) -> None:
 def what_waits_is_taken_for_done(patch: Patch) -> None:
     """The position waits, but its list of offsets done ahead includes stashed envelopes."""
 
-    def faulty(self: OwnedPartition, _: Sequence[range]) -> DoneOffsets:
+    def faulty(self: OwnedPartition, *_: Any) -> DoneOffsets:
         return DoneOffsets(max(self.read_to, before.end)) if (before := self._done) else DoneOffsets(self.read_to)
 
-    patch.setattr(OwnedPartition, "_done_beside", faulty)
+    patch.setattr(OwnedPartition, "_done_beyond", faulty)
+
+
+def what_is_settled_is_taken_for_left(patch: Patch) -> None:
+    """The list of offsets done ahead begins at what is settled, though the position is below it: output has not left yet."""
+    right = OwnedPartition._done_beyond
+    patch.setattr(OwnedPartition, "_done_beyond", lambda self, _, unsettled: right(self, self.positions.acknowledged, unsettled))
 
 
 def done_offsets_forgotten(patch: Patch) -> None:
@@ -266,10 +272,10 @@ def done_offsets_forgotten(patch: Patch) -> None:
 def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
     """Offsets are forgotten that were done and that the first replay had not reached."""
 
-    def faulty(self: OwnedPartition, unsettled: Sequence[range]) -> DoneOffsets:
-        return DoneOffsets(self.positions.acknowledged).advanced(self.read_to, unsettled)
+    def faulty(self: OwnedPartition, position: int, unsettled: Sequence[range]) -> DoneOffsets:
+        return DoneOffsets(position).advanced(self.read_to, unsettled)
 
-    patch.setattr(OwnedPartition, "_done_beside", faulty)
+    patch.setattr(OwnedPartition, "_done_beyond", faulty)
 
 
 def a_full_position_is_not_read_again(patch: Patch) -> None:
