@@ -96,7 +96,7 @@ def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[C
     transport = MemoryTransport(lines)
     parts = composed(directory, "none", *chosen)
     # Composed as usual except for the transport. Without files to read again, stashed envelopes count as settled.
-    settings = replace(parts.cycle._settings, acknowledge_handled=False)
+    settings = replace(parts.cycle._settings, acknowledge_handled=False, takes_whole_batches=True)
     return Cycle(parts.servers._replace(transport=transport), parts.cycle._tools, settings), transport
 
 

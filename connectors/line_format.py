@@ -89,6 +89,8 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
     base64, so that every JSON reader returns its exact bytes. `number` identifies an output line. With `is_object` the caller
     knows that the value is one JSON object on one line, and it is not looked at.
     """
+    if is_object and (encoded := _find_short(line, number)) is not None:
+        return encoded
     wrapper = _NumberedWrapper(headers=_wrap_headers(line.headers), number=number)
     if line.key is not None:
         wrapper.key = _find_text(line.key)
@@ -100,6 +102,21 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
     else:
         wrapper.value_base64 = line.value
     return _ENCODER.encode(wrapper) + b"\n"
+
+
+def _find_short(line: Line, number: str | None) -> bytes | None:
+    """Return the line of an object if key and headers are short texts, as nearly all are; None says nothing.
+
+    A character that JSON encodes as six bytes is looked for in the whole line at once.
+    """
+    try:
+        key = None if line.key is None else line.key.decode()
+        headers = {name: value.decode() for name, value in line.headers}
+    except UnicodeDecodeError:
+        return None
+    wrapper = _NumberedWrapper(key=key, headers=headers or None, value=Raw(line.value), number=number)
+    encoded = _ENCODER.encode(wrapper)
+    return encoded + b"\n" if len(headers) == len(line.headers) and encoded.find(b"\\u00") == -1 else None
 
 
 def partition_of(key: bytes, count: int) -> int:
@@ -144,23 +161,10 @@ def _header_value(header: _Header) -> bytes:
 def _wrap_headers(headers: Headers) -> dict[str, str] | list[_Header] | None:
     if not headers:
         return None
-    texts = _short_texts(headers) or {name: text for name, value in headers if (text := _find_text(value)) is not None}
+    texts = {name: text for name, value in headers if (text := _find_text(value)) is not None}
     if len(texts) == len(headers):
         return texts
     return [_wrap_header(name, value) for name, value in headers]
-
-
-def _short_texts(headers: Headers) -> dict[str, str] | None:
-    """Return the values as strings, unless one of them has a newline, or a character that JSON encodes as six bytes."""
-    names, values = zip(*headers, strict=True)
-    together = b"\n".join(values)
-    if len(together.translate(None, _LONG_ESCAPES)) < len(together):
-        return None
-    try:
-        texts = together.decode().split("\n")
-    except UnicodeDecodeError:
-        return None
-    return dict(zip(names, texts, strict=True)) if len(texts) == len(names) else None
 
 
 def _wrap_header(name: str, value: bytes) -> _Header:

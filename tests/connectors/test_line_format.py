@@ -41,6 +41,12 @@ def test_every_json_reader_understands_what_is_encoded(line, verbatim):
     assert isinstance(json.loads(encode_line(line, verbatim=verbatim)), dict)
 
 
+@given(LINES, st.none() | NAMES, st.dictionaries(NAMES, NAMES | st.none(), max_size=3))
+def test_a_value_that_is_known_to_be_an_object_gives_the_same_line(line, number, value):
+    of_object = Line(json.dumps(value).encode(), line.key, line.headers)
+    assert encode_line(of_object, number=number, is_object=True) == encode_line(of_object, number=number)
+
+
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_are_a_line_or_a_defect(data):
     assert isinstance(decode_line(data), Line | Defect)
