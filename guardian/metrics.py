@@ -78,7 +78,7 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self.notifications: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
         self.orders: Counter[str] = Counter()

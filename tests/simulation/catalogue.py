@@ -96,6 +96,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         retention.time_behind_a_hanging_transaction_counts: 3,
         retention.deadlines_wait_for_a_hanging_transaction: 3,
         retention.the_clock_begins_anew_at_a_takeover: 3,
+        retention.a_step_without_bound: 21,
         retention.expired_by_the_clock_of_another_partition: 3,
     },
     SimulatedRun.CLOCKS: {
