@@ -52,7 +52,7 @@ from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.storage import InfinispanStorage

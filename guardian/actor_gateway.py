@@ -18,8 +18,7 @@ from guardian.supervision import Failure
 from guardian.unit_registry import AT_ONCE, Dues, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
-from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import Decode, UnitCodec
 from storage.port import Snapshot, Waits

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from thespian.actors import Actor, ActorAddress
 
 from resequencer.batch import Refused, TakeTurn, TurnsTaken
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn
+from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec
 

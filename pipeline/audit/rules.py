@@ -12,7 +12,7 @@ from resequencer.handlers.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 
 
 class AuditSettings(msgspec.Struct, frozen=True):

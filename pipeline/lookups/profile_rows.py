@@ -15,7 +15,7 @@ from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_context, round
 from pipeline.spark.arrow_rows import Batches, Step, batch_of, cells_of
 from pipeline.spark.job_settings import LearningSettings
 from resequencer.strategies.registry import make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 
 WAIT, EVENTS, READ, REFUSED, TIMELESS = "wait", "events", "read", "refused", "timeless"
 """The kinds of lessons: a wait of a flow, a unit's number of envelopes in a flow, a unit's number of records, a record that is no

@@ -12,8 +12,8 @@ from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import take_turn
+from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit
 
 _MOST_FLOWS = 256

@@ -14,10 +14,9 @@ from domain.dead_letter import DeadLetterReason
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
 from resequencer.batch import WITHOUT_END
-from resequencer.turn.context import TurnContext
 from resequencer.turn.orders import carry_out, end_hold_in_time
 from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
 from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
 from resequencer.unit_codec import encode_data, encode_entry, encode_state

@@ -8,11 +8,10 @@ from domain.envelope import DataEnvelope
 from domain.fact import Fact
 from domain.notification import Notification
 from domain.order import Order, OrderKind, OrderOutcome
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import begin, receive, wake
 from resequencer.turn.orders import execute
 from resequencer.turn.poison import without_poison
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Unit, Wake
 
 

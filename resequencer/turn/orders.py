@@ -11,10 +11,9 @@ from domain.clock import instant_text
 from domain.errors import DeadLetterOrdered, PermanentError
 from domain.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
 from domain.printable import counted
-from resequencer.turn.hold import begin_hold, end_hold
 from resequencer.turn.release import release, try_again, unstash_all
 from resequencer.turn.turn import Turn
-from resequencer.turn.waits import deadline_at, find_waits
+from resequencer.turn.waits import begin_hold, deadline_at, end_hold, find_waits
 from resequencer.unit import Ordered, Wake
 from storage.port import WaitKind
 

@@ -19,10 +19,9 @@ from resequencer.flow_profiles import Profiles
 from resequencer.handlers.port import Handled, Handler, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.strategies.foreign import ForeignStrategy
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import change_of, run
 from resequencer.turn.orders import Ended, report
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Undecodable, Unit, Wake
 
 

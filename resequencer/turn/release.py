@@ -4,9 +4,8 @@ from msgspec.structs import replace
 
 from domain.errors import PermanentError
 from domain.order import OrderResult
-from resequencer.turn.hold import end_hold
 from resequencer.turn.turn import Release, Turn
-from resequencer.turn.waits import deadline_at, mend_deadline
+from resequencer.turn.waits import deadline_at, end_hold, mend_deadline
 from resequencer.unit import Entry, Remainder, Wake, place_of
 
 _UNAVAILABLE = 4

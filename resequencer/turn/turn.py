@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter, DeadLetterReason
@@ -18,14 +19,42 @@ from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Record
 from resequencer.batch import WITHOUT_END
-from resequencer.handlers.port import UNMARKED, Handled, Marks
+from resequencer.flow_profiles import Profiles
+from resequencer.handlers.port import UNMARKED, Handled, Handler, Marks
 from resequencer.payment_data import PaymentData
-from resequencer.turn.context import TurnContext
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.port import Strategy
 from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
 from storage.port import UnitChange, Waits
 
 if TYPE_CHECKING:
     from resequencer.batch import UnitKey
+
+
+class Chance(Protocol):
+    """The source of jitter, for example `random.Random`."""
+
+    def uniform(self, a: float, b: float) -> float: ...
+
+
+class TurnContext(msgspec.Struct, frozen=True):
+    """A worker's strategy, handler, settings, source of jitter, and flow profiles if there are any.
+
+    `step` and `gathers` are the strategy's, looked up once; `step` is None if it has none.
+    """
+
+    strategy: Strategy
+    handler: Handler
+    settings: ResequencerSettings
+    chance: Chance
+    profiles: Profiles | None = None
+    step: Callable[[Any, DataEnvelope], tuple[Any, bool] | None] | None = None
+    gathers: bool = False
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "step", getattr(self.strategy, "step", None))
+        force_setattr(self, "gathers", self.strategy.gathers)
+
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
 """What a turn lets out, in the order of publication."""

@@ -16,7 +16,7 @@ from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, WaitKind
 

@@ -10,8 +10,7 @@ from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
 from resequencer.batch import UnitKey
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
-from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import Release, Turn
+from resequencer.turn.turn import Release, Turn, TurnContext
 from resequencer.unit import Unit, Wake
 from storage.port import UnitChange, WaitKind, Waits
 

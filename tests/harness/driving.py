@@ -20,9 +20,8 @@ from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import Chance, TurnContext
 from resequencer.turn.decide import take_turn
-from resequencer.turn.turn import Output, Turn
+from resequencer.turn.turn import Chance, Output, Turn, TurnContext
 from resequencer.unit import Ordered, Unit, Wake
 from resequencer.unit_codec import UnitCodec
 from storage.port import Snapshot, StashEntry, WaitKind

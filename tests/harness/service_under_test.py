@@ -43,7 +43,7 @@ from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage

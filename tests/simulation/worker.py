@@ -28,7 +28,7 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 

@@ -19,9 +19,8 @@ from domain.notification import notification_id
 from domain.record import Origin, Partition, Record
 from resequencer.handlers.port import Handled, Marks
 from resequencer.payment_data import PaymentData
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import take_turn
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Unit
 from simulator.verify.story import Arrival, Step, StepKind
 

@@ -18,7 +18,7 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.connectors.jms.stage import Queues
 

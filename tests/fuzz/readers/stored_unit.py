@@ -8,8 +8,8 @@ from domain.errors import ConfigurationError, TransientError
 from resequencer.batch import WITHOUT_END
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
 from resequencer.turn.decide import take_turn
+from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
 from storage.port import Snapshot, StashEntry, StorageRefused

@@ -17,8 +17,7 @@ from resequencer.flow_profiles import Profiles
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

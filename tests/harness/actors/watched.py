@@ -7,8 +7,7 @@ from domain.order import OrderOutcome
 from guardian.actor_gateway import ActorGateway, Decided
 from guardian.pending_output import find_origin
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.turn.context import TurnContext
-from resequencer.turn.turn import Turn
+from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit_codec import Decode
 
 

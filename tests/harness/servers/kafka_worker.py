@@ -23,7 +23,7 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
 from storage.port import Storage
 from tests.connectors.kafka.stage import KafkaStage

@@ -29,7 +29,7 @@ from guardian.region import MustReset, Region, RegionLimits
 from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.turn.context import TurnContext
+from resequencer.turn.turn import TurnContext
 
 if TYPE_CHECKING:
     from simulation.regions.world import RegionWorld
