@@ -119,6 +119,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         storage.forgetting_noticed_by_the_offset_alone: 14,
         storage.healed_by_any_worker: 19,
         retention.a_takeover_counts_as_a_step: 9,
+        retention.the_clock_is_not_stored: 54,
     },
     SimulatedRun.POSITIONS: {
         storage.numbers_kept_when_healing: 0,
