@@ -6,10 +6,8 @@ from typing import Any
 import msgspec
 from harness.planted.protocol import Patch
 
-from connectors.kafka.transport import KafkaTransport
 from connectors.port import Polled
 from domain.clock import Instant
-from guardian.actor_gateway import ActorGateway
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
 from resequencer.turn.turn import Turn
@@ -52,32 +50,6 @@ def deadlines_wait_for_a_hanging_transaction(patch: Patch) -> None:
         return right(self, polled_at, msgspec.structs.replace(polled, ends=polled.log_ends), *rest)
 
     patch.setattr(Cycle, "_decide", faulty)
-
-
-def idle_units_let_the_position_go_behind_a_hanging_transaction(patch: Patch) -> None:
-    """More records of such a unit may be in the transaction, where they cannot be read yet."""
-    right = Cycle._decide
-
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled, *rest: Any) -> Sequence[Turn]:
-        return right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends), *rest)
-
-    patch.setattr(Cycle, "_decide", faulty)
-
-
-def no_ends_where_nothing_may_be_read(patch: Patch) -> None:
-    """A deadline that waits for its backlog waits for ever, and the room for offsets done ahead is never free again."""
-    right = KafkaTransport.poll
-
-    def faulty(self: KafkaTransport, max_records: int, timeout_ms: int, *rest: Any) -> Polled:
-        polled = right(self, max_records, timeout_ms, *rest)
-        return polled if max_records else msgspec.structs.replace(polled, ends={}, log_ends={})
-
-    patch.setattr(KafkaTransport, "poll", faulty)
-
-
-def units_in_memory_expire(patch: Patch) -> None:
-    """Units expire in the storage while their actors live. The next commit of such an actor writes only changes."""
-    patch.setattr(ActorGateway, "active", lambda _: {})
 
 
 def the_clock_begins_anew_at_a_takeover(patch: Patch) -> None:
