@@ -1,21 +1,22 @@
 """The cycle's interface to the units of a worker: their registry, and the actor system with its guardian."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 from thespian.actors import PoisonMessage
 
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from domain.errors import ResequencerError
+from domain.errors import ResequencerError, words_of
 from domain.record import Partition
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Escalated, Guardian, Stop, TakeTurns
 from guardian.partition_orders import Pauses
 from guardian.supervision import Failure
-from guardian.unit_registry import AT_ONCE, Dues, UnitRegistry, UnitRegistrySettings
+from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
 from resequencer.turn.turn import Turn, TurnContext
@@ -25,6 +26,7 @@ from storage.port import Snapshot, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 _Answer = TypeVar("_Answer")
+_Arguments = ParamSpec("_Arguments")
 
 
 class ActorsFailed(ResequencerError):
@@ -70,11 +72,37 @@ class UnitsReport(msgspec.Struct, frozen=True):
     held: int = 0
 
 
+def _whole(
+    call: Callable[Concatenate["ActorGateway", _Arguments], _Answer],
+) -> Callable[Concatenate["ActorGateway", _Arguments], _Answer]:
+    """Make a mistake of ours in the registry a failure of the guardian. Each later call fails, too: it may be half changed."""
+
+    @wraps(call)
+    def guarded(self: "ActorGateway", /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+        if self._broken_by is not None:
+            raise self._broken_by
+        try:
+            return call(self, *arguments, **named)
+        except Escalated:
+            raise
+        except ActorsFailed as error:
+            self._broken_by = error
+            raise
+        except Exception as error:
+            _log.exception("the units' registry failed")
+            self._broken_by = ActorsFailed(f"{Failure.GUARDIAN}: {words_of(error)}")
+            raise self._broken_by from error
+
+    return guarded
+
+
 class ActorGateway:
     """The units of a worker, each with an actor while it is in memory. Everything runs in the calling thread.
 
-    A poll is `prepare`, the load of the units that are unknown, and `decide`.
+    A poll is `prepare`, the load of the units that are unknown, and `decide`. Every call raises `ActorsFailed` once one has.
     """
+
+    _broken_by: ActorsFailed | None = None
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
         codec = UnitCodec(context.strategy, decode)
@@ -86,20 +114,24 @@ class ActorGateway:
         self._wakes: Mapping[UnitKey, Wake] = {}
         self._unavailable: frozenset[str] = frozenset()
 
+    @_whole
     def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
         """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
         for unit, waits in waiting:
             self._registry.arm(UnitKey(partition, unit), waits)
 
+    @_whole
     def drop(self, partition: Partition) -> None:
         """Drop the units of a partition that is no longer assigned from memory, without deciding anything."""
         self._stop(self._registry.drop(partition))
         self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != partition}
 
+    @_whole
     def rest(self, partition: Partition, pauses: Pauses) -> None:
         """Take over the pauses of a partition. While it is paused, its deadlines rest; afterwards they are later by that time."""
         self._registry.rest(partition, pauses)
 
+    @_whole
     def prepare(
         self,
         polled_at: Instant,
@@ -113,7 +145,7 @@ class ActorGateway:
         `read_to` is the offset up to which each partition has been read, including this poll. `ends` is where its log ended when
         the poll began. About `limit` units are woken at once. Actors of idle units are stopped.
         """
-        dues: Dues = self._registry.dues(polled_at, read_to, ends, limit, frozenset(units))
+        dues = self._registry.dues(polled_at, read_to, ends, limit, frozenset(units))
         for key in dues.stops:
             self._registry.deactivate(key)
         self._stop(dues.stops)
@@ -121,6 +153,7 @@ class ActorGateway:
         unknown = tuple([key for key in dict.fromkeys((*units, *dues.wakes)) if not self._registry.is_active(key)])
         return Prepared(unknown, dues.stops)
 
+    @_whole
     def decide(
         self,
         now: Instant,
@@ -158,10 +191,12 @@ class ActorGateway:
         self._tell_of_servers()
         return Decided(batch.turns, registry.next_wake_at, registry.is_held_up)
 
+    @_whole
     def active(self) -> Mapping[Partition, Collection[str]]:
         """Return the units with an actor, by partition. The storage must not expire them."""
         return self._registry.active_units()
 
+    @_whole
     def report_units(self, oldest: int = 10) -> UnitsReport:
         """Report what waits, for operators, with the `oldest` longest waits."""
         each = self._registry

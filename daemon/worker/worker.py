@@ -16,6 +16,7 @@ from daemon.worker.region_control import RegionControl
 from daemon.worker.server_states import ServerStates
 from daemon.worker.worker_report import with_metrics
 from domain.clock import Instant
+from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.region import RegionState
 from status.file import StatusFile
@@ -136,7 +137,11 @@ class Worker:
     def _leave(self, parts: Parts, reason: str | None) -> None:
         now = self._clock.now()
         parts.cycle.region.stop()
-        self._report(now, State.STOPPED, reason)
+        try:
+            self._report(now, State.STOPPED, reason)
+        except ActorsFailed:
+            # A failed guardian has no metrics any more, and its error is being raised.
+            self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
             each.close()
         parts.handler.close()

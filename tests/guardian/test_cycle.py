@@ -12,6 +12,7 @@ import resequencer.turn.decide
 from connectors.port import Polled, PublishRefused, TransportUnavailable
 from domain.errors import OwnershipLost
 from domain.record import Origin, Partition
+from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.guardian_actor import Escalated
 from guardian.takeover import Metadata, find_metadata
@@ -225,7 +226,7 @@ def test_a_registry_that_fails_commits_nothing(service: Service, watcher: Watche
     service.tell("u", 1)
     with monkeypatch.context() as patch:
         patch.setattr(UnitRegistry, "note", fail)
-        with pytest.raises(ArithmeticError):
+        with pytest.raises(ActorsFailed):
             service.cycle.run_once()
     assert watcher.names("commit", "publish") == []
     service.kill()

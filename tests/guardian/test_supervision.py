@@ -13,6 +13,7 @@ from domain.errors import PermanentError, TransientError
 from guardian.actor_gateway import ActorsFailed, Decided
 from guardian.guardian_actor import Escalated, Guardian
 from guardian.supervision import SUPERVISION, Directive, Failure
+from guardian.unit_registry import UnitRegistry
 from resequencer.batch import UnitKey
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
@@ -213,23 +214,35 @@ def test_another_strategy_is_refused_where_something_waits_in_a_unit(new_asked: 
 
 
 @pytest.mark.parametrize("times", [1, 9])
-@pytest.mark.parametrize("part", ["_send_to_new", "receiveMsg_TurnsTaken", "receiveMsg_Stop"])
+@pytest.mark.parametrize(
+    ("owner", "part"),
+    [
+        (Guardian, "_send_to_new"),
+        (Guardian, "receiveMsg_TurnsTaken"),
+        (Guardian, "receiveMsg_Stop"),
+        (UnitRegistry, "dues"),
+        (UnitRegistry, "note"),
+        (UnitRegistry, "activate"),
+    ],
+)
 def test_a_guardian_that_raises_ends_the_worker_even_if_it_would_not_raise_again(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, part: str, times: int
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, owner: type, part: str, times: int
 ) -> None:
-    """A part of the turns may be out: taken again, they would be taken twice."""
+    """A part of the turns may be out, or the registry half changed: a deadline is taken from the heap, a turn is not noted."""
     asked.poll(asked.envelope("w", 1))
-    right, left = getattr(Guardian, part), [times]
+    right, left = getattr(owner, part), [times]
 
-    def fail(self: Guardian, *arguments: Any) -> Any:
+    def fail(self: Any, *arguments: Any) -> Any:
         if left[0]:
             left[0] -= 1
             raise ArithmeticError("a bug of the guardian")
         return right(self, *arguments)
 
-    monkeypatch.setattr(Guardian, part, fail)
+    monkeypatch.setattr(owner, part, fail)
     with pytest.raises(ActorsFailed, match="a bug of the guardian"):
         asked.poll(asked.envelope("u", 1), asked.envelope("v", 1), after_ms=30_000)
+    with pytest.raises(ActorsFailed, match="the guardian raised"):
+        asked.report_units()
     with pytest.raises(ActorsFailed, match="the guardian raised"):
         asked.poll(asked.envelope("u", 2))
 

@@ -196,7 +196,7 @@ def test_what_it_ends_with_is_raised_and_reported_and_everything_is_let_go(opera
     assert len(closed) == 4
 
 
-def test_after_a_guardian_failed_the_reason_is_reported_and_everything_let_go(operator, monkeypatch):
+def test_a_guardian_that_failed_has_no_figures_but_the_reason_is_reported_and_everything_let_go(operator, monkeypatch):
     closed = []
     for each in operator.parts.servers:
         monkeypatch.setattr(each, "close", lambda close=each.close: closed.append(close()))
@@ -205,6 +205,7 @@ def test_after_a_guardian_failed_the_reason_is_reported_and_everything_let_go(op
         raise ActorsFailed("the guardian raised")
 
     monkeypatch.setattr(operator.parts.servers.actors, "prepare", fail)
+    monkeypatch.setattr(operator.parts.servers.actors, "report_units", fail)
     with pytest.raises(ActorsFailed):
         operator.worker.run()
     assert (operator.reports[-1].state, operator.reports[-1].reason) == (State.STOPPED, "the guardian raised")
