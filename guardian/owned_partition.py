@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
 
-from connectors.port import Channel, OutputRecord, PartitionOutput, Position, TransportRefused
+from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
 from domain.notification import Notification
 from domain.order import OrderOutcome
@@ -24,7 +24,7 @@ from guardian.pending_output import (
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.turn.turn import Output, Turn
-from storage.port import Commit, PartitionStore, UnitChange
+from storage.port import Commit, PartitionStore, Pending, UnitChange
 
 _THROTTLE_MS = 1_000
 """Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
@@ -38,8 +38,6 @@ After a crash, records that were done may then be notified again.
 
 _RECORD_BYTES = 1_000
 """The cost to send a record beside its bytes: it takes as long as so many more bytes."""
-
-_DEAD_LETTERS = Channel.DEAD_LETTERS
 
 _LONGEST_STEP_MS = 10_000
 """The most that one cycle adds to the caught-up clock: records may have been unread while the cycle was delayed."""
@@ -75,7 +73,7 @@ class OwnedPartition:
         self.read_to = plan.offset
         self.positions = Positions(plan.offset, _THROTTLE_MS)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
-        self._sizes = tuple(map(_size_of, self.unpublished))
+        self._sizes = _sizes_of(plan.pending)
         self._highest_number = plan.highest_number
         self._behind: Sequence[int] | None = tuple(map(offset_behind, self.unpublished))
         self._left: Sequence[Output] = ()
@@ -339,7 +337,8 @@ class OwnedPartition:
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
-        self._sizes = tuple(map(_size_of, self.unpublished))
+        pending = tuple(map(to_pending, self.unpublished))
+        self._sizes = _sizes_of(pending)
         return Commit(
             number=self.store.header.commit + 1,
             attempt=attempt,
@@ -347,7 +346,7 @@ class OwnedPartition:
             highest_number=self.unpublished[-1].number if self.unpublished else self._highest_number,
             heal_offset=self._heal_offset,
             changes=changes,
-            added=tuple(map(to_pending, self.unpublished)) if self._is_durable else (),
+            added=pending,
             published=self._highest_number,
             source=self._source,
             caught_up_ms=self.caught_up_ms,
@@ -356,9 +355,6 @@ class OwnedPartition:
         )
 
 
-def _size_of(each: OutputRecord) -> int:
-    """The cost to send a record, in bytes. Its headers count only if it is a dead letter, whose headers may be long."""
-    size = _RECORD_BYTES + len(each.value)
-    if each.channel is _DEAD_LETTERS:
-        size += sum([len(name) + len(value) for name, value in each.headers])
-    return size
+def _sizes_of(pending: Sequence[Pending]) -> tuple[int, ...]:
+    """The cost to send each record, in bytes; the bodies themselves are not kept beside the records."""
+    return tuple([_RECORD_BYTES + len(each.body) for each in pending])
