@@ -9,6 +9,7 @@ Each runs twice, to the end of so many envelopes and of more of them; what count
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,9 @@ def main() -> None:
     if chosen.run is not None:
         name, file, envelopes = chosen.run
         _run(name, Workload(Path(file), _MANY + _FEW), int(envelopes))
+    if shutil.which("valgrind") is None:
+        print("nothing is counted: valgrind is not installed")
+        return
     with made(_MANY + 2 * _FEW) as workload:
         counts = {name: count(name, workload) for name in _COUNTED}
     for name, found in counts.items():

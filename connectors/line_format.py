@@ -105,7 +105,7 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
 
 
 def _find_short(line: Line, number: str | None) -> bytes | None:
-    """Return the line of an object if key and headers are short texts, as nearly all are; None says nothing.
+    """Return the line of an object if neither key nor headers need base64 or an array, as nearly none does; None if they may.
 
     A character that JSON encodes as six bytes is looked for in the whole line at once.
     """

@@ -15,9 +15,6 @@ class UnfinishedTurns:
     def __len__(self) -> int:
         return len(self._line)
 
-    def __contains__(self, key: UnitKey) -> bool:
-        return key in self._line
-
     def note(self, key: UnitKey, waits: Waits | None, *, has_let_out: bool) -> None:
         """Take over how a unit waits now. A unit that let nothing out keeps its place, even if envelopes arrived for it."""
         is_left_over = waits is not None and waits.kind is WaitKind.REMAINDER

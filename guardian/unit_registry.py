@@ -136,10 +136,6 @@ class UnitRegistry:
         """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
         return self._unfinished.stashed_bytes > 2 * self._settings.share_bytes
 
-    def has_remainder(self, key: UnitKey) -> bool:
-        """Whether the unit's last turn left a remainder."""
-        return key in self._unfinished
-
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """Add a unit that waits in storage without an actor. The next `dues` checks its instants against this worker's clock."""
         self._undated.append(key)
@@ -376,22 +372,18 @@ class UnitRegistry:
         self._set_timer(key, waits)
 
     def _set_timer(self, key: UnitKey, waits: Waits) -> None:
-        pauses = self._pauses.get(key.partition)
-        if waits.kind is _DEADLINE and not pauses:
-            self._timers.arm(key, waits.wakes_at)
-            return
-        is_resting = waits.kind is _DEADLINE and is_paused(pauses or ())
-        if waits.kind is WaitKind.REMAINDER or is_resting:
+        pauses = self._pauses.get(key.partition) if waits.kind is _DEADLINE else None
+        if (pauses and is_paused(pauses)) or waits.kind is WaitKind.REMAINDER:
             self._timers.disarm(key)
         else:
-            self._timers.arm(key, self._deadline(key, waits) if waits.kind is _DEADLINE else waits.wakes_at)
+            self._timers.arm(key, waits.wakes_at + rested_ms(pauses, waits.since) if pauses else waits.wakes_at)
 
     def _deadline(self, key: UnitKey, waits: Waits) -> Instant:
         pauses = self._pauses.get(key.partition)
         return waits.wakes_at + rested_ms(pauses, waits.since) if pauses else waits.wakes_at
 
-    def _remember(self, key: UnitKey, waits: Waits | None) -> Waits | None:
-        """Take over how a unit waits, and return how it waited before."""
+    def _remember(self, key: UnitKey, waits: Waits | None) -> None:
+        """Take over how a unit waits."""
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self.held += _is_held(waits) - _is_held(known)
@@ -401,7 +393,6 @@ class UnitRegistry:
         elif known is not None:
             del self.waits[key]
             self._anew.pop(key, None)
-        return known
 
     def _is_heavy(self, waits: Waits | None) -> bool:
         if waits is None or waits.kind is not WaitKind.DEPENDENCY:
