@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 from thespian.actors import PoisonMessage
 
 from domain.clock import Instant
@@ -106,6 +107,7 @@ class ActorGateway:
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
         codec = UnitCodec(context.strategy, decode)
+        context = replace(context, stores_turns=settings.can_reload)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
         self._share_bytes = settings.share_bytes
         self._registry = UnitRegistry(settings)

@@ -1,7 +1,7 @@
 """A partition that this worker owns: what was read, committed and published of it, and what is next."""
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import attrgetter
 
 from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
@@ -337,8 +337,9 @@ class OwnedPartition:
         return before.advanced(self.read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
-        pending = tuple(map(to_pending, self.unpublished))
-        self._sizes = _sizes_of(pending)
+        # A storage without durability is never asked for it: the next owner reads the records again.
+        pending = tuple(map(to_pending, self.unpublished)) if self._is_durable else ()
+        self._sizes = _sizes_of(pending) if self._is_durable else tuple(map(_size_of, self.unpublished))
         return Commit(
             number=self.store.header.commit + 1,
             attempt=attempt,
@@ -353,6 +354,10 @@ class OwnedPartition:
             orders=self._next_orders.encode(),
             source_state=self.source_state,
         )
+
+
+def _size_of(each: OutputRecord) -> int:
+    return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum(map(len, chain.from_iterable(each.headers)))
 
 
 def _sizes_of(pending: Sequence[Pending]) -> tuple[int, ...]:

@@ -44,10 +44,10 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     """The bounds of a worker's units.
 
     `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
-    leave memory. A unit that waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`,
-    unless an envelope for it arrives in the same poll. `share_bytes` is about the most that one turn may let out; a cycle lets
-    out two to four times as much. `longest_pause_ms` is the longest pause before an attempt,
-    `longest_deadline_ms` the longest wait for a deadline.
+    leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
+    waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it
+    arrives in the same poll. `share_bytes` is about the most that one turn may let out; a cycle lets out two to four times as
+    much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a deadline.
     """
 
     idle_timeout_ms: int = 30_000
@@ -84,6 +84,8 @@ class UnitRegistry:
         self._active: dict[UnitKey, int] = {}
         # The units with an actor in which nothing waits, each with its last turn that changed something; the latest comes last.
         self._idle: dict[UnitKey, Instant] = {}
+        # The units whose last turn said what is to be stored, because their actors stop next (without `can_reload`).
+        self._stored: dict[UnitKey, None] = {}
         self._data_bytes = 0
         self._over: list[UnitKey] = []
         self._passed: dict[UnitKey, None] = {}
@@ -146,8 +148,8 @@ class UnitRegistry:
         """Make a unit due again at once that was not woken as planned. A deadline does not wait for its backlog again."""
         waits = self.waits.get(key)
         if waits is None:
-            return
-        if waits.kind is _DEADLINE:
+            self._idle[key] = now
+        elif waits.kind is _DEADLINE:
             self._passed[key] = None
         else:
             self._dependencies.put_back(key, now)
@@ -179,6 +181,7 @@ class UnitRegistry:
             self._data_bytes -= self._active.pop(key)
             self._stashed_bytes -= self._size(key)
             self._idle.pop(key, None)
+            self._stored.pop(key, None)
 
     def note(self, turn: Turn, now: Instant) -> None:
         """Take over the turn of an active unit.
@@ -191,6 +194,8 @@ class UnitRegistry:
             self._latest = now
         key, waits = turn.key, turn.waits
         known = self.waits.get(key)
+        if self._stored:
+            self._stored.pop(key, None)
         self._data_bytes += turn.data_bytes - self._active.pop(key)
         self._active[key] = turn.data_bytes
         if waits is None and known is None:
@@ -223,7 +228,9 @@ class UnitRegistry:
 
     def _note_idle(self, key: UnitKey, turn: Turn, now: Instant) -> None:
         """Take over a turn after which nothing waits."""
-        if turn.change is not None or key not in self._idle:
+        if turn.is_last:
+            self._stored[key] = None
+        elif turn.is_changed or key not in self._idle:
             self._idle.pop(key, None)
             self._idle[key] = now
         if turn.releases and self._settings.can_reload:
@@ -248,7 +255,7 @@ class UnitRegistry:
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
         idle = list(islice(self._idle_since(now - self._settings.idle_timeout_ms), limit))
-        stops |= dict.fromkeys(idle)
+        stops |= dict.fromkeys(self._passivated(idle, wakes))
         due = list(islice(self._timers.due(now), limit))
         for key in due:
             due_wait = self.waits[key]
@@ -277,6 +284,15 @@ class UnitRegistry:
                 wakes.setdefault(key, Wake.BOUND)
         self._put_off_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _passivated(self, idle: Iterable[UnitKey], wakes: dict[UnitKey, Wake]) -> Iterable[UnitKey]:
+        """Return the idle units that stop now; without `can_reload` they are woken first, to say what is to be stored."""
+        if self._settings.can_reload:
+            return idle
+        for key in idle:
+            wakes[key] = Wake.PASSIVATE
+            del self._idle[key]
+        return self._stored
 
     def _idle_since(self, at: Instant) -> Iterator[UnitKey]:
         """Yield the units in which nothing waits and that did not change after `at`, the longest idle first."""

@@ -28,12 +28,12 @@ _ENVELOPE_BYTES = 768
 _OBJECT_BYTES = 320
 """Memory beside the raw data, as measured: an event with all fields takes 340 bytes, an empty object 110."""
 
-_NO_DATA = PaymentData()
+NO_DATA = PaymentData()
 
 
 class Wake(StrEnum):
     """Why a unit is woken: the retry of its head is due, its deadline has come, its worker exceeds the memory bound, its last
-    turn left a remainder, or its hold is over.
+    turn left a remainder, its hold is over, or it is idle and its actor is to stop.
 
     `ORDER` is not a wake, but the cause of a release by an operator's order.
     """
@@ -43,6 +43,7 @@ class Wake(StrEnum):
     BOUND = "bound"
     REMAINDER = "remainder"
     HOLD_OVER = "hold-over"
+    PASSIVATE = "passivate"
     ORDER = "order"
 
 
@@ -188,7 +189,7 @@ class Unit:
     def __init__(self, name: str, state: Any) -> None:
         self.name = name
         self.state = state
-        self.data = _NO_DATA
+        self.data = NO_DATA
         self.data_bytes = 0
         self.handled = b""
         self.gathered_to = -1
@@ -237,7 +238,7 @@ class Unit:
     def is_like_new(self, initial: Any) -> bool:
         """Whether nothing waits in the unit and nothing of it is remembered. `initial` is the state of a new unit."""
         is_empty = not (self.stash or self.rare or self.handled) and self.gathered_to == -1
-        return is_empty and self.data == _NO_DATA and self.state == initial
+        return is_empty and self.data == NO_DATA and self.state == initial
 
     @property
     def handled_count(self) -> int:

@@ -18,7 +18,7 @@ from resequencer.turn.orders import carry_out, end_hold_in_time
 from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
-from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
+from resequencer.unit import NO_DATA, Entry, Ordered, Remainder, Unit, Wake, entry_of
 from resequencer.unit_codec import encode_data, encode_entry, encode_state
 from storage.port import UnitChange
 
@@ -94,6 +94,8 @@ def wake(turn: Turn, kind: Wake) -> None:
         try_again(turn)
     elif kind is Wake.HOLD_OVER:
         end_hold_in_time(turn)
+    elif kind is Wake.PASSIVATE:
+        turn.is_last = not turn.is_changed
     elif kind is not Wake.REMAINDER:
         release(turn, kind)
 
@@ -105,17 +107,17 @@ def end(turn: Turn) -> None:
         unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
     turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.let_out
-    if turn.is_changed:
+    if turn.is_last or (turn.is_changed and turn.context.stores_turns):
         turn.change = change_of(turn)
         if turn.change.payment_data is not None:
             turn.written_bytes += len(turn.change.payment_data)
 
 
 def change_of(turn: Turn) -> UnitChange:
-    """Return what is to be stored of the unit as it is now."""
+    """Return what is to be stored of the unit as it is now: with the last turn before its actor stops, all of it."""
     unit = turn.unit
     added = tuple([encode_entry(each) for each in turn.added.values()]) if turn.added else ()
-    data = None if unit.data is turn.data_before else encode_data(unit.data)
+    data = None if unit.data is (NO_DATA if turn.is_last else turn.data_before) else encode_data(unit.data)
     return UnitChange(unit.name, encode_state(unit, turn.strategy), turn.waits, added, tuple(turn.removed), data)
 
 

@@ -40,6 +40,9 @@ class Chance(Protocol):
 class TurnContext(msgspec.Struct, frozen=True):
     """A worker's strategy, handler, settings, source of jitter, and flow profiles if there are any.
 
+    With `stores_turns` each turn that changes its unit says what is to be stored, as a durable storage needs it. Without it only
+    the turn before the actor stops does: until then nothing but the actor is asked for the unit.
+
     `step` and `gathers` are the strategy's, looked up once; `step` is None if it has none.
     """
 
@@ -48,6 +51,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     settings: ResequencerSettings
     chance: Chance
     profiles: Profiles | None = None
+    stores_turns: bool = True
     step: Callable[[Any, DataEnvelope], tuple[Any, bool] | None] | None = None
     gathers: bool = False
 
@@ -87,7 +91,8 @@ class Turn:
     `is_ordered` an order released it. `tried` is the retry that is attempted in this turn. `has_gathered` is set if the data of
     the whole stash was taken over. A turn lets out about `share` bytes at most; the rest is the unit's remainder.
 
-    Afterwards: `output` is in the order of publication. `change` is None if there is nothing to store. `waits` is when and why
+    Afterwards: `output` is in the order of publication. `is_changed` is set if the unit changed, `is_last` if it was idle and its
+    actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why
     the unit must be woken, None if nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the
     offsets that left the stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of
     the handled records that have one. `let_out` is about the bytes of the output, `written_bytes` those and the payment data's,
@@ -100,6 +105,7 @@ class Turn:
     tried: Retry | None = None
     has_gathered = False
 
+    is_last = False
     change: UnitChange | None = None
     waits: Waits | None = None
     written_bytes = 0

@@ -90,6 +90,29 @@ def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: As
     assert asked.report_units().active == 1
 
 
+def test_where_turns_store_nothing_a_unit_is_stored_whole_before_it_stops(new_asked: Callable[..., Asked]) -> None:
+    asked = new_asked(can_reload=False)
+    asked.poll(asked.envelope("u", 1, mds=["PAIN_001"]))
+    asked.poll(asked.envelope("u", 2), asked.envelope("v", 2))
+    assert asked.stored == {}
+    asked.poll(after_ms=30_000)
+    asked.poll()
+    assert asked.report_units().active == 1, "v waits"
+    decided = asked.poll(asked.envelope("u", 1, mds=["PAIN_001"]), asked.envelope("u", 3))
+    assert asked.told(decided) == ["u#3"]
+    assert asked.loaded[-1] == {U}
+    assert [name for name, _ in asked.handler.seen[-1][1].mds] == ["PAIN_001"]
+
+
+def test_what_arrives_while_a_unit_is_stored_or_stops_is_not_forgotten(new_asked: Callable[..., Asked]) -> None:
+    asked = new_asked(can_reload=False)
+    asked.poll(asked.envelope("u", 1))
+    assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=30_000)) == ["u#2"]
+    asked.poll(after_ms=30_000)
+    assert asked.told(asked.poll(asked.envelope("u", 2), asked.envelope("u", 3))) == ["u#3"]
+    assert asked.told(asked.poll(asked.envelope("u", 3))) == []
+
+
 def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
     """The turns are in the guardian's queue before the exit of the actor that was stopped."""
     system = make_actor_system()

@@ -12,11 +12,10 @@ from resequencer.settings import ResequencerSettings
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Release, Turn, TurnContext
 from resequencer.unit import Unit, Wake
-from storage.port import UnitChange, WaitKind, Waits
+from storage.port import WaitKind, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")
-CHANGE = UnitChange("a", b"")
 CONTEXT = TurnContext(Sequence(), Recorder(), ResequencerSettings(), NoChance())
 
 
@@ -25,10 +24,17 @@ def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: in
 
 
 def decided(
-    key: UnitKey, waiting: Waits | None = None, *, is_over: bool = False, has_changed: bool = True, data_bytes: int = 0
+    key: UnitKey,
+    waiting: Waits | None = None,
+    *,
+    is_over: bool = False,
+    has_changed: bool = True,
+    is_last: bool = False,
+    data_bytes: int = 0,
 ) -> Turn:
     turn = Turn(Unit(key.unit, None), CONTEXT, 0)
-    turn.key, turn.change, turn.waits, turn.data_bytes = key, CHANGE if has_changed else None, waiting, data_bytes
+    turn.key, turn.waits, turn.data_bytes = key, waiting, data_bytes
+    turn.is_changed, turn.is_last = has_changed, is_last
     turn.releases += [Release(key.unit, Wake.DEADLINE, "sequence:1", 1, 0, "t-0@0")] if is_over else []
     return turn
 
@@ -177,8 +183,41 @@ def test_who_is_over_stays_until_it_is_idle_where_only_the_source_remembers_it()
     one = registry(can_reload=False)
     one.activate(A)
     one.note(decided(A, is_over=True), 0)
-    assert one.dues(29_999, READ, READ).stops == ()
-    assert one.dues(30_000, READ, READ).stops == (A,)
+    assert one.dues(29_999, READ, READ) == Dues({}, ())
+    assert one.dues(30_000, READ, READ) == Dues({A: Wake.PASSIVATE}, ())
+
+
+def test_an_idle_unit_is_stored_in_a_turn_before_it_stops_where_turns_store_nothing() -> None:
+    one = registry(can_reload=False)
+    for key in (A, B):
+        act(one, key)
+    assert one.dues(30_000, READ, READ, limit=1).wakes == {A: Wake.PASSIVATE}
+    one.note(decided(A, has_changed=False, is_last=True), 30_000)
+    dues = one.dues(30_001, READ, READ, limit=1, spoken_to=(A, B))
+    assert dues == Dues({B: Wake.PASSIVATE}, (A,))
+    one.deactivate(A)
+    one.note(decided(B, has_changed=True), 30_001)
+    assert one.dues(30_002, READ, READ) == Dues({}, ()), "what B said before it changed is old"
+    assert one.dues(60_001, READ, READ) == Dues({B: Wake.PASSIVATE}, ())
+
+
+def test_a_unit_that_was_stored_and_then_changed_does_not_stop() -> None:
+    """The stop of the next poll did not come, and the unit took a turn."""
+    one = registry(can_reload=False)
+    act(one, A)
+    one.dues(30_000, READ, READ)
+    one.note(decided(A, has_changed=False, is_last=True), 30_000)
+    one.note(decided(A), 30_001)
+    assert one.dues(30_002, READ, READ) == Dues({}, ())
+    assert one.dues(60_001, READ, READ) == Dues({A: Wake.PASSIVATE}, ())
+
+
+def test_an_idle_unit_that_got_no_share_to_be_stored_in_is_asked_again() -> None:
+    one = registry(can_reload=False)
+    act(one, A)
+    one.dues(30_000, READ, READ)
+    one.put_off(A, 30_000)
+    assert one.dues(60_000, READ, READ) == Dues({A: Wake.PASSIVATE}, ())
 
 
 def test_who_is_over_and_stays_holds_no_stash_in_memory() -> None:

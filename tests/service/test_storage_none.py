@@ -14,7 +14,7 @@ from guardian.takeover import find_metadata
 from guardian.unit_registry import UnitRegistrySettings
 
 IDLE_MS = 40_000
-"""Longer than the idle timeout, and than the throttle of positions after it."""
+"""Longer than the idle timeout. The position may follow a throttle later."""
 
 
 def find_done(service: Service) -> str:
@@ -47,10 +47,12 @@ def test_the_position_waits_for_the_oldest_stashed_envelope(service: Service) ->
     service.tell("done", 2)
     service.run()
     service.run_after(IDLE_MS)
+    service.run_after(2_000)
     assert service.stored_positions == {0: at}
     service.tell("u", 1)
     service.run()
     service.run_after(IDLE_MS)
+    service.run_after(2_000)
     assert service.stored_positions == {0: service.input_size()}
 
 
