@@ -27,14 +27,18 @@ SELECT id, token, commit_number, next_offset, highest_number, heal_offset, histo
 FROM partitions WHERE topic = ? AND number = ?
 """
 _UNIT_ID = "(SELECT id FROM units WHERE partition = ? AND unit = ?)"
-_CHANGE_UNIT = """
-INSERT INTO units (
-    partition, unit, changed_at, state, wakes_at, kind, since, waits_for, strategy, stashed, stashed_bytes
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_CHANGE_WAITING = f"""
+INSERT INTO units (partition, unit, changed_at, state, {WAITS_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (partition, unit) DO UPDATE SET
     changed_at = excluded.changed_at, state = excluded.state, wakes_at = excluded.wakes_at, kind = excluded.kind,
     since = excluded.since, waits_for = excluded.waits_for, strategy = excluded.strategy, stashed = excluded.stashed,
     stashed_bytes = excluded.stashed_bytes
+"""  # noqa: S608
+_CHANGE_IDLE = """
+INSERT INTO units (partition, unit, changed_at, state) VALUES (?, ?, ?, ?)
+ON CONFLICT (partition, unit) DO UPDATE SET
+    changed_at = excluded.changed_at, state = excluded.state, wakes_at = NULL, kind = NULL, since = NULL, waits_for = NULL,
+    strategy = NULL, stashed = NULL, stashed_bytes = NULL
 """
 _SET_PAYMENT_DATA = f"INSERT OR REPLACE INTO payment_data (unit_id, body) VALUES ({_UNIT_ID}, ?)"  # noqa: S608
 _UNSTASH = f"DELETE FROM stash WHERE unit_id = {_UNIT_ID} AND arrived = ?"  # noqa: S608
@@ -53,7 +57,6 @@ _WAITING = f"""
 SELECT unit, {WAITS_COLUMNS} FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER BY wakes_at
 """  # noqa: S608
 _PENDING = "SELECT number, body FROM pending WHERE partition = ? ORDER BY number"
-_NOT_WAITING = (None,) * 7
 _OLD = """
 SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS NULL AND changed_at <= ? ORDER BY changed_at
 """
@@ -71,7 +74,7 @@ def find_partition(connection: sqlite3.Connection, partition: Partition) -> tupl
 
 def find_snapshot(connection: sqlite3.Connection, key: int, unit: str) -> Snapshot | None:
     """Return a unit of the partition with the id `key`, in the caller's transaction."""
-    row = connection.execute(_LOAD_UNIT, (key, unit.encode())).fetchone()
+    row = connection.execute(_LOAD_UNIT, (key, bytearray(unit.encode()))).fetchone()
     if row is None:
         return None
     unit_id, state, payment_data = row
@@ -160,35 +163,30 @@ class EmbeddedPartitionStore:
 
     def _store(self, connection: sqlite3.Connection, commit: Commit) -> None:
         key = self._key
-        connection.executemany(_CHANGE_UNIT, (self._row(change, commit.caught_up_ms) for change in commit.changes))
-        connection.executemany(_SET_PAYMENT_DATA, self._payment_data(commit.changes))
-        connection.executemany(_UNSTASH, self._unstashed(commit.changes))
-        connection.executemany(_STASH, self._stashed(commit.changes))
-        connection.executemany(_ADD_PENDING, ((key, each.number, each.body) for each in commit.added))
+        self._change_units(connection, commit)
+        connection.executemany(_ADD_PENDING, [(key, each.number, bytearray(each.body)) for each in commit.added])
         connection.execute(_DROP_PENDING, (key, commit.published))
         marker = marker_of(advanced(self._header, commit))
         note_changes(connection, key, marker, [change.unit for change in commit.changes])
         progress = (commit.number, commit.attempt, commit.next_offset, commit.highest_number, commit.heal_offset)
         connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, commit.orders, commit.source_state, key))
 
-    def _row(self, change: UnitChange, changed_at: int) -> tuple[object, ...]:
-        waits = change.waits
-        unit = (self._key, change.unit.encode(), changed_at, change.state)
-        return unit + (_NOT_WAITING if waits is None else msgspec.structs.astuple(waits))
-
-    def _payment_data(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
-        for change in changes:
+    def _change_units(self, connection: sqlite3.Connection, commit: Commit) -> None:
+        """Write the changed units. Bytes are bound as `bytearray`: `sqlite3` looks for an adapter of each `bytes` and each None."""
+        key, at = self._key, commit.caught_up_ms
+        waiting, idle, data, unstashed, stashed = (list[tuple[object, ...]]() for _ in range(5))
+        for change in commit.changes:
+            waits, unit = change.waits, bytearray(change.unit.encode())
+            row = (key, unit, at, bytearray(change.state))
+            if waits is None:
+                idle.append(row)
+            else:
+                how = (waits.since, waits.waits_for, waits.strategy, waits.stashed, waits.stashed_bytes)
+                waiting.append((*row, waits.wakes_at, waits.kind.value, *how))
             if change.payment_data is not None:
-                yield self._key, change.unit.encode(), change.payment_data
-
-    def _unstashed(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
-        for change in changes:
-            unit = change.unit.encode()
-            for offset in change.stash_removed:
-                yield self._key, unit, offset
-
-    def _stashed(self, changes: Sequence[UnitChange]) -> Iterator[tuple[object, ...]]:
-        for change in changes:
-            unit = change.unit.encode()
-            for entry in change.stash_added:
-                yield self._key, unit, entry.offset, entry.body
+                data.append((key, unit, bytearray(change.payment_data)))
+            unstashed += [(key, unit, offset) for offset in change.stash_removed]
+            stashed += [(key, unit, entry.offset, bytearray(entry.body)) for entry in change.stash_added]
+        written = ((_CHANGE_WAITING, waiting), (_CHANGE_IDLE, idle), (_SET_PAYMENT_DATA, data), (_UNSTASH, unstashed))
+        for statement, rows in (*written, (_STASH, stashed)):
+            connection.executemany(statement, rows)
