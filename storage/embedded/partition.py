@@ -1,7 +1,7 @@
 """One partition in the embedded storage, for its owner."""
 
 import sqlite3
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,7 @@ from storage.embedded.change_log import note_changes
 from storage.embedded.database import Database
 from storage.fencing import LastCommit, advanced, check_owner, is_done, succeeded
 from storage.marker import marker_of
-from storage.port import Commit, Header, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
+from storage.port import Commit, Header, Pending, Snapshot, StashEntry, WaitKind, Waits
 
 EXPIRED_PER_CALL = 1_000
 _RELEASED_PER_CALL = 1_000

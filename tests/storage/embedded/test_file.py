@@ -7,10 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from storage.embedded.schema import FORMAT_VERSION, create
 from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
-from tests.storage.contract import OTHER, PARTITION, expire_all, following, idle, put, waiting
+from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
 
 UNPRIVILEGED = 65_534
 
@@ -189,7 +190,7 @@ def test_a_mistake_in_a_statement_is_neither_the_disk_s_nor_the_file_s_fault(emb
     storage = embedded.make()
     store = storage.open(PARTITION)
     with pytest.raises(sqlite3.Error):
-        put(store, UnitChange("a", object()))
+        put(store, UnitChange("a", b"s", replace(WAITS, waits_for=object())))
     put(store, idle("a"))
 
 
