@@ -172,7 +172,7 @@ class EmbeddedPartitionStore:
         connection.execute(_ADVANCE, (*progress, commit.source, commit.caught_up_ms, commit.orders, commit.source_state, key))
 
     def _change_units(self, connection: sqlite3.Connection, commit: Commit) -> None:
-        """Write the changed units. Bytes are bound as `bytearray`: `sqlite3` looks for an adapter of each `bytes` and each None."""
+        """Write the changed units. Bytes are bound as `bytearray`: `sqlite3` looks for an adapter of each `bytes` and None."""
         key, at = self._key, commit.caught_up_ms
         waiting, idle, data, unstashed, stashed = (list[tuple[object, ...]]() for _ in range(5))
         for change in commit.changes:
