@@ -25,9 +25,11 @@ from simulation.shared_storage import Backup
 from simulation.with_orders import WorldOrders
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
+from domain.clock import Instant
 from domain.record import Partition
 from guardian.actor_gateway import UnitsReport
 from guardian.owned_partition import OwnedPartition
+from guardian.partition_orders import Pauses, rested_ms
 from guardian.takeover import find_metadata
 from storage.none.memory import Memory
 from storage.port import WaitKind, Waits
@@ -212,8 +214,11 @@ class World:
             full = [key.unit for key, waits in report_units.oldest if waits.stashed > self._most_stashed(waits)]
             if full:
                 return f"{worker.slot} has more stashed than may be in {full}"
+            pauses = {each.partition: each.orders.pauses for each in worker.owned()}
             overdue = [
-                key.unit for key, waits in report_units.oldest if waits.wakes_at <= self.clock.now() and self._is_turn_of(waits)
+                key.unit
+                for key, waits in report_units.oldest
+                if _due_at(waits, pauses[key.partition]) <= self.clock.now() and self._is_turn_of(waits)
             ]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"
@@ -343,3 +348,8 @@ class World:
 def _is_ours(position: OffsetAndMetadata) -> bool:
     """Whether the position's metadata has the commit that it builds on. Three words of the transport's own come before."""
     return find_metadata(position.metadata.split(" ", 3)[-1]) is not None
+
+
+def _due_at(waits: Waits, pauses: Pauses) -> Instant:
+    """When the unit is to be woken: a deadline rests while its partition is paused."""
+    return waits.wakes_at + (rested_ms(pauses, waits.since) if waits.kind is WaitKind.DEADLINE else 0)
