@@ -148,8 +148,8 @@ class UnitRegistry:
         """Make a unit due again at once that was not woken as planned. A deadline does not wait for its backlog again."""
         waits = self.waits.get(key)
         if waits is None:
-            self._idle[key] = now
-        elif waits.kind is _DEADLINE:
+            return
+        if waits.kind is _DEADLINE:
             self._passed[key] = None
         else:
             self._dependencies.put_back(key, now)

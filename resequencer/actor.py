@@ -46,8 +46,8 @@ class Resequencer(Actor):
         share = batch.for_remainders if is_remainder else batch.for_others
         if unit.rare is not None and unit.rare.remainder is not None and not is_remainder:
             share = 0  # Its remainder comes first, in a turn of its own.
-        # An order is executed now: without a share it leaves a remainder.
-        if share or message.envelopes or message.orders:
+        # An order is executed now: without a share it leaves a remainder. What is idle lets nothing out.
+        if share or message.envelopes or message.orders or Wake.PASSIVATE in message.wakes:
             take = take_careful_turn if message.is_careful else take_turn
             turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, share, message.orders)
             turn.key = message.key

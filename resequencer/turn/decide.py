@@ -87,15 +87,18 @@ def receive(turn: Turn, envelope: DataEnvelope) -> None:
 
 
 def wake(turn: Turn, kind: Wake) -> None:
-    """Wake the unit. No effect if the turn's share is used up: the turn then asks for the next wake."""
-    if turn.is_spent:
+    """Wake the unit. No effect if the turn's share is used up: the turn then asks for the next wake.
+
+    An idle unit lets nothing out, and needs no share. Of one that has changed in this turn nothing is stored.
+    """
+    if kind is Wake.PASSIVATE:
+        turn.is_last = not turn.is_changed
+    elif turn.is_spent:
         return
-    if kind is Wake.RETRY:
+    elif kind is Wake.RETRY:
         try_again(turn)
     elif kind is Wake.HOLD_OVER:
         end_hold_in_time(turn)
-    elif kind is Wake.PASSIVATE:
-        turn.is_last = not turn.is_changed
     elif kind is not Wake.REMAINDER:
         release(turn, kind)
 
@@ -109,7 +112,7 @@ def end(turn: Turn) -> None:
     turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.let_out
     if turn.is_last or (turn.is_changed and turn.context.stores_turns):
         turn.change = change_of(turn)
-        if turn.change.payment_data is not None:
+        if turn.change.payment_data is not None and not turn.is_last:
             turn.written_bytes += len(turn.change.payment_data)
 
 

@@ -104,6 +104,15 @@ def test_where_turns_store_nothing_a_unit_is_stored_whole_before_it_stops(new_as
     assert [name for name, _ in asked.handler.seen[-1][1].mds] == ["PAIN_001"]
 
 
+def test_idle_units_are_stored_and_stop_however_little_a_cycle_may_let_out(new_asked: Callable[..., Asked]) -> None:
+    asked = new_asked(can_reload=False, share_bytes=1)
+    for number in range(20):
+        asked.poll(asked.envelope(f"u{number}", 1, mds=["PAIN_001"]))
+    asked.poll(after_ms=30_000)
+    asked.poll()
+    assert (asked.report_units().active, len(asked.stored)) == (0, 20)
+
+
 def test_what_arrives_while_a_unit_is_stored_or_stops_is_not_forgotten(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(can_reload=False)
     asked.poll(asked.envelope("u", 1))

@@ -212,14 +212,6 @@ def test_a_unit_that_was_stored_and_then_changed_does_not_stop() -> None:
     assert one.dues(60_001, READ, READ) == Dues({A: Wake.PASSIVATE}, ())
 
 
-def test_an_idle_unit_that_got_no_share_to_be_stored_in_is_asked_again() -> None:
-    one = registry(can_reload=False)
-    act(one, A)
-    one.dues(30_000, READ, READ)
-    one.put_off(A, 30_000)
-    assert one.dues(60_000, READ, READ) == Dues({A: Wake.PASSIVATE}, ())
-
-
 def test_who_is_over_and_stays_holds_no_stash_in_memory() -> None:
     one = registry(stash_bytes=100, can_reload=False)
     for key in (A, B, C):

@@ -199,7 +199,9 @@ class _Finished:
                 return problem
         self._world.call_back()
         # A worker that read everything again needs more time, and so does one that began to wait by a clock that was ahead.
-        for _ in range(10 if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
+        # A partition may have been paused for long: deadlines rest meanwhile.
+        minutes = 30 if self._run_of is SimulatedRun.ORDERS else 10
+        for _ in range(minutes if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
             self._world.clock.advance(MOST_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
