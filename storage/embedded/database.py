@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.embedded.errors import RESTORE, RIGHTS, is_read_only, see_that_it_is_read, translated
 from storage.embedded.integrity import see_that_it_is_sound
-from storage.embedded.schema import check_format, create
+from storage.embedded.schema import check_format, create, upgrade
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.port import StorageRefused, StorageUnavailable
 
@@ -34,7 +34,7 @@ class Database:
 
     def __init__(self, file: Path, busy_timeout_ms: int) -> None:
         self.file = file
-        self._busy_timeout_ms = busy_timeout_ms
+        self.busy_timeout_ms = busy_timeout_ms
         self._connection: sqlite3.Connection | None = None
         self._is_trusted = False
         self._was_read_only = False
@@ -89,6 +89,7 @@ class Database:
         with self._transaction("BEGIN IMMEDIATE") as connection:
             see_that_it_is_whole(self.file, connection)
             write_again(self.file)
+            upgrade(connection)
         self._is_trusted = True
 
     @contextmanager
@@ -135,7 +136,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._see_that_it_is_there()
-            connection = sqlite3.connect(self.file, timeout=self._busy_timeout_ms / 1_000, isolation_level=None)
+            connection = sqlite3.connect(self.file, timeout=self.busy_timeout_ms / 1_000, isolation_level=None)
             try:
                 check_format(connection, self.file)
                 self._prepare(connection)

@@ -11,7 +11,7 @@ import msgspec
 
 from storage.port import StorageRefused, StorageUnavailable
 
-RESTORE = "restore it from a backup, or move it and its -wal file away to start empty: notifications may then repeat"
+RESTORE = "restore it from a backup, or move it and its -wal and -log files away to start empty: notifications may then repeat"
 RIGHTS = "grant the service the right to read and write it and its directory, or use another file"
 
 _CHUNK_BYTES = 1024 * 1024

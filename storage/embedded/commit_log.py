@@ -1,0 +1,252 @@
+"""The commit log of a partition: what was committed since the database took its commits over. A file beside the database.
+
+A commit is a record at the end of this file, written in place and synced before it is answered. The first record names the owner.
+A new owner appends a record that names it before it reads, so that the one before can append nothing any more.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from struct import Struct
+from time import monotonic, sleep
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from domain.errors import OwnershipLost
+from storage.embedded.errors import RESTORE, translated
+from storage.port import Commit, StorageRefused, StorageUnavailable
+
+_FRAME = Struct("<4sII")
+_MARK = b"\xf7rsq"
+_PAUSE_SECONDS = 0.005
+
+
+class Logged(NamedTuple):
+    """A commit under this token. None: from here on the partition belongs to the token."""
+
+    token: str
+    commit: Commit | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Logged).decode
+
+
+def framed(token: str, commit: Commit | None = None) -> bytes:
+    """Return the record: mark, length, CRC-32, and the entry as MessagePack."""
+    body = _encode((token, commit))
+    return _FRAME.pack(_MARK, len(body), crc32(body)) + body
+
+
+def logs_of(file: Path) -> list[Path]:
+    """Return the logs beside this database."""
+    return sorted(file.parent.glob(f"{file.name}-log-*"))
+
+
+def log_of(file: Path, key: int) -> Path:
+    """Return the path of the log of the partition with this id in the database."""
+    return file.with_name(f"{file.name}-log-{key}")
+
+
+def read_log(log: Path) -> Sequence[Logged]:
+    """Return the entries, as far as they are whole; none without a file. Its owner may be writing.
+
+    Raises:
+        StorageUnavailable, StorageRefused: The file cannot be read.
+    """
+    with translated(log):
+        try:
+            return _entries(log.read_bytes())[0]
+        except FileNotFoundError:
+            return ()
+
+
+class CommitLog:
+    """The log for one owner. Only `read` may be called before `begin`; all but `locked` and `close` only while it is `locked`.
+
+    `end` is where the next record is written.
+    """
+
+    def __init__(self, file: Path, busy_timeout_ms: int) -> None:
+        self.file = file
+        self.end = 0
+        self._busy_seconds = busy_timeout_ms / 1_000
+        self._descriptor: int | None = None
+        self._owner = b""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from the log and from what its partition has in the database.
+
+        Raises:
+            StorageUnavailable: Another process has it locked for longer than the busy timeout.
+        """
+        with translated(self.file):
+            descriptor = self._lock()
+            try:
+                yield
+            finally:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def read(self) -> Sequence[Logged]:
+        """Return the entries. What is not whole at the end was never answered.
+
+        Raises:
+            StorageRefused: A record is damaged that was answered: a whole one follows it.
+        """
+        data = self._read(0)
+        entries, end = _entries(data)
+        if _finds_one_behind(data, end, {each.token for each in entries}):
+            raise StorageRefused(str(self.file), f"it is damaged at byte {end}; {RESTORE}")
+        self.end = end
+        return entries
+
+    def announce(self, token: str) -> None:
+        """Append that the partition will belong to this token. The owner before can append nothing behind it."""
+        record = framed(token)
+        self._write(record)
+        self.end += len(record)
+
+    def begin(self, token: str) -> None:
+        """Begin anew under this token: the database has all commits."""
+        assert self._descriptor is not None
+        self._owner, self.end = framed(token), 0
+        os.ftruncate(self._descriptor, 0)
+        self._write(self._owner)
+        self.end = len(self._owner)
+
+    def append(self, record: bytes) -> None:
+        """Write a record and sync it. After a failure the same record goes to the same place.
+
+        Raises:
+            OwnershipLost: Another owner wrote to the log.
+            StorageUnavailable: The disk failed; the record may be stored.
+        """
+        self.check_owner(record)
+        self._write(record)
+        self.end += len(record)
+
+    def check_owner(self, record: bytes = b"") -> None:
+        """Check that nothing follows what this owner has written, but the remains of `record`.
+
+        Raises:
+            OwnershipLost: Another owner wrote to the log.
+        """
+        assert self._descriptor is not None
+        size = os.fstat(self._descriptor).st_size
+        is_ours = size >= self.end and os.pread(self._descriptor, len(self._owner), 0) == self._owner
+        if is_ours and size > self.end:
+            behind = self._read(self.end)
+            found = _entry_at(behind, 0)
+            is_ours = found is None or behind[: found[1]] == record
+        if not is_ours:
+            raise OwnershipLost(f"{self.file}: another owner has written to it")
+
+    def see_owner(self) -> None:
+        """As `check_owner`, without the lock."""
+        with translated(self.file):
+            self._opened()
+            self.check_owner()
+
+    def forget_all(self) -> None:
+        """Remove all records but the owner's: the database has these commits."""
+        assert self._descriptor is not None
+        os.ftruncate(self._descriptor, len(self._owner))
+        self.end = len(self._owner)
+
+    def remove(self) -> None:
+        """Remove the file: the database has all commits."""
+        self.file.unlink()
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _lock(self) -> int:
+        give_up_at = monotonic() + self._busy_seconds
+        while True:
+            descriptor = self._opened()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if monotonic() > give_up_at:
+                    raise StorageUnavailable(f"{self.file}: another process has it locked") from None
+                sleep(_PAUSE_SECONDS)
+                continue
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+            self.close()  # Its last owner has removed it.
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            is_new = not self.file.exists()
+            self._descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if is_new:
+                _sync_directory(self.file.parent)
+        return self._descriptor
+
+    def _read(self, offset: int) -> bytes:
+        assert self._descriptor is not None
+        chunks, size = list[bytes](), os.fstat(self._descriptor).st_size
+        while offset < size and (chunk := os.pread(self._descriptor, size - offset, offset)):
+            chunks.append(chunk)
+            offset += len(chunk)
+        return b"".join(chunks)
+
+    def _write(self, record: bytes) -> None:
+        """Write at the end, cut off what lay there before, and sync."""
+        assert self._descriptor is not None
+        written = 0
+        while written < len(record):
+            written += os.pwrite(self._descriptor, record[written:] if written else record, self.end + written)
+        if os.fstat(self._descriptor).st_size > self.end + len(record):
+            os.ftruncate(self._descriptor, self.end + len(record))
+        os.fdatasync(self._descriptor)
+
+
+def _entry_at(data: bytes, at: int) -> tuple[Logged, int] | None:
+    """Return the entry of the record at this byte, and where the record ends; None if no whole record is there."""
+    begin = at + _FRAME.size
+    if len(data) < begin:
+        return None
+    mark, length, checksum = _FRAME.unpack_from(data, at)
+    body = data[begin : begin + length]
+    if mark != _MARK or len(body) != length or crc32(body) != checksum:
+        return None
+    try:
+        return _decode(body), begin + length
+    except msgspec.DecodeError:
+        return None
+
+
+def _entries(data: bytes) -> tuple[list[Logged], int]:
+    entries, at = list[Logged](), 0
+    while (found := _entry_at(data, at)) is not None:
+        entries.append(found[0])
+        at = found[1]
+    return entries, at
+
+
+def _finds_one_behind(data: bytes, at: int, tokens: set[str]) -> bool:
+    """Whether a whole record of one of these owners lies behind a byte at which there is none.
+
+    A record of a customer may look like one of ours, but the tokens are known to nobody.
+    """
+    while (at := data.find(_MARK, at + 1)) != -1:
+        found = _entry_at(data, at)
+        if found is not None and found[0].token in tokens:
+            return True
+    return False
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
