@@ -131,7 +131,7 @@ class CommitLog:
         self.end += len(record)
 
     def check_owner(self, record: bytes = b"") -> None:
-        """Check that nothing follows what this owner has written, but the remains of `record`.
+        """Check that nothing follows what this owner has written, but this record if it was written without an answer.
 
         Raises:
             OwnershipLost: Another owner wrote to the log.

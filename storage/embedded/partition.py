@@ -152,7 +152,8 @@ class EmbeddedPartitionStore:
     """A partition's units: in the file, and the last commits in the log alone, until a checkpoint takes them over.
 
     A checkpoint is due after `_COMMITS` commits, or when the log exceeds `room`. It is made before the next commit, and one that
-    fails does not fail that commit, unless the log exceeds its bound.
+    fails does not fail that commit, unless the log exceeds its bound. A commit without an answer is made again before anything
+    else.
     """
 
     def __init__(self, database: Database, key: int, header: Header, log: CommitLog, room: Callable[[], int]) -> None:
@@ -161,6 +162,7 @@ class EmbeddedPartitionStore:
         self._log = log
         self._room = room
         self._tail = Tail(header)
+        self._tried: str | None = None
 
     @property
     def header(self) -> Header:
@@ -197,10 +199,11 @@ class EmbeddedPartitionStore:
             with self._log.locked():
                 self._log.check_owner()
             return
-        if len(tail.commits) >= _COMMITS or self._log.end > self._room():
+        is_due = len(tail.commits) >= _COMMITS or self._log.end > self._room()
+        if is_due and commit.attempt != self._tried:
             with suppress(StorageUnavailable) if self._log.end <= LARGEST_BYTES else nullcontext():
                 self.checkpoint()
-        read = read_commit(commit)
+        read, self._tried = read_commit(commit), commit.attempt
         with self._log.locked():
             self._log.append(framed(self.header.token, commit))
         self._tail.add(commit, read)
