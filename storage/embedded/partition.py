@@ -261,8 +261,8 @@ def _store(connection: sqlite3.Connection, key: int, tail: Tail) -> None:
     if not tail.commits:
         return
     _change_units(connection, key, tail)
-    connection.executemany(_ADD_PENDING, [(key, number, bytearray(body)) for number, body in tail.pending.items()])
     connection.execute(_DROP_PENDING, (key, tail.published))
+    connection.executemany(_ADD_PENDING, [(key, number, bytearray(body)) for number, body in tail.pending.items()])
     header = tail.header
     for number, units in tail.commits:
         note_changes(connection, key, marker_of(replace(header, commit=number)), units)

@@ -86,10 +86,9 @@ class Tail:
                 known = units[change.unit] = ChangedUnit()
             known.note(change, stashed.get(change.unit), at)
         self.pending |= pending
-        if commit.published > self.published:
-            self.published = commit.published
-            for number in [each for each in self.pending if each <= commit.published]:
-                del self.pending[number]
+        self.published = max(self.published, commit.published)
+        for number in [each for each in self.pending if each <= commit.published]:
+            del self.pending[number]
         self.commits.append((commit.number, tuple([each.unit for each in commit.changes])))
         self.header, self.attempt = advanced(self.header, commit), commit.attempt
 
