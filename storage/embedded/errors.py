@@ -56,7 +56,7 @@ def translated(file: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
-        raise StorageUnavailable(f"{file}: {error}") from error
+        raise StorageUnavailable(f"{file}: {errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}") from error
 
 
 def is_read_only(error: BaseException | None) -> bool:
