@@ -66,9 +66,9 @@ PLANTED = (
         "embedded-takes-another-attempt",
         "With storage embedded, what was decided anew is not taken for the commit that is stored already.",
         _STORAGE,
-        "storage/fencing.py",
-        "if ours and (stored.number, stored.attempt) == (commit.number, commit.attempt):",
-        "if ours and stored.number == commit.number:",
+        "storage/embedded/commit_log.py",
+        "is_ours = found is None or behind[: found[1]] == record",
+        "is_ours = found is None or found[0].token == _decode(self._owner[_FRAME.size :]).token",
         (
             "tests/storage/embedded/test_storage.py::TestEmbeddedContract"
             "::test_deciding_anew_under_a_number_that_may_be_taken_is_refused",
@@ -83,7 +83,7 @@ PLANTED = (
         "is_ours = size >= self.end",
         (
             "tests/storage/embedded/test_commit_log.py"
-            "::test_a_zombie_that_checkpoints_late_takes_nothing_from_the_log_of_the_next",
+            "::test_a_zombie_adds_nothing_to_the_log_of_the_next_and_takes_nothing_from_it",
         ),
     ),
     PlantedFault(
