@@ -66,9 +66,10 @@ def read_log(log: Path) -> Sequence[Logged]:
 
 
 class CommitLog:
-    """The log for one owner. Only `read` may be called before `begin`; all but `locked` and `close` only while it is `locked`.
+    """The log for one owner, used from one thread. All but `locked`, `see_owner` and `close` are called while it is `locked`.
 
-    `end` is where the next record is written.
+    An owner reads it, announces itself, and begins it anew once the database has what was read; then it appends. `end` is where
+    the next record is written.
     """
 
     def __init__(self, file: Path, busy_timeout_ms: int) -> None:
@@ -187,7 +188,7 @@ class CommitLog:
             is_new = not self.file.exists()
             self._descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if is_new:
-                _sync_directory(self.file.parent)
+                sync_directory(self.file.parent)
         return self._descriptor
 
     def _read(self, offset: int) -> bytes:
@@ -244,7 +245,8 @@ def _finds_one_behind(data: bytes, at: int, tokens: set[str]) -> bool:
     return False
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from storage.embedded.change_log import INDEX, TABLE
-from storage.embedded.commit_log import logs_of
+from storage.embedded.commit_log import logs_of, sync_directory
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
@@ -89,7 +89,7 @@ def create(file: Path) -> None:
     finally:
         for each in (draft, f"{draft}-journal"):
             Path(each).unlink(missing_ok=True)
-    _sync_directory(file.parent)
+    sync_directory(file.parent)
 
 
 def check_format(connection: sqlite3.Connection, file: Path) -> None:
@@ -138,11 +138,3 @@ def _fill(draft: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
