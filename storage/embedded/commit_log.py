@@ -6,7 +6,7 @@ A new owner appends a record that names it before it reads, so that the one befo
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -17,8 +17,8 @@ from zlib import crc32
 import msgspec
 
 from domain.errors import OwnershipLost
-from storage.embedded.errors import RESTORE, translated
-from storage.port import Commit, StorageRefused, StorageUnavailable
+from storage.embedded.errors import translated
+from storage.port import Commit, StorageUnavailable
 
 _FRAME = Struct("<4sII")
 _MARK = b"\xf7rsq"
@@ -52,17 +52,37 @@ def log_of(file: Path, key: int) -> Path:
     return file.with_name(f"{file.name}-log-{key}")
 
 
-def read_log(log: Path) -> Sequence[Logged]:
-    """Return the entries, as far as they are whole; none without a file. Its owner may be writing.
+class Contents(NamedTuple):
+    """What a log has: its entries, as far as they are whole, up to the byte `end` of its data."""
+
+    entries: Sequence[Logged]
+    end: int
+    data: bytes
+
+    def find_behind(self, tokens: Iterable[str]) -> Iterator[Logged]:
+        """Yield the whole records of these owners that lie behind a place at which there is none.
+
+        A record of a customer may look like one of ours, but it does not have their tokens.
+        """
+        for token in tokens:
+            beginning, at = b"\x92" + _encode(token), self.end
+            while (at := self.data.find(beginning, at + 1)) != -1:
+                found = _entry_at(self.data, at - _FRAME.size)
+                if found is not None:
+                    yield found[0]
+
+
+def read_log(log: Path) -> Contents:
+    """Return the contents; none without a file. Its owner may be writing.
 
     Raises:
         StorageUnavailable, StorageRefused: The file cannot be read.
     """
     with translated(log):
         try:
-            return _entries(log.read_bytes())[0]
+            return _contents(log.read_bytes())
         except FileNotFoundError:
-            return ()
+            return Contents((), 0, b"")
 
 
 class CommitLog:
@@ -93,18 +113,11 @@ class CommitLog:
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def read(self) -> Sequence[Logged]:
-        """Return the entries. What is not whole at the end was never answered.
-
-        Raises:
-            StorageRefused: A record is damaged that was answered: a whole one follows it.
-        """
-        data = self._read(0)
-        entries, end = _entries(data)
-        if _finds_one_behind(data, end, {each.token for each in entries}):
-            raise StorageRefused(str(self.file), f"it is damaged at byte {end}; {RESTORE}")
-        self.end = end
-        return entries
+    def read(self) -> Contents:
+        """Return the contents. What is not whole at the end was never answered."""
+        found = _contents(self._read(0))
+        self.end = found.end
+        return found
 
     def announce(self, token: str) -> None:
         """Append that the partition will belong to this token. The owner before can append nothing behind it."""
@@ -119,6 +132,8 @@ class CommitLog:
         os.ftruncate(self._descriptor, 0)
         self._write(self._owner)
         self.end = len(self._owner)
+        # Each time: who made the file may have died before its name was durable.
+        sync_directory(self.file.parent)
 
     def append(self, record: bytes) -> None:
         """Write a record and sync it. After a failure the same record goes to the same place.
@@ -132,7 +147,7 @@ class CommitLog:
         self.end += len(record)
 
     def check_owner(self, record: bytes = b"") -> None:
-        """Check that nothing follows what this owner has written, but this record if it was written without an answer.
+        """Check that nothing follows what this owner has written, but this record alone if it was written without an answer.
 
         Raises:
             OwnershipLost: Another owner wrote to the log.
@@ -143,7 +158,7 @@ class CommitLog:
         if is_ours and size > self.end:
             behind = self._read(self.end)
             found = _entry_at(behind, 0)
-            is_ours = found is None or behind[: found[1]] == record
+            is_ours = found is None or (behind[: found[1]] == record and _entry_at(behind, found[1]) is None)
         if not is_ours:
             raise OwnershipLost(f"{self.file}: another owner has written to it")
 
@@ -179,17 +194,29 @@ class CommitLog:
                     raise StorageUnavailable(f"{self.file}: another process has it locked") from None
                 sleep(_PAUSE_SECONDS)
                 continue
-            if os.fstat(descriptor).st_nlink:
+            if self._is_in_its_place(descriptor):
                 return descriptor
-            self.close()  # Its last owner has removed it.
+            self.close()  # Its last owner has removed it, or somebody has moved it.
 
     def _opened(self) -> int:
+        """Open the file. Only who takes the partition over makes it."""
         if self._descriptor is None:
-            is_new = not self.file.exists()
-            self._descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if is_new:
-                sync_directory(self.file.parent)
+            flags = os.O_RDWR | os.O_CLOEXEC | (0 if self._owner else os.O_CREAT)
+            try:
+                self._descriptor = os.open(self.file, flags, 0o600)
+            except FileNotFoundError:
+                if self._owner:
+                    raise OwnershipLost(f"{self.file}: another owner has removed it") from None
+                raise
         return self._descriptor
+
+    def _is_in_its_place(self, descriptor: int) -> bool:
+        try:
+            there = self.file.stat()
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(descriptor)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _read(self, offset: int) -> bytes:
         assert self._descriptor is not None
@@ -211,38 +238,27 @@ class CommitLog:
 
 
 def _entry_at(data: bytes, at: int) -> tuple[Logged, int] | None:
-    """Return the entry of the record at this byte, and where the record ends; None if no whole record is there."""
+    """Return the entry of the record at this byte, and where the record ends; None if no whole record is there.
+
+    Raises:
+        DecodeError: A whole record does not have the form of ours.
+    """
     begin = at + _FRAME.size
-    if len(data) < begin:
+    if at < 0 or len(data) < begin:
         return None
     mark, length, checksum = _FRAME.unpack_from(data, at)
     body = data[begin : begin + length]
     if mark != _MARK or len(body) != length or crc32(body) != checksum:
         return None
-    try:
-        return _decode(body), begin + length
-    except msgspec.DecodeError:
-        return None
+    return _decode(body), begin + length
 
 
-def _entries(data: bytes) -> tuple[list[Logged], int]:
+def _contents(data: bytes) -> Contents:
     entries, at = list[Logged](), 0
     while (found := _entry_at(data, at)) is not None:
         entries.append(found[0])
         at = found[1]
-    return entries, at
-
-
-def _finds_one_behind(data: bytes, at: int, tokens: set[str]) -> bool:
-    """Whether a whole record of one of these owners lies behind a byte at which there is none.
-
-    A record of a customer may look like one of ours, but the tokens are known to nobody.
-    """
-    while (at := data.find(_MARK, at + 1)) != -1:
-        found = _entry_at(data, at)
-        if found is not None and found[0].token in tokens:
-            return True
-    return False
+    return Contents(entries, at, data)
 
 
 def sync_directory(directory: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.embedded.errors import RESTORE, RIGHTS, is_read_only, see_that_it_is_read, translated
 from storage.embedded.integrity import see_that_it_is_sound
-from storage.embedded.schema import check_format, create, upgrade
+from storage.embedded.schema import check_format, create
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
 from storage.port import StorageRefused, StorageUnavailable
 
@@ -89,7 +89,6 @@ class Database:
         with self._transaction("BEGIN IMMEDIATE") as connection:
             see_that_it_is_whole(self.file, connection)
             write_again(self.file)
-            upgrade(connection)
         self._is_trusted = True
 
     @contextmanager

@@ -51,7 +51,7 @@ def translated(file: Path) -> Iterator[None]:
         if kind in _GOES_AWAY | _FORBIDDEN:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
-    except (ValueError, msgspec.DecodeError) as error:
+    except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StorageRefused(str(file), f"it contains data that the service never writes ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:

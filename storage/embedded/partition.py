@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from itertools import islice
 from typing import Any
 
@@ -17,10 +17,11 @@ from domain.record import Partition
 from storage.embedded.change_log import note_changes
 from storage.embedded.commit_log import CommitLog, framed, log_of
 from storage.embedded.database import Database
-from storage.embedded.tail import Tail, find_tail, read_commit
+from storage.embedded.schema import upgrade
+from storage.embedded.tail import Tail, find_tail, read_commit, refuse_damage
 from storage.fencing import is_done, succeeded
 from storage.marker import marker_of
-from storage.port import Commit, Header, Pending, Snapshot, StashEntry, StorageUnavailable, WaitKind, Waits
+from storage.port import Commit, Header, Pending, Snapshot, StashEntry, StorageRefused, StorageUnavailable, WaitKind, Waits
 
 EXPIRED_PER_CALL = 1_000
 _RELEASED_PER_CALL = 1_000
@@ -43,7 +44,7 @@ _ADD_PARTITION = """
 INSERT OR IGNORE INTO partitions (topic, number, token, commit_number, highest_number, heal_offset, history)
 VALUES (?, ?, '', 0, 0, 0, '[]')
 """
-_SET_OWNER = "UPDATE partitions SET token = ?, commit_number = 0, attempt = NULL, history = ? WHERE id = ?"
+_SET_OWNER = "UPDATE partitions SET token = ?, commit_number = 0, last_attempt = NULL, history = ? WHERE id = ?"
 _UNIT_ID = "(SELECT id FROM units WHERE partition = ? AND unit = ?)"
 _CHANGE_WAITING = f"""
 INSERT INTO units (partition, unit, changed_at, state, {WAITS_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -64,7 +65,7 @@ _STASH = f"INSERT OR REPLACE INTO stash (unit_id, arrived, body) VALUES ({_UNIT_
 _ADD_PENDING = "INSERT OR REPLACE INTO pending (partition, number, body) VALUES (?, ?, ?)"
 _DROP_PENDING = "DELETE FROM pending WHERE partition = ? AND number <= ?"
 _ADVANCE = """
-UPDATE partitions SET commit_number = ?, attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
+UPDATE partitions SET commit_number = ?, last_attempt = ?, next_offset = ?, highest_number = ?, heal_offset = ?,
     source = ?, caught_up_ms = ?, orders = ?, source_state = ? WHERE id = ?
 """
 _LOAD_UNIT = """
@@ -124,15 +125,19 @@ def open_partition(database: Database, partition: Partition, token: str, room: C
     `room` is as in `EmbeddedPartitionStore`.
     """
     with database.writing() as connection:
+        upgrade(connection)
         key = key_of(connection, partition)
     log = CommitLog(log_of(database.file, key), database.busy_timeout_ms)
     try:
         with log.locked():
-            entries = log.read()
+            contents = log.read()
+            with database.reading() as connection:
+                stored = find_header(connection, key)
+            tail = find_tail(log.file, contents, stored)
+            refuse_damage(log.file, contents, tail.header)
             log.announce(token)
             with database.writing() as connection:
-                tail = find_tail(log.file, entries, find_header(connection, key))
-                _store(connection, key, tail)
+                _store(connection, key, tail, stored.commit)
                 header = _take(connection, key, tail.header, token)
             log.begin(token)
     except BaseException:
@@ -163,6 +168,7 @@ class EmbeddedPartitionStore:
         self._room = room
         self._tail = Tail(header)
         self._tried: str | None = None
+        self._put_off_at = 0, 0
 
     @property
     def header(self) -> Header:
@@ -199,8 +205,7 @@ class EmbeddedPartitionStore:
             with self._log.locked():
                 self._log.check_owner()
             return
-        is_due = len(tail.commits) >= _COMMITS or self._log.end > self._room()
-        if is_due and commit.attempt != self._tried:
+        if self._is_due() and commit.attempt != self._tried:
             with suppress(StorageUnavailable) if self._log.end <= LARGEST_BYTES else nullcontext():
                 self.checkpoint()
         read, self._tried = read_commit(commit), commit.attempt
@@ -214,16 +219,24 @@ class EmbeddedPartitionStore:
         Raises: as `load`.
         """
         tail = self._tail
+        self._put_off_at = len(tail.commits), self._log.end  # For the case that it fails.
         with self._log.locked():
             self._log.check_owner()
             if not tail.commits:
                 return
             with self._database.writing() as connection:
                 self._check_owner(connection)
-                if find_header(connection, self._key).commit < tail.header.commit:
-                    _store(connection, self._key, tail)
+                stored = find_header(connection, self._key).commit
+                if stored < tail.header.commit:
+                    _store(connection, self._key, tail, stored)
             self._log.forget_all()
-        self._tail = Tail(tail.header, tail.attempt)
+        self._tail, self._put_off_at = Tail(tail.header, tail.attempt), (0, 0)
+
+    def _is_due(self) -> bool:
+        """Whether a checkpoint is due: one that failed is due again only after as much more."""
+        commits, end = self._put_off_at
+        has_grown = len(self._tail.commits) - commits >= _COMMITS or self._log.end - end > self._room()
+        return has_grown or self._log.end > LARGEST_BYTES
 
     def expire(self, until: int, spared: Container[str]) -> int:
         """Remove expired units as the port requires. Also release free pages, and checkpoint an oversized log."""
@@ -241,11 +254,12 @@ class EmbeddedPartitionStore:
         return len(units)
 
     def end(self) -> None:
-        """Leave all that was committed in the database, and no log."""
-        self.checkpoint()
-        with self._log.locked():
-            self._log.check_owner()
-            self._log.remove()
+        """Leave all that was committed in the database, and no log, if that is possible now; and close the log."""
+        with closing(self._log), suppress(StorageUnavailable, StorageRefused, OwnershipLost):
+            self.checkpoint()
+            with self._log.locked():
+                self._log.check_owner()
+                self._log.remove()
 
     def close(self) -> None:
         self._log.close()
@@ -256,8 +270,8 @@ class EmbeddedPartitionStore:
             raise OwnershipLost(f"this worker opened the partition as {self.header.token}, and {owner} did so since")
 
 
-def _store(connection: sqlite3.Connection, key: int, tail: Tail) -> None:
-    """Write the tail in the caller's transaction."""
+def _store(connection: sqlite3.Connection, key: int, tail: Tail, stored: int) -> None:
+    """Write the tail in the caller's transaction. The database may have its commits up to `stored`."""
     if not tail.commits:
         return
     _change_units(connection, key, tail)
@@ -265,7 +279,8 @@ def _store(connection: sqlite3.Connection, key: int, tail: Tail) -> None:
     connection.executemany(_ADD_PENDING, [(key, number, bytearray(body)) for number, body in tail.pending.items()])
     header = tail.header
     for number, units in tail.commits:
-        note_changes(connection, key, marker_of(replace(header, commit=number)), units)
+        if number > stored:
+            note_changes(connection, key, marker_of(replace(header, commit=number)), units)
     progress = (header.commit, tail.attempt, header.next_offset, header.highest_number, header.heal_offset)
     connection.execute(_ADVANCE, (*progress, header.source, header.caught_up_ms, header.orders, header.source_state, key))
 

@@ -70,10 +70,10 @@ def committed(file: Path, partition: Partition) -> Iterator[Committed | None]:
 def _read_tail(connection: sqlite3.Connection, key: int, log: Path) -> Tail:
     """Read the log, and leave a transaction open that reads the database as it was then, or later."""
     for attempt in range(_READS):
-        entries = read_log(log)
+        contents = read_log(log)
         connection.execute("BEGIN")
         try:
-            return find_tail(log, entries, find_header(connection, key))
+            return find_tail(log, contents, find_header(connection, key))
         except StorageRefused:
             if attempt == _READS - 1:
                 raise

@@ -13,8 +13,8 @@ from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
 FORMAT_VERSION = 6
-"""Files of format 5 have no commit logs beside them, and are of format 6 once they are written: an older service would not see
-the logs.
+"""Files of format 5 have no commit logs beside them, and are of format 6 from the first takeover on: an older service would not
+see the logs. One that has the file open fails then, because a column has another name.
 """
 
 _READ_VERSIONS = (5, FORMAT_VERSION)
@@ -30,7 +30,7 @@ CREATE TABLE partitions (
     number INTEGER NOT NULL,
     token TEXT NOT NULL,
     commit_number INTEGER NOT NULL,
-    attempt TEXT,
+    last_attempt TEXT,
     next_offset INTEGER,
     highest_number INTEGER NOT NULL,
     heal_offset INTEGER NOT NULL,
@@ -114,6 +114,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Make a file of an earlier format one of this format, in the caller's transaction."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT_VERSION:
+        connection.execute("ALTER TABLE partitions RENAME COLUMN attempt TO last_attempt")
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 

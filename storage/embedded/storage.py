@@ -1,16 +1,14 @@
 """Storage `embedded`: SQLite, for one machine. A commit is one record of a log, synced to the disk."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
-from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.embedded.database import Database
 from storage.embedded.partition import EmbeddedPartitionStore, open_partition
-from storage.port import StorageRefused, StorageUnavailable
 
 _LOGS_BYTES = 16 * 1024 * 1024
 """What the logs of all partitions of a process may have before the database takes it over. It is in memory, too."""
@@ -56,12 +54,11 @@ class EmbeddedStorage:
 
     def close(self) -> None:
         """End in the database alone: what a log has goes there. If that fails, the next start reads the log."""
-        for store in self._stores.values():
-            with suppress(StorageUnavailable, StorageRefused, OwnershipLost):
-                store.end()
-            store.close()
-        self._stores.clear()
-        self._database.close()
+        with ExitStack() as stack:
+            stack.callback(self._database.close)
+            for store in self._stores.values():
+                stack.callback(store.end)
+            self._stores.clear()
 
     def _room(self) -> int:
         return _LOGS_BYTES // max(1, len(self._stores))

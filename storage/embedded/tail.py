@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.embedded.commit_log import Logged
+from storage.embedded.commit_log import Contents
 from storage.embedded.errors import RESTORE
 from storage.fencing import LastCommit, advanced
 from storage.port import Commit, Header, Snapshot, StashEntry, StorageRefused, UnitChange, Waits
@@ -93,19 +93,34 @@ class Tail:
         self.header, self.attempt = advanced(self.header, commit), commit.attempt
 
 
-def find_tail(log: Path, entries: Iterable[Logged], stored: Header) -> Tail:
+def find_tail(log: Path, contents: Contents, stored: Header) -> Tail:
     """Return the tail of a log whose database has `stored`. Commits that the database has are skipped.
 
     Raises:
         StorageRefused: The log does not follow: it is of another database, or one of both is a copy of an earlier time.
     """
-    tail, known = Tail(stored), dict(stored.history)
-    for token, commit in entries:
+    tail = Tail(stored)
+    for token, commit in contents.entries:
         if commit is None:
             continue
         if token == stored.token and commit.number == tail.header.commit + 1:
             tail.add(commit)
-        elif commit.number > (tail.header.commit if token == stored.token else known.get(token, 0)):
+        elif not _has(tail.header, token, commit.number):
             problem = f"it has commit {token}/{commit.number}, and its database ends at {stored.token}/{stored.commit}"
             raise StorageRefused(str(log), f"{problem}: they do not belong together; {RESTORE}")
     return tail
+
+
+def refuse_damage(log: Path, contents: Contents, header: Header) -> None:
+    """Refuse a log that has a commit behind a damaged place, unless `header`, of the database and the tail, includes it.
+
+    Raises:
+        StorageRefused: A record is damaged that was answered, because the next one was made.
+    """
+    for token, commit in contents.find_behind((header.token, *dict(header.history))):
+        if commit is not None and not _has(header, token, commit.number):
+            raise StorageRefused(str(log), f"it is damaged at byte {contents.end}; {RESTORE}")
+
+
+def _has(header: Header, token: str, number: int) -> bool:
+    return number <= (header.commit if token == header.token else dict(header.history).get(token, 0))

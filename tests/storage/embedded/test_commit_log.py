@@ -10,9 +10,10 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from domain.errors import OwnershipLost
-from storage.embedded import partition, storage
+from storage.embedded import commit_log, partition, storage
 from storage.embedded.commit_log import CommitLog, framed
 from storage.embedded.partition import EmbeddedPartitionStore
 from storage.port import Commit, Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
@@ -152,7 +153,7 @@ def test_an_owner_that_announced_itself_and_died_keeps_the_one_before_out(embedd
     """The one before must not commit any more: the next one may have read the log already."""
     first = embedded.make().open(PARTITION)
     put(first, waiting("a"))
-    with patch.object(partition, "find_tail", side_effect=StorageUnavailable("killed")), suppress(StorageUnavailable):
+    with patch.object(partition, "_take", side_effect=StorageUnavailable("killed")), suppress(StorageUnavailable):
         embedded.make().open(PARTITION)
     for act in (lambda: put(first, waiting("b")), first.checkpoint, lambda: first.load(["a"]), lambda: first.expire(0, ())):
         with pytest.raises(OwnershipLost):
@@ -195,12 +196,94 @@ def test_what_a_failed_write_left_behind_is_written_over_by_the_same_commit_and_
     assert second.load(["a", "b", "c"]).keys() == {"a", "b"}
 
 
-def test_a_log_that_was_removed_loses_its_owner_the_partition(embedded):
+def test_a_commit_that_the_next_owner_has_read_is_not_made_again_over_its_announcement(embedded):
+    """The first owner's write was whole, and its sync failed; the next one died after the database had its token."""
+    first = embedded.make().open(PARTITION)
+    put(first, waiting("a"))
+    commit = following(first, waiting("b"))
+    with patch.object(os, "fdatasync", side_effect=OSError(5, "Input/output error")), pytest.raises(StorageUnavailable):
+        first.commit(commit)
+    with patch.object(CommitLog, "begin", side_effect=StorageUnavailable("killed")), suppress(StorageUnavailable):
+        embedded.make().open(PARTITION)
+    with pytest.raises(OwnershipLost):
+        first.commit(commit)
+    assert embedded.make().open(PARTITION).load(["a", "b"]).keys() == {"a", "b"}
+
+
+def test_old_records_that_come_back_behind_a_torn_one_are_no_damage(embedded):
+    """A power cut took a part of the first record after a checkpoint, and the end of the file is that of before."""
+    store = embedded.make().open(PARTITION)
+    for number in range(20):
+        put(store, waiting(f"unit-{number}"))
+    before = store._log.file.read_bytes()
+    store.checkpoint()
+    put(store, waiting("torn"))
+    after = store._log.file.read_bytes()
+    embedded.file.with_name("state.db-log-1").write_bytes(after[:-5] + before[len(after) - 5 :])
+    loaded = embedded.make().open(PARTITION).load(["torn", *(f"unit-{number}" for number in range(20))])
+    assert loaded.keys() == {f"unit-{number}" for number in range(20)}
+
+
+def test_the_name_of_the_log_is_durable_before_a_commit_is_answered_though_its_maker_died(embedded, monkeypatch):
+    synced = list[Path]()
+    monkeypatch.setattr(commit_log, "sync_directory", synced.append)
+    with patch.object(CommitLog, "begin", side_effect=StorageUnavailable("killed")), suppress(StorageUnavailable):
+        embedded.make().open(PARTITION)
+    assert synced == []
+    embedded.make().open(PARTITION)
+    assert synced == [embedded.file.parent]
+
+
+def test_a_whole_record_of_another_form_is_refused_and_not_forgotten(embedded):
+    store = embedded.make().open(PARTITION)
+    put(store, UnitChange("a", b"s", replace(WAITS, wakes_at=1.5)))
+    for look in (lambda: embedded.make().open(PARTITION), lambda: embedded.make_view().find_header(PARTITION)):
+        with pytest.raises(StorageRefused, match=r"state\.db-log-1: it contains data that the service never writes"):
+            look()
+
+
+def test_what_changed_is_noted_once_though_the_end_of_a_checkpoint_failed(embedded):
+    store = embedded.make().open(PARTITION)
+    put(store, waiting("first"))
+    view = embedded.make_view()
+    marker = view.find_waiting(PARTITION, None).marker
+    for number in range(3):
+        put(store, waiting(f"unit-{number}"))
+    with patch.object(CommitLog, "forget_all", side_effect=StorageUnavailable("full")), suppress(StorageUnavailable):
+        store.checkpoint()
+    put(store, waiting("last"))
+    store.checkpoint()
+    changes = view.find_waiting(PARTITION, marker)
+    listed = {unit for portion in changes.portions for unit, _ in portion}
+    assert (changes.is_whole, listed) == (False, {"unit-0", "unit-1", "unit-2", "last"})
+
+
+def test_a_checkpoint_that_failed_is_tried_again_after_as_many_commits(embedded, monkeypatch):
+    monkeypatch.setattr(partition, "_COMMITS", 5)
+    store = embedded.make().open(PARTITION)
+    with patch.object(partition, "_store", side_effect=StorageUnavailable("full")) as tried:
+        for number in range(23):
+            put(store, idle(f"unit-{number}"))
+    assert tried.call_count == 4
+
+
+@pytest.mark.parametrize("move", [Path.unlink, lambda log: log.rename(log.with_name("moved"))])
+def test_a_log_that_is_not_in_its_place_loses_its_owner_the_partition(embedded, move):
     store = embedded.make().open(PARTITION)
     put(store, waiting("a"))
-    embedded.file.with_name("state.db-log-1").unlink()
+    move(embedded.file.with_name("state.db-log-1"))
     with pytest.raises(OwnershipLost):
         put(store, waiting("b"))
+    assert not embedded.file.with_name("state.db-log-1").exists()
+
+
+def test_all_partitions_end_though_one_fails(embedded):
+    process = embedded.make()
+    put(process.open(PARTITION), waiting("a"))
+    put(process.open(OTHER), waiting("b"))
+    with patch.object(partition, "_store", side_effect=[RuntimeError("a mistake of ours"), None]), pytest.raises(RuntimeError):
+        process.close()
+    assert process._database._connection is None
 
 
 def test_a_record_of_a_customer_that_looks_like_one_of_the_log_is_no_damage(embedded):

@@ -79,11 +79,40 @@ def test_a_file_of_another_format_is_refused_and_left_as_it_is(embedded, version
 
 
 def test_a_file_of_the_format_before_is_opened_and_is_then_of_this_one(embedded):
-    execute(filled(embedded), f"PRAGMA user_version = {FORMAT_VERSION - 1}")
+    filled(embedded)
+    make_it_older(embedded.file)
     assert embedded.make_view().find_header(PARTITION).commit == 1
     storage = embedded.make()
     assert len(storage.open(PARTITION).load([f"unit-{number}" for number in range(300)])) == 300
     assert storage._database._connection.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
+
+
+def make_it_older(file: Path) -> None:
+    execute(file, "ALTER TABLE partitions RENAME COLUMN last_attempt TO attempt")
+    execute(file, f"PRAGMA user_version = {FORMAT_VERSION - 1}")
+
+
+def test_a_look_at_a_file_of_the_format_before_leaves_its_format(embedded):
+    """Until something is committed, the older version can be started again."""
+    filled(embedded)
+    make_it_older(embedded.file)
+    storage = embedded.make()
+    storage.connect()
+    storage.close()
+    with closing(sqlite3.connect(embedded.file)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION - 1,)
+
+
+def test_an_older_version_that_has_the_file_open_fails_once_it_has_this_format(embedded):
+    """It would not see the log."""
+    filled(embedded)
+    make_it_older(embedded.file)
+    with closing(sqlite3.connect(embedded.file, isolation_level=None)) as older:
+        asked = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
+        assert older.execute(asked, (1,)).fetchone()[1] == 1
+        embedded.make().open(PARTITION)
+        with pytest.raises(sqlite3.OperationalError, match="no such column: attempt"):
+            older.execute(asked, (1,))
 
 
 def test_another_programs_database_is_refused_and_left_as_it_is(embedded):
