@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import islice
 
+from msgspec.structs import replace
+
 from benchmarks._worker import PARTITION
 from connectors.line_format import Line, decode_line
 from domain.decoding import DecodingSettings, EnvelopeDecoder
@@ -39,6 +41,7 @@ class Idle:
         self._held = cycle.partitions.owned[PARTITION]
         self._names = _names()
         heard = {_unit_of(line): line for line in lines}
+        _store_idle(cycle)
         snapshots = self._held.store.load(list(heard))
         over = [each for each in snapshots.values() if each.payment_data is not None and not each.stash]
         self._samples = [(each, _envelope(heard[each.unit])) for each in over]
@@ -70,6 +73,15 @@ class Idle:
         units = zip(self._names, samples, strict=False)
         while batch := list(islice(units, AT_ONCE)):
             yield batch
+
+
+def _store_idle(cycle: Cycle) -> None:
+    """Let the storage have the units in which nothing waits: storage `none` gets a unit when it is idle for long."""
+    registry = cycle._actors._registry
+    settings = registry._settings
+    registry._settings = replace(settings, idle_timeout_ms=0)
+    cycle.run_once()
+    registry._settings = settings
 
 
 def _change(name: str, like: Snapshot) -> UnitChange:
