@@ -67,7 +67,7 @@ PLANTED = (
         "With storage embedded, what was decided anew is not taken for the commit that is stored already.",
         _STORAGE,
         "storage/embedded/commit_log.py",
-        "is_ours = found is None or behind[: found[1]] == record",
+        "is_ours = found is None or (behind[: found[1]] == record and _entry_at(behind, found[1]) is None)",
         "is_ours = found is None or found[0].token == _decode(self._owner[_FRAME.size :]).token",
         (
             "tests/storage/embedded/test_storage.py::TestEmbeddedContract"
