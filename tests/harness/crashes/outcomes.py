@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -93,15 +93,11 @@ def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
     return tuple({each.identity: each for each in reversed(tuple(told))}.values())[::-1]
 
 
-def _first_or_repeated(told: Iterable[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
-    """Return of each envelope the first notification that is like its first fact, else its first, in the order of these."""
-    said, chosen = {each.identity: each.content for each in facts}, dict[str, Told]()
-    for each in told:
-        known, like = chosen.get(each.identity), said.get(each.identity)
-        if known is None or (known.content != like and each.content == like):
-            chosen.pop(each.identity, None)
-            chosen[each.identity] = each
-    return tuple(chosen.values())
+def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
+    """Return of each envelope the notification that its first fact repeats, else its first, in the order of `_first_of_each`."""
+    repeated = {(each.identity, each.content): each for each in told}
+    said = {each.identity: repeated.get((each.identity, each.content)) for each in facts}
+    return tuple(said.get(each.identity) or each for each in _first_of_each(told))
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
