@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -75,11 +75,15 @@ def find_repetition(outcome: Outcome) -> str | None:
 def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
     """Find a unit whose facts are not its notifications, each once and in their order. Without facts nothing is wrong.
 
-    After a loss, what repeats is marked in both; the first of each kind counts.
+    After a loss, what repeats is marked in both; the first of each kind counts. The first time, a notification may have left
+    before the loss and its fact not: then the fact is that of the repetition.
     """
     if not outcome.facts:
         return None
-    told, facts = (_first_of_each(each) if forgets is not Forgets.NOTHING else each for each in (outcome.told, outcome.facts))
+    told, facts = outcome.told, outcome.facts
+    if forgets is not Forgets.NOTHING:
+        facts = _first_of_each(facts)
+        told = _first_or_repeated(told, facts)
     units, wanted = by_unit(facts), by_unit(told)
     wrong = next((unit for unit in sorted(units.keys() | wanted.keys()) if units.get(unit) != wanted.get(unit)), None)
     return None if wrong is None else f"unit {wrong}: facts {units.get(wrong)}, notifications {wanted.get(wrong)}"
@@ -87,6 +91,13 @@ def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
 
 def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
     return tuple({each.identity: each for each in reversed(tuple(told))}.values())[::-1]
+
+
+def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
+    """Return of each envelope the notification that its first fact repeats, else its first, in the order of `_first_of_each`."""
+    repeated = {(each.identity, each.content): each for each in told}
+    said = {each.identity: repeated.get((each.identity, each.content)) for each in facts}
+    return tuple(said.get(each.identity) or each for each in _first_of_each(told))
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
