@@ -22,10 +22,10 @@ def database(tmp_path: Path) -> Database:
 
 
 def test_loop_and_worker_deliver_everything(database: Database) -> None:
-    measured = calls.deliveries(database, 40, 4, 1)
+    measured = calls.deliveries(database, 400, 4, 1)
     assert list(measured) == [LOOP, "SQLite"]
-    # The system counts the CPU of other processes in hundredths of a second: so few deliveries may take none.
-    assert all(each.wall > 0 and min(each.client, each.receiver) >= 0 for each in measured.values())
+    # So many that the CPU of each process is seen: the system counts it in hundredths of a second.
+    assert all(each.wall > 0 and each.client > 0 and each.receiver > 0 for each in measured.values())
 
 
 @pytest.mark.parametrize("client", [loop, worker])

@@ -197,7 +197,7 @@ def test_an_idle_unit_is_stored_in_a_turn_before_it_stops_where_turns_store_noth
     assert dues == Dues({B: Wake.PASSIVATE}, (A,))
     one.deactivate(A)
     one.note(decided(B, has_changed=True), 30_001)
-    assert one.dues(30_002, READ, READ) == Dues({}, ()), "what B said before it changed is old"
+    assert one.dues(30_002, READ, READ) == Dues({}, ()), "B is not stored as it is now"
     assert one.dues(60_001, READ, READ) == Dues({B: Wake.PASSIVATE}, ())
 
 

@@ -199,9 +199,10 @@ class _Finished:
                 return problem
         self._world.call_back()
         # A worker that read everything again needs more time, and so does one that began to wait by a clock that was ahead.
-        # A partition may have been paused for long: deadlines rest meanwhile.
-        minutes = 30 if self._run_of is SimulatedRun.ORDERS else 10
-        for _ in range(minutes if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
+        # Where a partition was paused for long, its deadlines have rested meanwhile: only what waits then gets more time.
+        for minute in range(30 if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
+            if minute >= 10 and not (self._run_of is SimulatedRun.ORDERS and self._world.waiting()):
+                break
             self._world.clock.advance(MOST_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem

@@ -95,9 +95,9 @@ def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
 
 def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
     """Return of each envelope the notification that its first fact repeats, else its first, in the order of `_first_of_each`."""
-    repeated = {(each.identity, each.content): each for each in told}
-    said = {each.identity: repeated.get((each.identity, each.content)) for each in facts}
-    return tuple(said.get(each.identity) or each for each in _first_of_each(told))
+    known = {(each.identity, each.content): each for each in told}
+    repeated = {each.identity: known.get((each.identity, each.content)) for each in facts}
+    return tuple(repeated.get(each.identity) or each for each in _first_of_each(told))
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
