@@ -1,6 +1,7 @@
 """Records: bytes from a source, with their origin."""
 
 import re
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -102,7 +103,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """The size in bytes of value, key and headers."""
-        size = len(self.value) + len(self.key or b"")
-        for name, value in self.headers:
-            size += len(name) + len(value)
-        return size
+        return size_of(self.value, self.key, self.headers)
+
+
+def size_of(value: bytes, key: bytes | None, headers: Headers) -> int:
+    """Return the size in bytes of the parts of a record."""
+    return len(value) + len(key or b"") + sum(map(len, chain.from_iterable(headers)))

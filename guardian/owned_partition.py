@@ -1,14 +1,14 @@
 """A partition that this worker owns: what was read, committed and published of it, and what is next."""
 
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import attrgetter
 
 from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
 from domain.clock import Instant
 from domain.notification import Notification
 from domain.order import OrderOutcome
-from domain.record import Partition
+from domain.record import Partition, size_of
 from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
 from guardian.partition_orders import PartitionOrders
 from guardian.pending_output import (
@@ -357,7 +357,7 @@ class OwnedPartition:
 
 
 def _size_of(each: OutputRecord) -> int:
-    return _RECORD_BYTES + len(each.value) + len(each.key or b"") + sum(map(len, chain.from_iterable(each.headers)))
+    return _RECORD_BYTES + size_of(each.value, each.key, each.headers)
 
 
 def _sizes_of(pending: Sequence[Pending]) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ class UnitRegistry:
         self._active: dict[UnitKey, int] = {}
         # The units with an actor in which nothing waits, each with its last turn that changed something; the latest comes last.
         self._idle: dict[UnitKey, Instant] = {}
-        # The units whose last turn said what is to be stored, because their actors stop next (without `can_reload`).
+        # The units that are stored as they are now, whose actors stop next (without `can_reload`).
         self._stored: dict[UnitKey, None] = {}
         self._data_bytes = 0
         self._over: list[UnitKey] = []

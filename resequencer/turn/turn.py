@@ -92,11 +92,11 @@ class Turn:
     the whole stash was taken over. A turn lets out about `share` bytes at most; the rest is the unit's remainder.
 
     Afterwards: `output` is in the order of publication. `is_changed` is set if the unit changed, `is_last` if it was idle and its
-    actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why
-    the unit must be woken, None if nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the
-    offsets that left the stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of
-    the handled records that have one. `let_out` is about the bytes of the output, `written_bytes` those and the payment data's,
-    if that is to be stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
+    actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why the unit must be woken, None if
+    nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the offsets that left the
+    stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of the handled records
+    that have one. `let_out` is about the bytes of the output, `written_bytes` those and the payment data's, if that is to be
+    stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
     """
 
     key: UnitKey
