@@ -40,22 +40,32 @@ class Consumer:
 
 
 class Queues:
-    """A queue for each partition. A message that is given back waits at its old place, ahead of newer ones."""
+    """A queue for each partition. A message that is given back waits at its old place, ahead of newer ones.
+
+    `lines` has what was sent, by the message's id. `are_late` says that a worker that stood still held messages while the next
+    owner read: they come after later ones, or after a deadline.
+    """
 
     def __init__(self) -> None:
         self.messages: dict[Partition, list[Message]] = {each: [] for each in PARTITIONS}
         self.acknowledged: dict[str, Partition] = {}
-        self._sent = 0
+        self.lines: dict[str, bytes] = {}
+        self.are_late = False
 
     def send(self, partition: Partition, line: bytes) -> None:
-        self._sent += 1
-        self.messages[partition].append(Message(f"m{self._sent}", line))
+        message = Message(f"m{len(self.lines) + 1}", line)
+        self.lines[message.id] = line
+        self.messages[partition].append(message)
 
     def receive(self, partition: Partition, consumer: object) -> Message | None:
         found = next((each for each in self.messages[partition] if each.held_by is None), None)
         if found is not None:
             found.held_by = consumer
         return found
+
+    def note_holders(self, partition: Partition, reader: Consumer | None) -> None:
+        """Note whether another consumer than the one that reads holds a message."""
+        self.are_late |= any(each.held_by not in (None, reader) for each in self.messages[partition])
 
     def waiting(self, partition: Partition) -> int:
         return sum(each.held_by is None for each in self.messages[partition])
@@ -136,6 +146,8 @@ class QueueSource(LeasedSource):
             self.worker.takes(each, taken)
         moved = next_offsets(records)
         self.offsets |= moved
+        for each in self.offsets:
+            self._queues.note_holders(each, self._links.get(each))
         # The end of one whose link was lost is not known: there is more.
         more = {each: self._queues.waiting(each) + (each in self._is_reset) for each in self.offsets}
         ends = {each: self.offsets[each] + count for each, count in more.items()}

@@ -201,7 +201,7 @@ def _find_difference(world: RegionWorld, region: Region, run: RegionRun, expecte
     told, dead = told_of(left), dead_of(left)
     if lost := values_of(expected.told, expected.dead) - values_of(told, dead):
         return f"lost: {sorted(lost)}"
-    if region.is_late or run not in (RegionRun.CRASHES, RegionRun.RESETS):
+    if region.is_late or world.queues.are_late or run not in (RegionRun.CRASHES, RegionRun.RESETS):
         return None
     return first_difference(told, expected.told, dead, expected.dead)
 
