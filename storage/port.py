@@ -53,7 +53,7 @@ _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
 """The text of the error follows (`resequencer/turn/decision.py`). It is a handler's, and may quote the payment."""
 
 
-class Waits(msgspec.Struct, frozen=True, gc=False):
+class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
     `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`). `since` is when its oldest stashed
@@ -76,14 +76,14 @@ class Waits(msgspec.Struct, frozen=True, gc=False):
         return found.group() if found else self.waits_for
 
 
-class StashEntry(msgspec.Struct, frozen=True, gc=False):
+class StashEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One stashed record as opaque bytes, identified by its offset, which is unique in its partition."""
 
     offset: int
     body: bytes
 
 
-class UnitChange(msgspec.Struct, frozen=True, gc=False):
+class UnitChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The changes of a cycle in one unit: the whole small state, and only the changed parts of the rest.
 
     A commit has at most one change of a unit. Stash entries are removed before others are added: an offset in both is replaced.
@@ -107,7 +107,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     stash: tuple[StashEntry, ...]
 
 
-class Pending(msgspec.Struct, frozen=True, gc=False):
+class Pending(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An output record that is not published yet, as opaque bytes, with its number."""
 
     number: int
@@ -146,13 +146,15 @@ class Header(msgspec.Struct, frozen=True):
         return self.next_offset is None
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(msgspec.Struct, frozen=True, array_like=True):
     """All changes of a cycle in a partition.
 
     `number` is the header's `commit` + 1. `attempt` is a random id of this commit; the same attempt again has no effect.
     `added` is added to the pending output, and pending output up to the number `published` is removed. `source`, `caught_up_ms`,
     `orders` and `source_state` become the header's. Each unit of `changes` changed at `caught_up_ms`, which is at least the
     header's.
+
+    The log of storage `embedded` has these fields, and those of what is in them, in this order: a new one comes last.
     """
 
     number: int

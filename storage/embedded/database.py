@@ -34,7 +34,7 @@ class Database:
 
     def __init__(self, file: Path, busy_timeout_ms: int) -> None:
         self.file = file
-        self._busy_timeout_ms = busy_timeout_ms
+        self.busy_timeout_ms = busy_timeout_ms
         self._connection: sqlite3.Connection | None = None
         self._is_trusted = False
         self._was_read_only = False
@@ -135,7 +135,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._see_that_it_is_there()
-            connection = sqlite3.connect(self.file, timeout=self._busy_timeout_ms / 1_000, isolation_level=None)
+            connection = sqlite3.connect(self.file, timeout=self.busy_timeout_ms / 1_000, isolation_level=None)
             try:
                 check_format(connection, self.file)
                 self._prepare(connection)

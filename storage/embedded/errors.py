@@ -11,7 +11,7 @@ import msgspec
 
 from storage.port import StorageRefused, StorageUnavailable
 
-RESTORE = "restore it from a backup, or move it and its -wal file away to start empty: notifications may then repeat"
+RESTORE = "restore it from a backup, or move it and its -wal and -log files away to start empty: notifications may then repeat"
 RIGHTS = "grant the service the right to read and write it and its directory, or use another file"
 
 _CHUNK_BYTES = 1024 * 1024
@@ -51,12 +51,12 @@ def translated(file: Path) -> Iterator[None]:
         if kind in _GOES_AWAY | _FORBIDDEN:
             raise StorageUnavailable(f"{file}: {error} ({error.sqlite_errorname})") from error
         raise
-    except (ValueError, msgspec.DecodeError) as error:
+    except (ValueError, OverflowError, msgspec.DecodeError) as error:
         raise StorageRefused(str(file), f"it contains data that the service never writes ({error}); {RESTORE}") from error
     except OSError as error:
         if error.errno in _FORBIDDEN_BY_SYSTEM:
             raise StorageRefused(str(file), f"{error.strerror}; {RIGHTS}") from error
-        raise StorageUnavailable(f"{file}: {error}") from error
+        raise StorageUnavailable(f"{file}: {errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}") from error
 
 
 def is_read_only(error: BaseException | None) -> bool:

@@ -1,18 +1,18 @@
 """The progress of a partition in the embedded storage, for programs that do not own it."""
 
-import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
 from domain.record import Partition
-from storage.embedded.read_only import reading
+from storage.embedded.read_only import committed
 
-_PROGRESS = "SELECT id, next_offset, highest_number FROM partitions WHERE topic = ? AND number = ? AND next_offset IS NOT NULL"
 _OLDEST_STASHED = "SELECT MIN(arrived) FROM stash JOIN units ON units.id = unit_id WHERE partition = ?"
 
 
 class Progress(NamedTuple):
     """The progress at one commit. Every record below `next_offset` is handled, or stashed at `oldest_stashed` or behind it.
+
+    What the last commits took out of the stash may count as stashed.
 
     The output of handled records has numbers up to `highest_number`. Whether it is published, only the transport knows.
     """
@@ -31,17 +31,10 @@ def find_progress(file: Path, partition: Partition) -> Progress | None:
         StorageRefused: The file is damaged or of another format.
         StorageUnavailable: The file does not answer.
     """
-    with reading(file) as connection:
-        if connection is None:
+    with committed(file, partition) as found:
+        header = None if found is None else found.tail.header
+        if found is None or header is None or header.next_offset is None:
             return None
-        connection.execute("BEGIN")
-        return _progress(connection, partition)
-
-
-def _progress(connection: sqlite3.Connection, partition: Partition) -> Progress | None:
-    row = connection.execute(_PROGRESS, partition).fetchone()
-    if row is None:
-        return None
-    key, next_offset, highest_number = row
-    (oldest,) = connection.execute(_OLDEST_STASHED, (key,)).fetchone()
-    return Progress(next_offset, highest_number, oldest)
+        stashed = {offset for each in found.tail.units.values() for offset in each.added}
+        stashed |= {each for (each,) in found.connection.execute(_OLDEST_STASHED, (found.key,)) if each is not None}
+        return Progress(header.next_offset, header.highest_number, min(stashed, default=None))

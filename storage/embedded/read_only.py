@@ -4,13 +4,28 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
+from domain.record import Partition
+from storage.embedded.commit_log import log_of, read_log
 from storage.embedded.errors import RESTORE, translated
+from storage.embedded.partition import find_header, find_key
 from storage.embedded.schema import check_format
+from storage.embedded.tail import Tail, find_tail
 from storage.port import StorageRefused
 
 _BUSY_SECONDS = 5
+_READS = 5
+"""So often a log is read that does not follow: its owner may have emptied it and gone on while it was read."""
+
+
+class Committed(NamedTuple):
+    """All that is committed of a partition: a transaction that reads the database, the partition's id there, and the tail."""
+
+    connection: sqlite3.Connection
+    key: int
+    tail: Tail
 
 
 @contextmanager
@@ -33,3 +48,34 @@ def reading(file: Path) -> Iterator[sqlite3.Connection | None]:
     with translated(file), closing(sqlite3.connect(uri, timeout=_BUSY_SECONDS, isolation_level=None, uri=True)) as connection:
         check_format(connection, file)
         yield connection
+
+
+@contextmanager
+def committed(file: Path, partition: Partition) -> Iterator[Committed | None]:
+    """Read the log of a partition, and then begin to read the database; None if the partition was never opened.
+
+    In this order nothing is missing: what has left the log meanwhile is in the database.
+
+    Raises: as `reading`.
+    """
+    with reading(file) as connection:
+        key = None if connection is None else find_key(connection, partition)
+        if connection is None or key is None:
+            yield None
+            return
+        tail = _read_tail(connection, key, log_of(file, key))
+        yield Committed(connection, key, tail) if tail.header.token else None
+
+
+def _read_tail(connection: sqlite3.Connection, key: int, log: Path) -> Tail:
+    """Read the log, and leave a transaction open that reads the database as it was then, or later."""
+    for attempt in range(_READS):
+        contents = read_log(log)
+        connection.execute("BEGIN")
+        try:
+            return find_tail(log, contents, find_header(connection, key))
+        except StorageRefused:
+            if attempt == _READS - 1:
+                raise
+            connection.execute("COMMIT")
+    raise AssertionError

@@ -6,12 +6,18 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from storage.embedded.change_log import INDEX, TABLE
+from storage.embedded.commit_log import logs_of, sync_directory
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
 from storage.port import StorageRefused
 
 APPLICATION_ID = 0x52534551
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
+"""Files of format 5 have no commit logs beside them, and are of format 6 from the first takeover on: an older service would not
+see the logs. One that has the file open fails then, because a column has another name.
+"""
+
+_READ_VERSIONS = (5, FORMAT_VERSION)
 PAGE_SIZE = 4_096
 
 # Units have a rowid beside their name. Units that are active at the same time were usually inserted at the same time, so a commit
@@ -24,7 +30,7 @@ CREATE TABLE partitions (
     number INTEGER NOT NULL,
     token TEXT NOT NULL,
     commit_number INTEGER NOT NULL,
-    attempt TEXT,
+    last_attempt TEXT,
     next_offset INTEGER,
     highest_number INTEGER NOT NULL,
     heal_offset INTEGER NOT NULL,
@@ -70,8 +76,9 @@ def create(file: Path) -> None:
     """
     if not file.parent.is_dir():
         raise StorageRefused(str(file), "its directory does not exist; create it, or mount the file system that holds it")
-    if (log := log_of(file)).exists():
-        raise StorageRefused(str(file), f"the database is missing but its log {log.name} exists; {RESTORE}")
+    for log in (log_of(file), *logs_of(file)):
+        if log.exists():
+            raise StorageRefused(str(file), f"the database is missing but its log {log.name} exists; {RESTORE}")
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)
     try:
@@ -82,7 +89,7 @@ def create(file: Path) -> None:
     finally:
         for each in (draft, f"{draft}-journal"):
             Path(each).unlink(missing_ok=True)
-    _sync_directory(file.parent)
+    sync_directory(file.parent)
 
 
 def check_format(connection: sqlite3.Connection, file: Path) -> None:
@@ -98,9 +105,17 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     if version > FORMAT_VERSION:
         problem = f"its format is {version}, this version of the service knows {FORMAT_VERSION}"
         raise StorageRefused(str(file), f"{problem}; start the newer version that wrote it, or set another path")
-    if version < FORMAT_VERSION:
+    if version not in _READ_VERSIONS:
         raise StorageRefused(str(file), f"its format is {version}, which this version of the service does not read; {RESTORE}")
     _check_size(file)
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Make a file of an earlier format one of this format, in the caller's transaction."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT_VERSION:
+        connection.execute("ALTER TABLE partitions RENAME COLUMN attempt TO last_attempt")
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
 def _check_size(file: Path) -> None:
@@ -124,11 +139,3 @@ def _fill(draft: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,13 +1,17 @@
-"""Storage `embedded`: SQLite, for one machine. A commit is one transaction, synced to the disk."""
+"""Storage `embedded`: SQLite, for one machine. A commit is one record of a log, synced to the disk."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from domain.record import Partition
 from storage.embedded.database import Database
-from storage.embedded.partition import EmbeddedPartitionStore, take
+from storage.embedded.partition import EmbeddedPartitionStore, open_partition
+
+_LOGS_BYTES = 16 * 1024 * 1024
+"""What the logs of all partitions of a process may have before the database takes it over. It is in memory, too."""
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True):
@@ -26,6 +30,7 @@ class EmbeddedStorage:
     def __init__(self, settings: EmbeddedSettings, random_token: Callable[[], str]) -> None:
         self._random_token = random_token
         self._database = Database(Path(settings.file), settings.busy_timeout_ms)
+        self._stores: dict[Partition, EmbeddedPartitionStore] = {}
 
     @property
     def is_durable(self) -> bool:
@@ -36,12 +41,24 @@ class EmbeddedStorage:
             pass
 
     def open(self, partition: Partition) -> EmbeddedPartitionStore:
-        with self._database.writing() as connection:
-            key, header = take(connection, partition, self._random_token())
-        return EmbeddedPartitionStore(self._database, key, header)
+        self.give_up(partition)
+        store = open_partition(self._database, partition, self._random_token(), self._room)
+        self._stores[partition] = store
+        return store
 
     def give_up(self, partition: Partition) -> None:
-        """Do nothing: no partition is kept in memory."""
+        """Forget what of the partition is in memory. The log has it; the next owner reads it there."""
+        store = self._stores.pop(partition, None)
+        if store is not None:
+            store.close()
 
     def close(self) -> None:
-        self._database.close()
+        """End in the database alone: what a log has goes there. If that fails, the next start reads the log."""
+        with ExitStack() as stack:
+            stack.callback(self._database.close)
+            for store in self._stores.values():
+                stack.callback(store.end)
+            self._stores.clear()
+
+    def _room(self) -> int:
+        return _LOGS_BYTES // max(1, len(self._stores))

@@ -2,14 +2,17 @@
 
 import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from domain.record import Partition
 from storage.embedded.change_log import find_changed_units
-from storage.embedded.partition import WAITS_COLUMNS, find_partition, find_snapshot, waits_of
-from storage.embedded.read_only import reading
+from storage.embedded.partition import WAITS_COLUMNS, find_snapshot, waits_of
+from storage.embedded.read_only import committed
+from storage.embedded.tail import Tail
 from storage.marker import count_commits_since, marker_of
 from storage.port import Header
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, is_worth_it, whole_of_nothing
@@ -36,65 +39,67 @@ class EmbeddedStorageView:
         self._file = file
 
     def find_header(self, partition: Partition) -> Header | None:
-        with self._reading() as connection:
-            found = None if connection is None else find_partition(connection, partition)
-            return None if found is None else found[1]
+        with committed(self._file, partition) as found:
+            return None if found is None else found.tail.header
 
     def find_unit(self, partition: Partition, unit: str) -> UnitView | None:
-        with self._reading() as connection:
-            if connection is None or (found := find_partition(connection, partition)) is None:
+        with committed(self._file, partition) as found:
+            if found is None:
                 return None
-            key, _ = found
-            snapshot = find_snapshot(connection, key, unit)
+            connection, key, tail = found
+            stored = find_snapshot(connection, key, unit)
+            if (changed := tail.units.get(unit)) is not None:
+                return UnitView(changed.over(unit, stored), changed.waits)
             waits = connection.execute(_WAITS, (key, unit.encode())).fetchone()
-            return None if snapshot is None else UnitView(snapshot, None if waits is None else waits_of(*waits))
+            return None if stored is None else UnitView(stored, None if waits is None else waits_of(*waits))
 
     def find_waiting(self, partition: Partition, marker: str | None) -> WaitingChanges | None:
         with ExitStack() as stack:
-            connection = stack.enter_context(self._reading())
-            found = None if connection is None else find_partition(connection, partition)
-            if connection is None or found is None:
+            found = stack.enter_context(committed(self._file, partition))
+            if found is None:
                 return whole_of_nothing() if marker else None
-            key, header = found
-            if marker == marker_of(header):
+            connection, key, tail = found
+            latest = marker_of(tail.header)
+            if marker == latest:
                 return None
-            changed = _find_changed(connection, key, header, marker)
+            changed = _find_changed(connection, key, tail, marker)
             if changed is not None:
                 connection.execute("COMMIT")
-                return WaitingChanges(marker_of(header), False, _changes(connection, key, changed, stack.pop_all()))
+                return WaitingChanges(latest, False, _changes(connection, key, changed, tail, stack.pop_all()))
             (ids,) = connection.execute(_WAITING_IDS, (key,)).fetchone()
             connection.execute("COMMIT")
-            return WaitingChanges(marker_of(header), True, _portions(connection, key, ids or "", stack.pop_all()))
+            return WaitingChanges(latest, True, _portions(connection, key, ids or "", tail, stack.pop_all()))
 
     def close(self) -> None:
         """Do nothing: no connection outlives its call."""
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Begin a read transaction. Closing the connection ends it."""
-        with reading(self._file) as connection:
-            if connection is not None:
-                connection.execute("BEGIN")
-            yield connection
 
-
-def _find_changed(connection: sqlite3.Connection, key: int, header: Header, marker: str | None) -> Sequence[str] | None:
+def _find_changed(connection: sqlite3.Connection, key: int, tail: Tail, marker: str | None) -> Sequence[str] | None:
     """Return the units that changed since the marker, None if the whole is to be listed."""
-    commits = count_commits_since(header, marker)
+    commits = count_commits_since(tail.header, marker)
     if commits is None:
         return None
-    units = find_changed_units(connection, key, marker_of(header), commits)
-    if units is not None and len(units) > _PORTION_UNITS:
+    units = dict.fromkeys(unit for _, each in tail.commits[-commits:] for unit in each)
+    if commits > len(tail.commits):
+        stored = replace(tail.header, commit=tail.header.commit - len(tail.commits))
+        earlier = find_changed_units(connection, key, marker_of(stored), commits - len(tail.commits))
+        if earlier is None:
+            return None
+        units |= dict.fromkeys(earlier)
+    if len(units) > _PORTION_UNITS:
         (waiting,) = connection.execute(_COUNT_WAITING, (key,)).fetchone()
-        return units if is_worth_it(len(units), waiting) else None
-    return units
+        waiting += sum(each.waits is not None for each in tail.units.values())
+        return list(units) if is_worth_it(len(units), waiting) else None
+    return list(units)
 
 
 def _changes(
-    connection: sqlite3.Connection, key: int, units: Sequence[str], closed_at_end: ExitStack
+    connection: sqlite3.Connection, key: int, units: Sequence[str], tail: Tail, closed_at_end: ExitStack
 ) -> Iterator[WaitingPortion]:
     """Read the waits of these units as they are now, with a transaction for each portion."""
     with closed_at_end:
+        yield from _of_tail(tail, units)
+        units = [unit for unit in units if unit not in tail.units]
         for begin in range(0, len(units), _PORTION_UNITS):
             wanted = units[begin : begin + _PORTION_UNITS]
             sql = f"{_NAMED_UNITS} ({','.join('?' * len(wanted))})"
@@ -104,8 +109,10 @@ def _changes(
             yield [(unit, found.get(unit)) for unit in wanted]
 
 
-def _portions(connection: sqlite3.Connection, key: int, ids: str, closed_at_end: ExitStack) -> Iterator[WaitingPortion]:
-    """Read the units with these ids, those that wait still, with a transaction for each portion.
+def _portions(
+    connection: sqlite3.Connection, key: int, ids: str, tail: Tail, closed_at_end: ExitStack
+) -> Iterator[WaitingPortion]:
+    """Read the units with these ids, those that wait still, with a transaction for each portion, and those of the tail.
 
     The index itself is not paged through: a unit whose instant moves from a later page to an earlier one would not be listed.
     """
@@ -116,3 +123,10 @@ def _portions(connection: sqlite3.Connection, key: int, ids: str, closed_at_end:
             wanted = in_order[begin : begin + _PORTION_UNITS]
             rows = connection.execute(f"{_WAITING_UNITS} ({','.join('?' * len(wanted))})", (key, *wanted))
             yield [(unit.decode(), waits_of(*waits)) for unit, *waits in rows.fetchall()]
+        yield from _of_tail(tail, tail.units)
+
+
+def _of_tail(tail: Tail, units: Iterable[str]) -> Iterator[WaitingPortion]:
+    known = [(unit, tail.units[unit].waits) for unit in units if unit in tail.units]
+    for begin in range(0, len(known), _PORTION_UNITS):
+        yield known[begin : begin + _PORTION_UNITS]

@@ -44,8 +44,10 @@ OUTPUT = [
     Blow("out/positions.json", Call.RENAME, EIO),
 ]
 STORAGE = [
+    Blow("state.db-log-1", Call.WRITE, ENOSPC, 300),
+    Blow("state.db-log-1", Call.WRITE, EIO),
+    Blow("state.db-log-1", Call.SYNC, EIO),
     Blow("state.db-wal", Call.WRITE, ENOSPC, 300),
-    Blow("state.db-wal", Call.WRITE, EIO),
     Blow("state.db-wal", Call.SYNC, EIO),
 ]
 SOURCE = [Blow("in/partition-0.jsonl", Call.READ, EIO)]
@@ -101,7 +103,8 @@ def test_an_output_that_fails_is_away_until_it_does_not(struck: Struck, blow: Bl
 
 @pytest.mark.parametrize("blow", [STORAGE[0], *at_night("processes", *STORAGE[1:])], ids=str)
 def test_a_storage_that_fails_is_away_until_it_does_not(struck: Struck, blow: Blow) -> None:
-    assert struck.strike(blow, State.STORAGE_UNAVAILABLE).startswith("run/application/state.db: ")
+    reason = struck.strike(blow, State.STORAGE_UNAVAILABLE)
+    assert reason.startswith(("run/application/state.db: ", "run/application/state.db-log-1: "))
 
 
 @pytest.mark.parametrize("blow", SOURCE, ids=str)

@@ -194,7 +194,7 @@ def _wait_of(service: OperatedService) -> UnitWait:
 
 
 def _run_and_kill(service: OperatedService, chance: Random, times: int) -> None:
-    aims = (None, "out/notifications.jsonl", "state.db-wal", "out/notifications.000001.jsonl")
+    aims = (None, "out/notifications.jsonl", "state.db-log-1", "out/notifications.000001.jsonl")
     for number in range(times):
         service.start()
         _reach_a_random_moment(service, chance, aims[number % len(aims)])

@@ -123,10 +123,10 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
     ("name", "calls", "error", "lines"),
     [
         (
-            "state.db-wal",
+            "state.db-log-1",
             Call.WRITE,
             ENOSPC,
-            "storage unavailable: run/application/state.db: database or disk is full (SQLITE_FULL)",
+            "storage unavailable: run/application/state.db-log-1: ENOSPC: No space left on device",
         ),
         (
             "out/notifications.jsonl",

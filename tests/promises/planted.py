@@ -54,8 +54,9 @@ PLANTED = (
         "With storage embedded, a kill between the commit and the publication loses nothing.",
         _STORAGE,
         "storage/embedded/partition.py",
-        "connection.execute(_DROP_PENDING, (key, commit.published))",
-        "connection.execute(_DROP_PENDING, (key, commit.highest_number))",
+        "connection.execute(_DROP_PENDING, (key, tail.published))\n"
+        "    connection.executemany(_ADD_PENDING, [(key, number, bytearray(body)) for number, body in tail.pending.items()])",
+        "connection.execute(_DROP_PENDING, (key, header.highest_number if (header := tail.header) else 0))",
         (
             "tests/service/test_promises.py::test_promise_2_a_crash_at_any_step_loses_no_envelope[21]",
             "tests/process/test_life.py::test_kills_at_random_moments_and_at_the_worst_ones_lose_double_and_misplace_nothing",
@@ -65,13 +66,73 @@ PLANTED = (
         "embedded-takes-another-attempt",
         "With storage embedded, what was decided anew is not taken for the commit that is stored already.",
         _STORAGE,
-        "storage/fencing.py",
-        "if ours and (stored.number, stored.attempt) == (commit.number, commit.attempt):",
-        "if ours and stored.number == commit.number:",
+        "storage/embedded/commit_log.py",
+        "is_ours = found is None or (behind[: found[1]] == record and _entry_at(behind, found[1]) is None)",
+        "is_ours = found is None or found[0].token == _decode(self._owner[_FRAME.size :]).token",
         (
             "tests/storage/embedded/test_storage.py::TestEmbeddedContract"
             "::test_deciding_anew_under_a_number_that_may_be_taken_is_refused",
         ),
+    ),
+    PlantedFault(
+        "log-of-another-owner-is-written-to",
+        "With storage embedded, a worker that has lost its partition changes nothing.",
+        _STORAGE,
+        "storage/embedded/commit_log.py",
+        "is_ours = size >= self.end and os.pread(self._descriptor, len(self._owner), 0) == self._owner",
+        "is_ours = size >= self.end",
+        (
+            "tests/storage/embedded/test_commit_log.py"
+            "::test_a_zombie_adds_nothing_to_the_log_of_the_next_and_takes_nothing_from_it",
+        ),
+    ),
+    PlantedFault(
+        "owner-not-announced-in-the-log",
+        "With storage embedded, nothing is committed by a worker whose partition is being taken over.",
+        _STORAGE,
+        "storage/embedded/partition.py",
+        "            log.announce(token)\n",
+        "",
+        ("tests/storage/embedded/test_commit_log.py::test_an_owner_that_announced_itself_and_died_keeps_the_one_before_out",),
+    ),
+    PlantedFault(
+        "torn-record-of-the-log-is-believed",
+        "With storage embedded, a commit that a kill has torn was never made.",
+        _STORAGE,
+        "storage/embedded/commit_log.py",
+        "if mark != _MARK or len(body) != length or crc32(body) != checksum:",
+        "if mark != _MARK or len(body) != length:",
+        ("tests/storage/embedded/test_commit_log.py::test_a_commit_that_is_torn_anywhere_was_never_made[garble]",),
+    ),
+    PlantedFault(
+        "log-is-emptied-before-its-checkpoint",
+        "With storage embedded, a kill at any step of a checkpoint loses nothing.",
+        _STORAGE,
+        "storage/embedded/partition.py",
+        "            if not tail.commits:\n                return\n",
+        "            if not tail.commits:\n                return\n            self._log.forget_all()\n",
+        (
+            "tests/storage/embedded/test_crash.py"
+            "::test_a_checkpoint_interrupted_after_any_step_changes_nothing_and_the_same_again_ends_it",
+        ),
+    ),
+    PlantedFault(
+        "log-is-not-synced",
+        "With storage embedded, what was reported as committed is on the disk.",
+        _STORAGE,
+        "storage/embedded/commit_log.py",
+        "        os.fdatasync(self._descriptor)\n",
+        "",
+        ("tests/storage/embedded/test_power_cut.py::test_the_power_may_go_at_any_call[settings0]",),
+    ),
+    PlantedFault(
+        "uncommitted-change-is-checkpointed",
+        "With storage embedded, only what was committed is in the database, whatever was decided.",
+        _STORAGE,
+        "storage/embedded/partition.py",
+        "        read, self._tried = read_commit(commit), commit.attempt\n",
+        "        read, self._tried = read_commit(commit), commit.attempt\n        self._tail.add(commit, read)\n",
+        ("tests/storage/embedded/test_commit_log.py::test_only_bytes_that_were_committed_reach_the_database",),
     ),
     PlantedFault(
         "redis-lets-a-former-owner-commit",

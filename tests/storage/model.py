@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from domain.errors import OwnershipLost
-from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, StashEntry, UnitChange, WaitKind, Waits
+from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, StashEntry, Storage, UnitChange, WaitKind, Waits
 from tests.storage.contract import OTHER, PARTITION, Harness
 
 UNITS = ("a", "b", "c", "ü\x00")
@@ -90,11 +90,12 @@ class ModelPartition:
 
 
 class Owner:
-    """An owner that once opened the partition, with its last attempted commit; it may be a zombie."""
+    """An owner that once opened the partition, in a process that still lives, with its last attempted commit; maybe a zombie."""
 
-    def __init__(self, partition: ModelPartition, store: PartitionStore) -> None:
+    def __init__(self, partition: ModelPartition, store: PartitionStore, storage: Storage) -> None:
         self.partition = partition
         self.store = store
+        self.storage = storage
         self.tried: Commit | None = None
 
     @property
@@ -133,7 +134,7 @@ class StorageMachine(RuleBasedStateMachine):
         assert store.header.commit == 0
         assert dict(store.header.history) == model.history
         self.check_progress(store.header, model)
-        self.owners = [*self.owners[-3:], Owner(model, store)]
+        self.owners = [*self.owners[-3:], Owner(model, store, self.storages[which])]
 
     @precondition(lambda self: self.owners)
     @rule(data=st.data(), changes=change_lists, added=added, published=st.integers(0, 9), answered=st.booleans())
@@ -204,6 +205,7 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def end_a_process_and_start_another(self, which: int) -> None:
         self.storages[which].close()
+        self.owners = [each for each in self.owners if each.storage is not self.storages[which]]
         self.storages[which] = self.harness.make()
 
     def next_commit(self, owner: Owner, changes: list[Any], added: Any, published: int) -> Commit:

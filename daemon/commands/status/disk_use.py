@@ -9,6 +9,7 @@ import msgspec
 from daemon.configuration.configuration import Configuration
 from daemon.supervision.run_lock import NAME as LOCK
 from daemon.supervision.service_log import NAME
+from storage.embedded.commit_log import logs_of
 
 _BLOCK_BYTES = 512
 
@@ -30,7 +31,7 @@ def disk_use(configuration: Configuration) -> dict[str, Taken]:
         "output": _names(notification.output_directory),
         "facts": _names(configuration.aggregation.facts_directory),
         "database": [database],
-        "database log": [database.with_name(f"{database.name}-wal")],
+        "database log": [database.with_name(f"{database.name}-wal"), *logs_of(database)],
         "service log": [each for each in _names(run_directory) if each.name.startswith(NAME)],
     }
     return {name: _taken(paths) for name, paths in places.items()}

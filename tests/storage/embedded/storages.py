@@ -1,12 +1,14 @@
 """Embedded storages that share one file."""
 
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
-from storage.port import Commit, PartitionStore
+from storage.port import Commit, PartitionStore, StorageUnavailable
 
 
 def memory_directory() -> TemporaryDirectory[str]:
@@ -36,9 +38,16 @@ class EmbeddedHarness:
         return {each.name: each.read_bytes() for each in files if not each.name.endswith("-shm")}
 
     def commit_unanswered(self, store: PartitionStore, commit: Commit) -> None:
-        before = store.header
-        store.commit(commit)
-        store._header = before
+        log, append = store._log, store._log.append
+
+        def losing_the_answer(record: bytes) -> None:
+            end = log.end
+            append(record)
+            log.end = end
+            raise StorageUnavailable("the answer was lost")
+
+        with patch.object(log, "append", losing_the_answer), suppress(StorageUnavailable):
+            store.commit(commit)
 
     def close(self) -> None:
         for storage in self.made:

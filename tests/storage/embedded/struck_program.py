@@ -15,7 +15,7 @@ from typing import TypeVar
 from harness.disk.faulty_disk import Call, FaultyDisk
 
 from domain.record import Partition
-from storage.embedded import database, write_ahead_log
+from storage.embedded import database, partition, write_ahead_log
 from storage.embedded.partition import EmbeddedPartitionStore
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.port import (
@@ -34,6 +34,7 @@ Answer = TypeVar("Answer")
 PARTITION = Partition("T", 0)
 UNITS = [f"unit-{number}" for number in range(8)]
 COMMITS = 6
+UNSYNCED_LOG = "the log is not synced"
 _LONGEST_WAIT = 20
 
 
@@ -156,8 +157,9 @@ def commit_and_note(directory: Path, count: int, tries: int) -> None:
 
 
 if __name__ == "__main__":
-    # There is a checkpoint at about every second commit, and one after them: its calls to the disk are struck, too.
+    # There is a checkpoint of each kind at about every second commit, and one after them: its calls to the disk are struck, too.
     write_ahead_log.LARGEST_BYTES = 0
+    partition._COMMITS = 2
     if sys.argv[1] == "strike":
         name, *numbers = sys.argv[2:]
         database._SETTINGS = (*database._SETTINGS, "PRAGMA wal_autocheckpoint = 30")
@@ -165,5 +167,8 @@ if __name__ == "__main__":
         print(json.dumps(strike_every_call(name, Call(calls), error, times, torn)))
     else:
         directory, count, tries, *settings = sys.argv[2:]
+        if UNSYNCED_LOG in settings:
+            os.fdatasync = lambda descriptor: None
+            settings.remove(UNSYNCED_LOG)
         database._SETTINGS = (*database._SETTINGS, *settings)
         commit_and_note(Path(directory), int(count), int(tries))

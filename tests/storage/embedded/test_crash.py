@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 from domain.record import Partition
 from storage.port import PartitionStore, Pending, StashEntry, Storage, StorageUnavailable, UnitChange
-from tests.storage.contract import PARTITION, WAITS, following, put
+from tests.storage.contract import PARTITION, WAITS, put
 
 UNITS = [f"unit-{number}" for number in range(40)]
 
@@ -53,8 +53,8 @@ def everything(store):
 
 
 def states_seen_by_another_process(embedded):
-    with embedded.make()._database.reading() as connection:
-        return {state for (state,) in connection.execute("SELECT state FROM units")}
+    view = embedded.make_view()
+    return {view.find_unit(PARTITION, unit).snapshot.state for unit in UNITS}
 
 
 @contextmanager
@@ -68,62 +68,42 @@ def interrupted_after(connection, steps):
         connection.set_progress_handler(None, 1)
 
 
-def test_a_commit_interrupted_after_any_step_stores_nothing_and_the_same_again_stores_all(embedded):
+def test_a_checkpoint_interrupted_after_any_step_changes_nothing_and_the_same_again_ends_it(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
     put(store, *(UnitChange(unit, b"1", WAITS, (StashEntry(1, b"x"),), (), b"data") for unit in UNITS))
-    before = everything(store)
+    store.checkpoint()
     changes = (UnitChange(unit, b"2", None, (StashEntry(2, b"y"),), (1,), b"new") for unit in UNITS)
-    commit = following(store, *changes, added=(Pending(1, b"one"),), highest_number=1)
-    interruptions = 0
+    put(store, *changes, added=(Pending(1, b"one"),), highest_number=1)
+    committed, interruptions = store.load(UNITS), 0
     for steps in range(1, 100_000, 211):
         try:
             with interrupted_after(storage._database._connection, steps):
-                store.commit(commit)
+                store.checkpoint()
             break
         except StorageUnavailable:
             interruptions += 1
-            assert everything(store) == before
-            assert states_seen_by_another_process(embedded) == {b"1"}
+            assert store.load(UNITS) == committed
+            assert states_seen_by_another_process(embedded) == {b"2"}
     assert interruptions > 20
-    assert states_seen_by_another_process(embedded) == {b"2"}
     assert (store.header.commit, list(store.waiting()), list(store.pending())) == (2, [], [Pending(1, b"one")])
+    assert store.load(UNITS) == committed
+    assert states_seen_by_another_process(embedded) == {b"2"}
 
 
-def test_a_commit_that_cannot_even_be_undone_is_undone_by_opening_the_file_again(embedded):
+def test_a_checkpoint_that_cannot_even_be_undone_is_undone_by_opening_the_file_again(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, UnitChange("a", b"1"))
-    before = storage._database._connection
+    put(store, UnitChange("a", b"1"), UnitChange("b", b"1", WAITS))
+    before, tail = storage._database._connection, store._tail
     before.set_authorizer(lambda action, name, *_: sqlite3.SQLITE_DENY if name == "ROLLBACK" else sqlite3.SQLITE_OK)
-    with pytest.raises(AttributeError):
-        put(store, UnitChange("a", b"2"), UnitChange("b", b"2", WAITS, (None,)))
-    assert store.load(["a", "b"])["a"].state == b"1"
+    tail.pending[1] = None
+    with pytest.raises(TypeError):
+        store.checkpoint()
     assert storage._database._connection is not before
-    put(store, UnitChange("a", b"2"))
-
-
-def test_a_commit_that_was_stored_but_failed_on_its_way_back_succeeds_when_it_is_made_again(embedded, monkeypatch):
-    storage = embedded.make()
-    store = storage.open(PARTITION)
-    database = storage._database
-    writing = database.writing
-
-    @contextmanager
-    def losing_the_answer():
-        with writing() as connection:
-            yield connection
-        raise StorageUnavailable("the answer was lost")
-
-    commit = following(store, UnitChange("a", b"1"), added=(Pending(1, b"one"),), highest_number=1)
-    monkeypatch.setattr(database, "writing", losing_the_answer)
-    with pytest.raises(StorageUnavailable):
-        store.commit(commit)
-    assert store.header.commit == 0
-    monkeypatch.undo()
-    store.commit(commit)
-    assert store.header.commit == 1
-    assert list(store.pending()) == [Pending(1, b"one")]
+    del tail.pending[1]
+    store.checkpoint()
+    assert store.load(["a"])["a"].state == b"1"
 
 
 @pytest.mark.slow

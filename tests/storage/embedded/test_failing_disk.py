@@ -24,6 +24,10 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> FaultyDisk:
 @pytest.mark.parametrize(
     ("name", "calls", "error", "said"),
     [
+        ("state.db-log-1", Call.WRITE, ENOSPC, "No space left on device"),
+        ("state.db-log-1", Call.SYNC | Call.TRUNCATE, EIO, "Input/output error"),
+        ("state.db-log-1", Call.OPEN, ENOSPC, "No space left on device"),
+        ("state.db-log-1", Call.READ | Call.UNLINK, EIO, "Input/output error"),
         ("state.db-wal", Call.WRITE, ENOSPC, FULL),
         ("state.db-wal", Call.WRITE, EIO, FAILED),
         ("state.db-wal", Call.SYNC, EIO, FAILED),

@@ -67,7 +67,7 @@ def test_a_commit_is_synced_to_the_disk_before_it_is_answered(embedded):
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(FORMAT_VERSION + 1, "start the newer version"), (FORMAT_VERSION - 1, "restore it"), (0, "restore it")],
+    [(FORMAT_VERSION + 1, "start the newer version"), (FORMAT_VERSION - 2, "restore it"), (0, "restore it")],
 )
 def test_a_file_of_another_format_is_refused_and_left_as_it_is(embedded, version, remedy):
     execute(filled(embedded), f"PRAGMA user_version = {version}")
@@ -76,6 +76,43 @@ def test_a_file_of_another_format_is_refused_and_left_as_it_is(embedded, version
     assert f"its format is {version}, " in problem
     assert remedy in problem
     assert digest(embedded.file) == before
+
+
+def test_a_file_of_the_format_before_is_opened_and_is_then_of_this_one(embedded):
+    filled(embedded)
+    make_it_older(embedded.file)
+    assert embedded.make_view().find_header(PARTITION).commit == 1
+    storage = embedded.make()
+    assert len(storage.open(PARTITION).load([f"unit-{number}" for number in range(300)])) == 300
+    assert storage._database._connection.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
+
+
+def make_it_older(file: Path) -> None:
+    execute(file, "ALTER TABLE partitions RENAME COLUMN last_attempt TO attempt")
+    execute(file, f"PRAGMA user_version = {FORMAT_VERSION - 1}")
+
+
+def test_a_look_at_a_file_of_the_format_before_leaves_its_format(embedded):
+    """Until something is committed, the older version can be started again."""
+    filled(embedded)
+    make_it_older(embedded.file)
+    storage = embedded.make()
+    storage.connect()
+    storage.close()
+    with closing(sqlite3.connect(embedded.file)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION - 1,)
+
+
+def test_an_older_version_that_has_the_file_open_fails_once_it_has_this_format(embedded):
+    """It would not see the log."""
+    filled(embedded)
+    make_it_older(embedded.file)
+    with closing(sqlite3.connect(embedded.file, isolation_level=None)) as older:
+        asked = "SELECT token, commit_number, attempt FROM partitions WHERE id = ?"
+        assert older.execute(asked, (1,)).fetchone()[1] == 1
+        embedded.make().open(PARTITION)
+        with pytest.raises(sqlite3.OperationalError, match="no such column: attempt"):
+            older.execute(asked, (1,))
 
 
 def test_another_programs_database_is_refused_and_left_as_it_is(embedded):
@@ -161,13 +198,13 @@ def test_a_full_disk_is_unavailable_and_goes_on_once_there_is_room(embedded):
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 10}")
     commit = following(store, idle("a"), UnitChange("b", b"x" * 200_000), added=(Pending(1, b"one"),), highest_number=1)
+    store.commit(commit)
     for _ in range(3):
         with pytest.raises(StorageUnavailable, match=r"state\.db.*full"):
-            store.commit(commit)
-        assert store.load(["a", "b"]).keys() == {"a"}
-        assert len(store.waiting()) == 1
+            store.checkpoint()
+        assert store.load(["a", "b"]).keys() == {"a", "b"}
     connection.execute("PRAGMA max_page_count = 1000000")
-    store.commit(commit)
+    assert store.waiting() == []
     assert store.load(["a", "b"]).keys() == {"a", "b"}
 
 
@@ -175,23 +212,25 @@ def test_a_full_disk_is_unavailable_and_goes_on_once_there_is_room(embedded):
 def test_a_file_that_another_process_is_writing_for_long_is_unavailable(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    commit = following(store, idle("a"))
     with embedded.make()._database.writing():
+        put(store, idle("a"))
         with pytest.raises(StorageUnavailable, match="locked"):
-            store.commit(commit)
+            store.checkpoint()
         with pytest.raises(StorageUnavailable, match="locked"):
             embedded.make().open(OTHER)
-        # Readers do not wait for a writer.
-        assert store.load(["a"]) == {}
-    store.commit(commit)
+        # Readers and commits do not wait for a writer.
+        assert store.load(["a"]).keys() == {"a"}
+    store.checkpoint()
 
 
 def test_a_mistake_in_a_statement_is_neither_the_disk_s_nor_the_file_s_fault(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
+    put(store, UnitChange("a", b"s", replace(WAITS, waits_for=[])))
     with pytest.raises(sqlite3.Error):
-        put(store, UnitChange("a", b"s", replace(WAITS, waits_for=object())))
+        store.checkpoint()
     put(store, idle("a"))
+    store.checkpoint()
 
 
 def test_what_expired_makes_room_and_the_file_shrinks(embedded):
@@ -209,7 +248,9 @@ def test_the_log_is_cut_back_after_an_outsize_commit(embedded):
     store = storage.open(PARTITION)
     log = embedded.file.with_name("state.db-wal")
     put(store, UnitChange("a", b"x" * (80 * 2**20)))
+    store.checkpoint()
     assert log.stat().st_size > 80 * 2**20
     for number in range(3):
         put(store, idle(f"unit-{number}"))
+        store.checkpoint()
     assert log.stat().st_size <= 64 * 2**20

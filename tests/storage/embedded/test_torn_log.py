@@ -49,6 +49,7 @@ def leave(finish: Callable[[EmbeddedStorage], object]) -> Left:
         for number in range(1, COMMITS + 1):
             last = log.stat().st_size
             store.commit(commit_of(number))
+            store.checkpoint()
         finish(storage)
         left = Left(harness.file.read_bytes(), log.read_bytes(), last)
         harness.close()

@@ -27,12 +27,13 @@ def test_a_service_that_never_ran_takes_nothing(configuration):
 def test_each_kind_of_file_is_counted_once(configuration, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "lock").touch()
-    for name in ("out/notifications.jsonl", "out/notifications.000001.jsonl", "state.db", "state.db-wal", "service.log.1"):
+    output = ("out/notifications.jsonl", "out/notifications.000001.jsonl")
+    for name in (*output, "state.db", "state.db-wal", "state.db-log-1", "service.log.1"):
         write(tmp_path / name, 40_960)
     use = disk_use(configuration)
-    assert use["output"] == Taken(2, 81_920)
-    assert use["database"] == use["database log"] == use["service log"] == Taken(1, 40_960)
-    assert in_words(use) == "output 0.1 MB in 2 files, database 0.0 MB, database log 0.0 MB, service log 0.0 MB"
+    assert use["output"] == use["database log"] == Taken(2, 81_920)
+    assert use["database"] == use["service log"] == Taken(1, 40_960)
+    assert in_words(use) == "output 0.1 MB in 2 files, database 0.0 MB, database log 0.1 MB in 2 files, service log 0.0 MB"
 
 
 def test_what_was_archived_counts_there_and_no_more_in_the_input(configuration, tmp_path):
