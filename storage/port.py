@@ -5,15 +5,17 @@ token, its commits are numbered, and every commit is a compare-and-set from one 
 """
 
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from domain.clock import Instant
 from domain.errors import ResequencerError, TransientError, Withheld
 from domain.record import Partition
+
+Answer = TypeVar("Answer")
 
 
 class StorageUnavailable(TransientError):
@@ -172,7 +174,7 @@ class Commit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionStore(Protocol):
-    """One partition's units, owned under one token. Used from one thread."""
+    """One partition's units, owned under one token. Used from one thread at a time."""
 
     @property
     def header(self) -> Header:
@@ -245,6 +247,14 @@ class Storage(Protocol):
         Raises:
             StorageRefused: The data is damaged or of a newer format.
             StorageUnavailable: The storage did not answer.
+        """
+        ...
+
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """Make these calls of stores, each of another partition, at the same time, if that is quicker than one after the other.
+
+        Return calls in their place. Each gives the outcome of the one that was made, and makes it if it was not; if it is
+        repeated, it makes it anew.
         """
         ...
 

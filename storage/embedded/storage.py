@@ -1,6 +1,6 @@
 """Storage `embedded`: SQLite, for one machine. A commit is one record of a log, synced to the disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import msgspec
 from domain.record import Partition
 from storage.embedded.database import Database
 from storage.embedded.partition import EmbeddedPartitionStore, open_partition
+from storage.port import Answer
 
 _LOGS_BYTES = 16 * 1024 * 1024
 """What the logs of all partitions of a process may have before the database takes it over. It is in memory, too."""
@@ -45,6 +46,10 @@ class EmbeddedStorage:
         store = open_partition(self._database, partition, self._random_token(), self._room)
         self._stores[partition] = store
         return store
+
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """Make none of them yet: there is one disk."""
+        return calls
 
     def give_up(self, partition: Partition) -> None:
         """Forget what of the partition is in memory. The log has it; the next owner reads it there."""

@@ -1,6 +1,8 @@
 """Storage `infinispan`: an Infinispan server or cluster, by its REST interface. A commit is one value and one compare-and-set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Generic
 
 from domain.record import Partition
 from storage.infinispan.data_loss import DataLoss
@@ -11,10 +13,14 @@ from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
+from storage.port import Answer
+
+_AT_ONCE = 8
+"""The most calls that are made at once: each waits for a few requests, one after the other, and takes little of the processor."""
 
 
 class InfinispanStorage:
-    """Opens partitions in a cache, which is set up on first use. Used from one thread."""
+    """Opens partitions in a cache, which is set up on first use. Used from one thread, but for what it makes side by side."""
 
     def __init__(self, settings: LayoutSettings, cache: Cache, random_token: Callable[[], str]) -> None:
         self._settings = settings
@@ -24,6 +30,7 @@ class InfinispanStorage:
         self._stores: dict[Partition, InfinispanPartitionStore] = {}
         self._openings: dict[Partition, Opening] = {}
         self._loss = DataLoss(random_token)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "infinispan")
 
     @property
     def is_durable(self) -> bool:
@@ -40,10 +47,18 @@ class InfinispanStorage:
         del self._openings[partition]
         return store
 
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        if len(calls) < 2:
+            return calls
+        futures = [self._threads.submit(each) for each in calls]
+        wait(futures)
+        return [_Made(call, future) for call, future in zip(calls, futures, strict=True)]
+
     def give_up(self, partition: Partition) -> None:
         self._stores.pop(partition, None)
 
     def close(self) -> None:
+        self._threads.shutdown()
         self._cache.close()
 
     def _limits(self, commit_bytes: int) -> CompactionLimits:
@@ -53,3 +68,15 @@ class InfinispanStorage:
         return CompactionLimits(
             window, settings.window_segments, budget, settings.page_bytes, settings.index_block_bytes, settings.few_units
         )
+
+
+class _Made(Generic[Answer]):
+    """A call that was made: the first time, it gives its outcome."""
+
+    def __init__(self, call: Callable[[], Answer], made: Future[Answer]) -> None:
+        self._call = call
+        self._made: Future[Answer] | None = made
+
+    def __call__(self) -> Answer:
+        made, self._made = self._made, None
+        return self._call() if made is None else made.result()

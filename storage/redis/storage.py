@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from storage.fencing import succeeded
-from storage.port import StorageRefused, StorageUnavailable
+from storage.port import Answer, StorageRefused, StorageUnavailable
 from storage.redis.durability import ServerWatch
 from storage.redis.header import FORMAT, StoredHeader, history_text, name, read_header, restore
 from storage.redis.keys import RedisKeys
@@ -60,6 +60,10 @@ class RedisStorage:
         self._look(keys)
         self._servers.run(PROBE, [keys.header, keys.unit_prefix], ())
         return shortcomings
+
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """Make none of them yet: there is one connection."""
+        return calls
 
     def give_up(self, partition: Partition) -> None:
         """Do nothing: no partition is kept in the process."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from harness.crashes.points import StruckStore
 from simulation.shared_storage import SharedPartitionStore, SharedStorage
 
+from domain.errors import ResequencerError
 from domain.record import Partition
 from storage.port import Commit, StorageUnavailable
 
@@ -52,11 +53,31 @@ class StruckPartitionStore(StruckStore):
 
 
 class StruckSharedStorage(SharedStorage):
-    """The storage as one worker sees it."""
+    """The storage as one worker sees it. If `makes_at_once`, all that it may make side by side is made before it is asked for."""
 
     line: StorageLine
+    makes_at_once = False
+
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        return [_made(each) for each in calls] if self.makes_at_once else calls
 
     def open(self, partition: Partition) -> StruckPartitionStore:  # type: ignore[override]
         opened = super().open
         store = self.line.ask("open", lambda: opened(partition), StorageUnavailable("no answer to open"), may_come_late=True)
         return StruckPartitionStore(store, self.line)
+
+
+def _made(call: Callable[[], Answer]) -> Callable[[], Answer]:
+    """Make a call, and return what makes it: the first time, it gives the outcome of the one that was made."""
+    outcomes: list[Callable[[], Answer]] = []
+    try:
+        answer = call()
+    except ResequencerError as error:
+        outcomes.append(partial(_raise, error))
+    else:
+        outcomes.append(lambda: answer)
+    return lambda: outcomes.pop()() if outcomes else call()
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

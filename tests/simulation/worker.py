@@ -119,5 +119,5 @@ class Worker(Slot):
         if plan.storage == "none":
             return NoneStorage(NoneSettings(1 << 40), self._world.token)
         storage = StruckSharedStorage(self._world.memory, self._world.token)
-        storage.line = self
+        storage.line, storage.makes_at_once = self, self._world.makes_at_once
         return storage

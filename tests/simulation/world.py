@@ -55,6 +55,7 @@ class World:
         self, seed: int, plan: Plan, workers: int, done_characters: int | None = None, clocks: ClockDangers = NO_CLOCK_DANGERS
     ) -> None:
         self.random = Random(f"world {seed}")
+        self.makes_at_once = seed % 4 == 3
         self.injected_faults = InjectedFaults(self.random)
         self.plan = plan
         self.done_characters = done_characters

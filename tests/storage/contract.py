@@ -4,6 +4,7 @@ A storage's test file derives from `StorageContract` and gives the fixture `harn
 """
 
 from collections.abc import Collection
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -348,6 +349,27 @@ class StorageContract:
                 act()
         assert taken.load(["a", "zombie"]).keys() == {"a"}
         put(taken, idle("b"))
+
+    def test_calls_side_by_side_have_an_outcome_each_and_may_be_repeated(self, harness, storage, store):
+        """Of six partitions, another process owns one by now."""
+        others = [storage.open(Partition("IPF_PROCESSING_DATA", number)) for number in range(1, 6)]
+        taken = harness.make().open(OTHER)
+        stores = [store, *others]
+        commits = [following(each, idle(f"unit-{number}")) for number, each in enumerate(stores)]
+        calls = storage.side_by_side([partial(each.commit, commit) for each, commit in zip(stores, commits, strict=True)])
+        for number, call in enumerate(calls):
+            if number == 1:
+                for _ in range(2):
+                    with pytest.raises(OwnershipLost):
+                        call()
+            else:
+                call()
+                call()
+        assert [each.header.commit for each in stores] == [1, 0, 1, 1, 1, 1]
+        mine = [store, *others[1:]]
+        loads = storage.side_by_side([partial(each.load, ["unit-0", "unit-1", "unit-2"]) for each in mine])
+        assert [set(load()) for load in loads] == [{"unit-0"}, {"unit-2"}, set(), set(), set()]
+        assert taken.load(["unit-1"]) == {}
 
     def test_a_zombie_that_opened_late_does_not_stop_the_rightful_owner_for_long(self, harness, store):
         zombie = harness.make().open(PARTITION)

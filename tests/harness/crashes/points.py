@@ -178,6 +178,9 @@ class StruckStorage:
         store = self._steps.around("open", lambda: self._inner.open(partition), failure)
         return StruckStore(store, self._steps, lambda: self._inner.open(partition))
 
+    def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        return self._inner.side_by_side(calls)
+
     def give_up(self, partition: Partition) -> None:
         self._inner.give_up(partition)
 

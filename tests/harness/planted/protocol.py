@@ -15,10 +15,9 @@ from connectors.files.sink import FACTS_FILE, FileSink
 from connectors.port import Channel, PartitionOutput, Position, PublishRefused
 from domain.errors import OwnershipLost, PermanentError
 from guardian.backlog import Backlog
-from guardian.cycle import Cycle
+from guardian.cycle import Cycle, PreparedCommit
 from guardian.dependencies import Dependencies
 from guardian.owned_partition import OwnedPartition
-from guardian.partition_orders import TakenOrders
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
 from guardian.unit_registry import UnitRegistry
 from resequencer.turn.decide import _refuse_known
@@ -36,11 +35,8 @@ def is_misplaced(problem: str) -> bool:
 
 
 def publish_before_commit(patch: Patch) -> None:
-    def faulty(self: Cycle, owned: OwnedPartition, letters: Any, turns: Any, orders: TakenOrders | None) -> bool:
-        left = [*letters, *(each for turn in turns for each in turn.output)]
-        left += () if orders is None else orders.outcomes
-        after = None if orders is None else orders.after
-        commit = owned.next_commit(left, turns, self._tools.random_token(), after)
+    def faulty(self: Cycle, prepared: PreparedCommit, call: Callable[[], None], _: int) -> bool:
+        owned = prepared.owned
         output = owned.output(len(owned.unpublished))
         has_left = True
         try:
@@ -48,11 +44,11 @@ def publish_before_commit(patch: Patch) -> None:
         except PublishRefused:
             has_left = False
         try:
-            self._tools.retry.until_answered("storage", partial(owned.store.commit, commit))
+            self._tools.retry.until_answered("storage", call)
         except OwnershipLost as error:
             self.partitions.lose(owned.partition, error)
             return False
-        owned.note_committed(commit, turns, self._tools.clock.now())
+        owned.note_committed(prepared.commit, prepared.turns, self._tools.clock.now())
         if has_left:
             owned.note_published(output, self._tools.clock.now())
         return True

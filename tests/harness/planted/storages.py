@@ -1,6 +1,6 @@
 """Faults of storages and of their callers, as mutations of the real code."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,7 +13,7 @@ import guardian.partitions
 from connectors.port import Channel, Position
 from domain.errors import OwnershipLost
 from domain.record import Partition
-from guardian.cycle import Cycle
+from guardian.cycle import Cycle, PreparedCommit
 from guardian.done_offsets import DoneOffsets
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import Partitions
@@ -96,25 +96,30 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return right_is_done(stored._replace(attempt=commit.attempt), header, commit)
 
-    def commit_partition(self: Cycle, owned: OwnedPartition, letters: Any, turns: Any, _: Any) -> bool:
+    def prepared(self: Cycle, owned: OwnedPartition, letters: Any, turns: Any, _: Any) -> PreparedCommit:
         """The turns of the unanswered commit join those of the next poll."""
         old_letters, old_turns = carried.pop(id(owned), ((), ()))
-        letters, turns = (*old_letters, *letters), (*old_turns, *turns)
-        left = [*letters, *(each for turn in turns for each in turn.output)]
-        commit = owned.next_commit(left, turns, self._tools.random_token())
+        tried[id(owned)] = (*old_letters, *letters), (*old_turns, *turns)
+        return right_prepared(self, owned, *tried[id(owned)], None)
+
+    def commit_partition(self: Cycle, prepared: PreparedCommit, call: Callable[[], None], _: int) -> bool:
+        owned = prepared.owned
         try:
-            owned.store.commit(commit)
+            call()
         except StorageUnavailable:
             owned.unpublished = ()
-            carried[id(owned)] = letters, turns
+            carried[id(owned)] = tried[id(owned)]
             return False
         except OwnershipLost as error:
             self.partitions.lose(owned.partition, error)
             return False
-        owned.note_committed(commit, turns, self._tools.clock.now())
+        owned.note_committed(prepared.commit, prepared.turns, self._tools.clock.now())
         return True
 
+    tried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
+    right_prepared = Cycle._prepared
+    patch.setattr(Cycle, "_prepared", prepared)
     patch.setattr("storage.none.storage.is_done", is_done)
     patch.setattr(Cycle, "_commit_partition", commit_partition)
 

@@ -111,7 +111,7 @@ class RegionWorker(Slot):
         self.source = self._make_source()
         transport = RegionTransport(self.source, routes_of(self._sinks()))  # type: ignore[arg-type]  # The kinds of sources.
         storage = _OpenedStorage(world.memory, world.token)
-        storage.line, storage.worker = self, self
+        storage.line, storage.worker, storage.makes_at_once = self, self, world.makes_at_once
         retry = RetryWithBackoff(BackoffSettings(), self.wait, lambda: False)
         retry.waits_for_people = True
         tools = Tools(decoder, world.clock, retry, world.token, LogRateLimit())

@@ -56,6 +56,7 @@ class RegionWorld:
 
     def __init__(self, seed: int, plan: Plan, kind: SourceKind, sinks: Sequence[str], workers: int, directory: Path) -> None:
         self.random = Random(f"region {seed}")
+        self.makes_at_once = seed % 4 == 3
         self.injected_faults = InjectedFaults(self.random)
         self.plan = plan
         self.kind = kind

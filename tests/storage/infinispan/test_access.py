@@ -3,10 +3,12 @@
 import gc
 import logging
 from contextlib import closing, suppress
+from functools import partial
 
 import pytest
 
 from domain.errors import OwnershipLost
+from domain.record import Partition
 from servers.certificates import Certificates
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from storage.infinispan.rest_client import InfinispanRest
@@ -58,6 +60,15 @@ def test_a_user_that_the_server_knows_is_let_in_and_asked_once(secured):
             cache.put(f"key-{number}", b"value")
         assert [each.status_code for each in asked] == [204] * 10
         assert "pass" not in "".join(map(str, [each.request.headers for each in asked]))
+
+
+def test_a_user_is_let_in_for_all_that_is_made_side_by_side(secured, fresh_name):
+    storage = harness_on(secured, cache=fresh_name("logins"), username="app", password="pass:wörd").make()
+    stores = [storage.open(Partition("in", number)) for number in range(8)]
+    for _ in range(25):
+        for call in storage.side_by_side([partial(each.commit, following(each, idle("a"))) for each in stores]):
+            call()
+    assert [each.header.commit for each in stores] == [25] * 8
 
 
 @pytest.mark.parametrize("login", [{}, {"username": "app", "password": "wrong"}, {"username": "other_owner", "password": "x"}])
