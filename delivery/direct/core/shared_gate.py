@@ -108,8 +108,12 @@ class SharedGate:
             self._after(record, outcome, now)
             self._judge(is_receiver=True)
             return Blame.RECEIVER
-        if is_probe and counts_alone and is_last and self._is_shut_by_failures:
-            # The records that have shut it are another worker's now: it would stay shut for ever.
+        if is_probe and counts_alone and is_last:
+            # No other record will tell: the gate would stay shut for ever.
+            if not self._is_shut_by_failures:
+                # The receiver has said so itself, and may still sleep: with each probe one record is blamed.
+                self._after(record, outcome, now)
+                return Blame.RECORD
             self.gate = self.gate.opened(now)
         return self._failed(now, record, outcome, is_probe=is_probe, is_fresh=not counts_alone and self._is_fresh(record))
 
