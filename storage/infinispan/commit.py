@@ -35,7 +35,7 @@ class NewIndexBlock(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A prepared commit. Write `values` in their order; then move the counter to `version`, which makes `segment` valid.
+    """A prepared commit. Write the first of `values`, then the others; then move the counter to `version`: `segment` is valid.
 
     `size` is the segment's size in bytes. `bases` has the pages that may contain the changed units, for units whose pages the
     window does not know.

@@ -1,12 +1,13 @@
 """One attempt to commit: its values are written under unique names, then the counter makes it valid. It may be repeated."""
 
 from contextlib import suppress
+from functools import partial
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Prepared
 from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout.segment import CommitVersion
-from storage.infinispan.layout.value_framing import cut
+from storage.infinispan.layout.value_framing import Value, cut
 from storage.port import StorageUnavailable
 
 
@@ -16,7 +17,7 @@ class CommitAttempt:
     def __init__(self, link: PartitionKeys, expected: CommitVersion, prepared: Prepared) -> None:
         self._link = link
         self._expected = expected
-        self._written = 0
+        self._written: set[str] = set()
         self._is_unanswered = False
         self.prepared = prepared
 
@@ -27,12 +28,16 @@ class CommitAttempt:
             OwnershipLost: The commit can never be valid, because the partition has moved.
             StorageUnavailable: The cache did not answer; repeat the call.
         """
-        for value in self.prepared.values[self._written :]:
-            self._link.write(value)
-            self._written += 1
+        root, *others = self.prepared.values
+        for values in ([root], others):
+            self._link.at_once([partial(self._write, each) for each in values if each.name not in self._written])
         if not self._swap_version() and (now := self._link.find_version()) != self.prepared.version:
             self._clear_away()
             raise OwnershipLost(f"this worker is at {self._expected}, the counter of {self._link.name} at {now}")
+
+    def _write(self, value: Value) -> None:
+        self._link.write(value)
+        self._written.add(value.name)
 
     def _swap_version(self) -> bool:
         try:

@@ -1,7 +1,11 @@
 """The values and the counter of one partition in the cache."""
 
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import RLock
+
 from domain.record import Partition
-from storage.infinispan.layout.page import Page, PageMemory, decode_page
+from storage.infinispan.layout.page import Page, decode_page
 from storage.infinispan.layout.segment import CommitVersion, Segment, decode_segment, token_text, version_of
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, cut, joined
 from storage.infinispan.port import Cache
@@ -18,6 +22,40 @@ def page_name(token: int, number: int) -> str:
 def index_block_name(version: CommitVersion) -> str:
     """The name of the index block that a commit wrote."""
     return f"{Kind.INDEX_BLOCK.value}:{token_text(version.token)}:{version.commit}"
+
+
+class PageMemory:
+    """A cache of the pages that were used last, up to `most_bytes`. Pages never change, so the cache is never stale.
+
+    Used from several threads.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._pages: OrderedDict[str, tuple[Page, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = RLock()
+
+    def find(self, name: str) -> Page | None:
+        with self._lock:
+            if (found := self._pages.get(name)) is None:
+                return None
+            self._pages.move_to_end(name)
+            return found[0]
+
+    def keep(self, name: str, page: Page) -> None:
+        with self._lock:
+            self.drop(name)
+            self._pages[name] = (page, page.size)
+            self._bytes += page.size
+            while self._bytes > self._most_bytes:
+                _, (_, size) = self._pages.popitem(last=False)
+                self._bytes -= size
+
+    def drop(self, name: str) -> None:
+        with self._lock:
+            if (known := self._pages.pop(name, None)) is not None:
+                self._bytes -= known[1]
 
 
 class PartitionKeys:
@@ -69,6 +107,10 @@ class PartitionKeys:
     def delete(self, name: str) -> None:
         self._memory.drop(self._key(name))
         self._cache.delete(self._key(name))
+
+    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
+        """Make these calls of `write` or `delete`, in any order. Raises: what one of them raised."""
+        self._cache.at_once(requests)
 
     @property
     def may_lag(self) -> bool:

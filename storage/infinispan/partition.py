@@ -1,7 +1,8 @@
 """One partition in Infinispan, for its owner."""
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Preparation, records_of, take_up
@@ -108,10 +109,6 @@ class InfinispanPartitionStore:
     def _delete_garbage(self, most: int) -> None:
         """Delete garbage. The next commit records the rest, which is deleted after that commit."""
         garbage = self._contents.garbage
-        for count, name in enumerate(garbage[:most]):
-            try:
-                self._link.delete(name)
-            except StorageUnavailable:
-                del garbage[:count]
-                return
-        del garbage[:most]
+        with suppress(StorageUnavailable):
+            self._link.at_once([partial(self._link.delete, name) for name in garbage[:most]])
+            del garbage[:most]

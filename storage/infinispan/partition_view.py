@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TypeVar
 
-from storage.infinispan.keys import PartitionKeys, page_name, segment_name
+from storage.infinispan.keys import PageMemory, PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.block_lookup import BlockLookup, lookup_of
 from storage.infinispan.layout.expiry import ExpiredUnits
 from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
 from storage.infinispan.layout.later_segments import find_later_segments
-from storage.infinispan.layout.page import Page, PageMemory
+from storage.infinispan.layout.page import Page
 from storage.infinispan.layout.page_table import PageTable
 from storage.infinispan.layout.records import UnitRecord, WaitsRow, combined, snapshot_of, waits_of
 from storage.infinispan.layout.segment import CommitVersion, Segment, WindowRow

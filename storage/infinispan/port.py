@@ -1,5 +1,6 @@
 """The interface to a server: values by key, and counters. `storage/infinispan/rest_client.py` implements it."""
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
@@ -19,6 +20,10 @@ class Cache(Protocol):
 
     def delete(self, key: str) -> None:
         """Delete a value. Succeeds also if it does not exist."""
+        ...
+
+    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
+        """Make these requests, in any order or at the same time. Raise the error of one that failed, when all have ended."""
         ...
 
     def find_counter(self, name: str) -> int | None:

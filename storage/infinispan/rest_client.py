@@ -2,7 +2,8 @@
 
 import logging
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from storage.port import StorageRefused, StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")
 
+_AT_ONCE = 8
 _CREATED = {200, 201, 204, 304}
 _COUNTER = {"strong-counter": {"initial-value": 0, "storage": "PERSISTENT"}}
 _NO_CLUSTER = "ISPN000343"
@@ -26,7 +28,8 @@ _Answer = TypeVar("_Answer")
 
 
 class InfinispanRest:
-    """One cache of one server, or of a cluster behind one address. Connects on first use. Used from one thread.
+    """One cache of one server, or of a cluster behind one address. Connects on first use. After that it may be used from several
+    threads.
 
     `durability` is the known durability of the cache, None before `set_up`.
     """
@@ -37,6 +40,7 @@ class InfinispanRest:
         self._root = f"{self._server}/rest/v2"
         self._values = f"{self._root}/caches/{_escaped(settings.cache)}"
         self._client: httpx.Client | None = None
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "infinispan-requests")
         self.durability: CacheDurability | None = None
 
     @property
@@ -56,6 +60,15 @@ class InfinispanRest:
 
     def delete(self, key: str) -> None:
         self._ask("DELETE", f"{self._values}/{_escaped(key)}", {200, 204, 404})
+
+    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
+        if len(requests) == 1:
+            requests[0]()
+            return
+        made = [self._threads.submit(each) for each in requests]
+        wait(made)
+        for each in made:
+            each.result()
 
     def find_counter(self, name: str) -> int | None:
         response = self._ask("GET", self._counter(name), {200, 404})

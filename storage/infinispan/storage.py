@@ -6,9 +6,8 @@ from typing import Generic
 
 from domain.record import Partition
 from storage.infinispan.data_loss import DataLoss
-from storage.infinispan.keys import PartitionKeys
+from storage.infinispan.keys import PageMemory, PartitionKeys
 from storage.infinispan.layout.compaction import CompactionLimits
-from storage.infinispan.layout.page import PageMemory
 from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.port import Cache

@@ -1,8 +1,7 @@
 """The view of the Infinispan storage: each partition from its counter, by GET requests only."""
 
 from domain.record import Partition
-from storage.infinispan.keys import PartitionKeys
-from storage.infinispan.layout.page import PageMemory
+from storage.infinispan.keys import PageMemory, PartitionKeys
 from storage.infinispan.partition_view import PartitionView
 from storage.infinispan.port import Cache
 from storage.port import Header

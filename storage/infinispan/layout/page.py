@@ -1,8 +1,6 @@
 """Pages: several whole units in one value, written once and read by one request. Pure."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from threading import RLock
 
 import msgspec
 
@@ -52,37 +50,3 @@ def decode_page(name: str, payload: bytes) -> Page:
         return Page(_decode(payload), len(payload))
     except msgspec.DecodeError as error:
         raise undecodable(name, error) from error
-
-
-class PageMemory:
-    """A cache of the pages that were used last, up to `most_bytes`. Pages never change, so the cache is never stale.
-
-    Used from several threads.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._pages: OrderedDict[str, tuple[Page, int]] = OrderedDict()
-        self._bytes = 0
-        self._lock = RLock()
-
-    def find(self, name: str) -> Page | None:
-        with self._lock:
-            if (found := self._pages.get(name)) is None:
-                return None
-            self._pages.move_to_end(name)
-            return found[0]
-
-    def keep(self, name: str, page: Page) -> None:
-        with self._lock:
-            self.drop(name)
-            self._pages[name] = (page, page.size)
-            self._bytes += page.size
-            while self._bytes > self._most_bytes:
-                _, (_, size) = self._pages.popitem(last=False)
-                self._bytes -= size
-
-    def drop(self, name: str) -> None:
-        with self._lock:
-            if (known := self._pages.pop(name, None)) is not None:
-                self._bytes -= known[1]

@@ -1,6 +1,6 @@
 """A cache in memory that fails on demand, for thousands of runs with a failure at any step. It passes the same contract."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from storage.port import StorageUnavailable
@@ -41,6 +41,11 @@ class MemoryCache:
 
     def delete(self, key: str) -> None:
         self._answer("delete", key, lambda: self.server.values.pop(key, None))
+
+    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
+        """Make the requests one after the other. The first that fails is the last."""
+        for each in requests:
+            each()
 
     def find_counter(self, name: str) -> int | None:
         return self._answer("find_counter", name, lambda: self.server.counters.get(name))

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.infinispan.keys import PageMemory
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
-from storage.infinispan.layout.page import Page, PageMemory, decode_page, encode_page, packed
+from storage.infinispan.layout.page import Page, decode_page, encode_page, packed
 from storage.infinispan.layout.records import UnitRecord, combined
 from storage.infinispan.layout.segment import (
     CommitVersion,
