@@ -1,13 +1,12 @@
 """One attempt to commit: its values are written under unique names, then the counter makes it valid. It may be repeated."""
 
 from contextlib import suppress
-from functools import partial
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Prepared
 from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout.segment import CommitVersion
-from storage.infinispan.layout.value_framing import Value, cut
+from storage.infinispan.layout.value_framing import cut
 from storage.port import StorageUnavailable
 
 
@@ -17,7 +16,7 @@ class CommitAttempt:
     def __init__(self, link: PartitionKeys, expected: CommitVersion, prepared: Prepared) -> None:
         self._link = link
         self._expected = expected
-        self._written: set[str] = set()
+        self._is_written = False
         self._is_unanswered = False
         self.prepared = prepared
 
@@ -28,16 +27,14 @@ class CommitAttempt:
             OwnershipLost: The commit can never be valid, because the partition has moved.
             StorageUnavailable: The cache did not answer; repeat the call.
         """
-        root, *others = self.prepared.values
-        for values in ([root], others):
-            self._link.at_once([partial(self._write, each) for each in values if each.name not in self._written])
+        if not self._is_written:
+            root, *others = self.prepared.values
+            self._link.write(root)
+            self._link.write_all(others)
+            self._is_written = True
         if not self._swap_version() and (now := self._link.find_version()) != self.prepared.version:
             self._clear_away()
             raise OwnershipLost(f"this worker is at {self._expected}, the counter of {self._link.name} at {now}")
-
-    def _write(self, value: Value) -> None:
-        self._link.write(value)
-        self._written.add(value.name)
 
     def _swap_version(self) -> bool:
         try:

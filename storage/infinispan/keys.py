@@ -1,7 +1,8 @@
 """The values and the counter of one partition in the cache."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from threading import RLock
 
 from domain.record import Partition
@@ -108,9 +109,13 @@ class PartitionKeys:
         self._memory.drop(self._key(name))
         self._cache.delete(self._key(name))
 
-    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
-        """Make these calls of `write` or `delete`, in any order. Raises: what one of them raised."""
-        self._cache.at_once(requests)
+    def write_all(self, values: Iterable[Value]) -> None:
+        """Write values, in any order. Raises: what the cache raises for one of them."""
+        self._cache.begin([partial(self.write, each) for each in values])()
+
+    def begin_to_delete(self, names: Iterable[str]) -> Callable[[], None]:
+        """Begin to delete values. The returned call waits for the end, and raises what the cache raises for one of them."""
+        return self._cache.begin([partial(self.delete, each) for each in names])
 
     @property
     def may_lag(self) -> bool:

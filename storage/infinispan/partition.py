@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Preparation, records_of, take_up
@@ -16,7 +15,8 @@ from storage.infinispan.layout.value_framing import Missing
 from storage.infinispan.partition_state import PartitionState
 from storage.port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 
-_DELETED_PER_COMMIT = 16
+_DELETED_PER_COMMIT = 4
+_NOTHING: tuple[int, Callable[[], None]] = 0, lambda: None
 
 
 class InfinispanPartitionStore:
@@ -33,6 +33,7 @@ class InfinispanPartitionStore:
         self._loss = loss
         self._limits = limits
         self._tried: CommitAttempt | None = None
+        self._clearing = _NOTHING
 
     @property
     def header(self) -> Header:
@@ -62,11 +63,12 @@ class InfinispanPartitionStore:
             return
         self._see_that_it_is_next(commit)
         if self._tried is None:
+            self._end_of_clearing()
             self._tried = self._prepare(commit)
         self._tried.make()
         prepared, self._tried = self._tried.prepared, None
         take_up(self._contents, prepared)
-        self._delete_garbage(_DELETED_PER_COMMIT + len(prepared.compaction.pages) + len(self._contents.garbage) // 50)
+        self._begin_to_clear_away(_DELETED_PER_COMMIT + len(prepared.compaction.pages) + len(self._contents.garbage) // 50)
 
     def expire(self, until: int, spared: Container[str]) -> int:
         """Move the watermark of the next commit. Removes nothing now: later commits delete the expired units. Returns 0."""
@@ -106,9 +108,14 @@ class InfinispanPartitionStore:
             self._loss.forget(self._link, root)
             raise OwnershipLost(f"{missing} is lost; the partition must be taken over again") from missing
 
-    def _delete_garbage(self, most: int) -> None:
-        """Delete garbage. The next commit records the rest, which is deleted after that commit."""
-        garbage = self._contents.garbage
+    def _begin_to_clear_away(self, most: int) -> None:
+        """Begin to delete garbage, up to so many values. The next commit records the rest."""
+        names = self._contents.garbage[:most]
+        self._clearing = len(names), self._link.begin_to_delete(names)
+
+    def _end_of_clearing(self) -> None:
+        """Wait until the garbage is gone. What could not be deleted is so after the next commit."""
+        (count, wait), self._clearing = self._clearing, _NOTHING
         with suppress(StorageUnavailable):
-            self._link.at_once([partial(self._link.delete, name) for name in garbage[:most]])
-            del garbage[:most]
+            wait()
+            del self._contents.garbage[:count]

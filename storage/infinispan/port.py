@@ -22,8 +22,11 @@ class Cache(Protocol):
         """Delete a value. Succeeds also if it does not exist."""
         ...
 
-    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
-        """Make these requests, in any order or at the same time. Raise the error of one that failed, when all have ended."""
+    def begin(self, requests: Sequence[Callable[[], object]]) -> Callable[[], None]:
+        """Begin these requests, which are made in any order or at the same time.
+
+        The returned call waits until all have ended, and raises the error of one that failed.
+        """
         ...
 
     def find_counter(self, name: str) -> int | None:

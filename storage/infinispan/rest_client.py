@@ -3,7 +3,8 @@
 import logging
 import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -40,7 +41,7 @@ class InfinispanRest:
         self._root = f"{self._server}/rest/v2"
         self._values = f"{self._root}/caches/{_escaped(settings.cache)}"
         self._client: httpx.Client | None = None
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "infinispan-requests")
+        self._threads = _new_threads()
         self.durability: CacheDurability | None = None
 
     @property
@@ -61,14 +62,8 @@ class InfinispanRest:
     def delete(self, key: str) -> None:
         self._ask("DELETE", f"{self._values}/{_escaped(key)}", {200, 204, 404})
 
-    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
-        if len(requests) == 1:
-            requests[0]()
-            return
-        made = [self._threads.submit(each) for each in requests]
-        wait(made)
-        for each in made:
-            each.result()
+    def begin(self, requests: Sequence[Callable[[], object]]) -> Callable[[], None]:
+        return partial(_end, [self._threads.submit(each) for each in requests])
 
     def find_counter(self, name: str) -> int | None:
         response = self._ask("GET", self._counter(name), {200, 404})
@@ -130,6 +125,8 @@ class InfinispanRest:
         return [f"{name}: {each}" for each in (durability, *durability.shortcomings())]
 
     def close(self) -> None:
+        self._threads.shutdown()
+        self._threads = _new_threads()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -199,6 +196,17 @@ class InfinispanRest:
             return msgspec.json.decode(response.content, type=kind)
         except msgspec.DecodeError:
             refuse(self._server, response)
+
+
+def _new_threads() -> ThreadPoolExecutor:
+    """A thread begins with the first request for it."""
+    return ThreadPoolExecutor(_AT_ONCE, "infinispan-requests")
+
+
+def _end(begun: Sequence[Future[object]]) -> None:
+    wait(begun)
+    for each in begun:
+        each.result()
 
 
 def _escaped(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Generic
 
 from domain.record import Partition
@@ -16,6 +17,9 @@ from storage.port import Answer
 
 _AT_ONCE = 8
 """The most calls that are made at once: each waits for a few requests, one after the other, and takes little of the processor."""
+
+_STAGGERED = 8
+"""The windows of so many partitions are full at different lengths. Else all that are equally busy would compact in one cycle."""
 
 
 class InfinispanStorage:
@@ -42,7 +46,8 @@ class InfinispanStorage:
         self._cache.set_up()
         link = PartitionKeys(self._cache, self._settings.namespace, partition, self._memory)
         opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
-        store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._loss, self._limits)
+        limits = partial(self._limits, partition.number % _STAGGERED)
+        store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._loss, limits)
         del self._openings[partition]
         return store
 
@@ -60,12 +65,15 @@ class InfinispanStorage:
         self._threads.shutdown()
         self._cache.close()
 
-    def _limits(self, commit_bytes: int) -> CompactionLimits:
+    def _limits(self, fewer: int, commit_bytes: int) -> CompactionLimits:
         settings = self._settings
-        window = max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores)))
-        budget = settings.least_compaction_bytes + 2 * commit_bytes
         return CompactionLimits(
-            window, settings.window_segments, budget, settings.page_bytes, settings.index_block_bytes, settings.few_units
+            max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores))),
+            max(1, settings.window_segments - fewer),
+            settings.least_compaction_bytes + 2 * commit_bytes,
+            settings.page_bytes,
+            settings.index_block_bytes,
+            settings.few_units,
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from storage.port import StorageUnavailable
 
@@ -42,10 +43,14 @@ class MemoryCache:
     def delete(self, key: str) -> None:
         self._answer("delete", key, lambda: self.server.values.pop(key, None))
 
-    def at_once(self, requests: Sequence[Callable[[], object]]) -> None:
+    def begin(self, requests: Sequence[Callable[[], object]]) -> Callable[[], None]:
         """Make the requests one after the other. The first that fails is the last."""
-        for each in requests:
-            each()
+        try:
+            for each in requests:
+                each()
+        except StorageUnavailable as error:
+            return partial(_fail, error)
+        return lambda: None
 
     def find_counter(self, name: str) -> int | None:
         return self._answer("find_counter", name, lambda: self.server.counters.get(name))
@@ -77,3 +82,7 @@ class MemoryCache:
         if failure is Failure.AFTER:
             raise StorageUnavailable(f"{act} {key}: the answer was lost")
         return answer
+
+
+def _fail(error: StorageUnavailable) -> None:
+    raise error

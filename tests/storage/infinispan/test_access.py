@@ -63,11 +63,11 @@ def test_a_user_that_the_server_knows_is_let_in_and_asked_once(secured):
 
 
 def test_a_user_is_let_in_for_all_that_is_made_side_by_side(secured, fresh_name):
-    storage = harness_on(secured, cache=fresh_name("logins"), username="app", password="pass:wörd").make()
-    stores = [storage.open(Partition("in", number)) for number in range(8)]
-    for _ in range(25):
-        for call in storage.side_by_side([partial(each.commit, following(each, idle("a"))) for each in stores]):
-            call()
+    with closing(harness_on(secured, cache=fresh_name("logins"), username="app", password="pass:wörd").make()) as storage:
+        stores = [storage.open(Partition("in", number)) for number in range(8)]
+        for _ in range(25):
+            for call in storage.side_by_side([partial(each.commit, following(each, idle("a"))) for each in stores]):
+                call()
     assert [each.header.commit for each in stores] == [25] * 8
 
 
@@ -263,7 +263,7 @@ def test_requests_leave_nothing_to_the_garbage_collector(infinispan, fresh_name)
             cache.get("key")
             cache.get("missing")
             cache.compare_and_set("cycles", 0, 0)
-            cache.delete("key")
+            cache.begin([partial(cache.delete, key) for key in ("key", "another")])()
 
         ask()
         gc.collect()

@@ -126,6 +126,7 @@ def test_nothing_of_what_was_forgotten_stays_in_the_cache(harness, server):
     store = assert_forgotten(harness)
     for _ in range(40):
         put(store)
+    store._end_of_clearing()
     prefix = f"{store._link.name}:"
     assert set(server.values) == {prefix + name for name in everything(store._contents.as_root())}
 
