@@ -32,6 +32,7 @@ class MemoryCache:
     def __init__(self, server: MemoryServer, fails: Callable[[str, str], Failure] = lambda act, key: Failure.NONE) -> None:
         self.server = server
         self.fails = fails
+        self._is_reverse = False
 
     def get(self, key: str) -> bytes | None:
         return self._answer("get", key, lambda: self.server.values.get(key))
@@ -44,13 +45,10 @@ class MemoryCache:
         self._answer("delete", key, lambda: self.server.values.pop(key, None))
 
     def begin(self, requests: Sequence[Callable[[], object]]) -> Callable[[], None]:
-        """Make the requests one after the other. The first that fails is the last."""
-        try:
-            for each in requests:
-                each()
-        except StorageUnavailable as error:
-            return partial(_fail, error)
-        return lambda: None
+        """Make all requests, one after the other; every second time in reverse."""
+        self._is_reverse = not self._is_reverse
+        failures = [failure for each in (requests[::-1] if self._is_reverse else requests) if (failure := _failure_of(each))]
+        return partial(_fail, failures)
 
     def find_counter(self, name: str) -> int | None:
         return self._answer("find_counter", name, lambda: self.server.counters.get(name))
@@ -84,5 +82,14 @@ class MemoryCache:
         return answer
 
 
-def _fail(error: StorageUnavailable) -> None:
-    raise error
+def _failure_of(request: Callable[[], object]) -> StorageUnavailable | None:
+    try:
+        request()
+    except StorageUnavailable as failure:
+        return failure
+    return None
+
+
+def _fail(failures: Sequence[StorageUnavailable]) -> None:
+    for each in failures:
+        raise each
