@@ -1,7 +1,8 @@
 """The interface to a server: values by key, and counters. `storage/infinispan/rest_client.py` implements it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from typing import Any, Protocol
 
 
 class Cache(Protocol):
@@ -53,3 +54,15 @@ class Cache(Protocol):
     def may_lag(self) -> bool:
         """Whether a written value may become visible later (an asynchronous cache)."""
         ...
+
+
+def ended(begun: Sequence[Future[Any]]) -> Sequence[Future[Any]]:
+    """Wait for the end of what was begun, and return it. After the first failure, what has not begun yet is cancelled.
+
+    A server that does not answer is waited for once then, and not as often as there are requests.
+    """
+    _, others = wait(begun, return_when=FIRST_EXCEPTION)
+    for each in others:
+        each.cancel()
+    wait(others)
+    return begun

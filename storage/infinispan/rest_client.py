@@ -3,7 +3,7 @@
 import logging
 import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -14,6 +14,7 @@ import msgspec
 from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CacheDurability, durability_of
 from storage.infinispan.errors import refuse, translated
 from storage.infinispan.login import Login
+from storage.infinispan.port import ended
 from storage.infinispan.settings import ServerSettings
 from storage.port import StorageRefused, StorageUnavailable
 
@@ -125,7 +126,7 @@ class InfinispanRest:
         return [f"{name}: {each}" for each in (durability, *durability.shortcomings())]
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
         self._threads = _new_threads()
         if self._client is not None:
             self._client.close()
@@ -204,9 +205,9 @@ def _new_threads() -> ThreadPoolExecutor:
 
 
 def _end(begun: Sequence[Future[object]]) -> None:
-    wait(begun)
-    for each in begun:
-        each.result()
+    for each in ended(begun):
+        if not each.cancelled():
+            each.result()
 
 
 def _escaped(name: str) -> str:

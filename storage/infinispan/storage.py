@@ -1,7 +1,7 @@
 """Storage `infinispan`: an Infinispan server or cluster, by its REST interface. A commit is one value and one compare-and-set."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Generic
 
@@ -11,7 +11,7 @@ from storage.infinispan.keys import PageMemory, PartitionKeys
 from storage.infinispan.layout.compaction import CompactionLimits
 from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.port import Cache
+from storage.infinispan.port import Cache, ended
 from storage.infinispan.settings import LayoutSettings
 from storage.port import Answer
 
@@ -46,7 +46,7 @@ class InfinispanStorage:
         self._cache.set_up()
         link = PartitionKeys(self._cache, self._settings.namespace, partition, self._memory)
         opening = self._openings.setdefault(partition, Opening(link, self._loss, self._random_token))
-        limits = partial(self._limits, partition.number % _STAGGERED)
+        limits = partial(self._limits, len(self._stores) % _STAGGERED)
         store = self._stores[partition] = InfinispanPartitionStore(link, opening.open(), self._loss, limits)
         del self._openings[partition]
         return store
@@ -54,9 +54,8 @@ class InfinispanStorage:
     def side_by_side(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
         if len(calls) < 2:
             return calls
-        futures = [self._threads.submit(each) for each in calls]
-        wait(futures)
-        return [_Made(call, future) for call, future in zip(calls, futures, strict=True)]
+        made = ended([self._threads.submit(each) for each in calls])
+        return [call if future.cancelled() else _Made(call, future) for call, future in zip(calls, made, strict=True)]
 
     def give_up(self, partition: Partition) -> None:
         self._stores.pop(partition, None)

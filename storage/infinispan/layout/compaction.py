@@ -14,12 +14,14 @@ from storage.infinispan.layout.window import Progress, Window
 
 _PAGES_GIVEN_UP = 64
 _PAGES_MOVED = 2
+_MOST_DOUBLINGS = 6
 
 ReadPage = Callable[[int], Page]
 
 
 class CompactionLimits(msgspec.Struct, frozen=True):
-    """Compaction begins above `window_bytes` or `window_segments`. One commit moves about `budget_bytes` at most.
+    """Compaction begins above `window_bytes` or `window_segments`. One commit moves about `budget_bytes` at most, and twice as
+    much for each eighth by which the window is beyond its bounds: a unit is moved whole, however small its changes were.
 
     A page is closed at `page_bytes`; up to this size a request costs the same. An index block is full at `index_block_bytes`. If
     pages have more than `few_units` copies, the oldest pages are rewritten while more copies are dead than alive.
@@ -132,11 +134,13 @@ class Compaction:
         # If there are many small segments, half of them are moved at once, so that pages do not become small too.
         is_long = len(self._window) > limits.window_segments
         segments_left = limits.window_segments // 2 if is_long else limits.window_segments
+        beyond = max(len(self._window) / limits.window_segments, self._window.size / limits.window_bytes) - 1
+        budget = limits.budget_bytes << min(max(0, int(8 * beyond)), _MOST_DOUBLINGS)
         for each in self._window.candidates():
             if not each.is_done and each.unit not in self._units:
                 self._take(each.unit, self._lookup.find_copy(each.unit), may_go=each.is_last)
             self._progress = each.progress
-            if self._size >= limits.budget_bytes:
+            if self._size >= budget:
                 return
             if each.progress.changes == 0 and self._is_short(segments_left, limits.window_bytes):
                 return

@@ -32,7 +32,7 @@ class MemoryCache:
     def __init__(self, server: MemoryServer, fails: Callable[[str, str], Failure] = lambda act, key: Failure.NONE) -> None:
         self.server = server
         self.fails = fails
-        self._is_reverse = False
+        self._begun = 0
 
     def get(self, key: str) -> bytes | None:
         return self._answer("get", key, lambda: self.server.values.get(key))
@@ -45,10 +45,13 @@ class MemoryCache:
         self._answer("delete", key, lambda: self.server.values.pop(key, None))
 
     def begin(self, requests: Sequence[Callable[[], object]]) -> Callable[[], None]:
-        """Make all requests, one after the other; every second time in reverse."""
-        self._is_reverse = not self._is_reverse
-        failures = [failure for each in (requests[::-1] if self._is_reverse else requests) if (failure := _failure_of(each))]
-        return partial(_fail, failures)
+        """Make all requests, one after the other: now or when their end is waited for, in order or in reverse."""
+        self._begun += 1
+        if self._begun % 2:
+            requests = requests[::-1]
+        if self._begun % 4 < 2:
+            return lambda: _fail(_failures_of(requests))
+        return partial(_fail, _failures_of(requests))
 
     def find_counter(self, name: str) -> int | None:
         return self._answer("find_counter", name, lambda: self.server.counters.get(name))
@@ -82,12 +85,14 @@ class MemoryCache:
         return answer
 
 
-def _failure_of(request: Callable[[], object]) -> StorageUnavailable | None:
-    try:
-        request()
-    except StorageUnavailable as failure:
-        return failure
-    return None
+def _failures_of(requests: Sequence[Callable[[], object]]) -> Sequence[StorageUnavailable]:
+    failures = []
+    for each in requests:
+        try:
+            each()
+        except StorageUnavailable as failure:
+            failures.append(failure)
+    return failures
 
 
 def _fail(failures: Sequence[StorageUnavailable]) -> None:

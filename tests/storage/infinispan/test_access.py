@@ -4,6 +4,8 @@ import gc
 import logging
 from contextlib import closing, suppress
 from functools import partial
+from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,8 @@ from domain.record import Partition
 from servers.certificates import Certificates
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import ServerSettings
+from storage.infinispan.settings import LayoutSettings, ServerSettings
+from storage.infinispan.storage import InfinispanStorage
 from storage.port import Pending, StorageRefused, StorageUnavailable
 from tests.storage.contract import PARTITION, following, idle, put, waiting
 from tests.storage.infinispan.storages import InfinispanHarness
@@ -270,3 +273,26 @@ def test_requests_leave_nothing_to_the_garbage_collector(infinispan, fresh_name)
         for _ in range(10):
             ask()
         assert gc.collect() < 10
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_once_for_each_request():
+    """Thirty requests were begun, and thirty partitions commit; only those that began to wait are waited for."""
+    asked = []
+
+    def ask() -> None:
+        asked.append(len(asked))
+        sleep(0.3)
+        raise StorageUnavailable("no answer")
+
+    with closing(rest(SimpleNamespace(url="http://127.0.0.1:1"))) as cache:
+        with pytest.raises(StorageUnavailable):
+            cache.begin([ask] * 30)()
+        assert len(asked) < 30
+        asked.clear()
+        with closing(InfinispanStorage(LayoutSettings("nowhere"), cache, str)) as storage:
+            calls = storage.side_by_side([ask] * 30)
+        assert len(asked) < 30
+        for call in calls:
+            with pytest.raises(StorageUnavailable):
+                call()
+        assert len(asked) == 30

@@ -32,6 +32,7 @@ def filled(harness: InfinispanHarness) -> InfinispanPartitionStore:
     for number, unit in enumerate(UNITS):
         added = (Pending(number + 1, b"blocks"),)
         put(store, idle(unit), waiting(f"waiting-{number}"), added=added, published=number, highest_number=number + 1)
+    store._end_of_clearing()
     return store
 
 

@@ -142,3 +142,15 @@ def test_the_space_of_changed_units_is_taken_back(server):
     assert store._contents.page_table.head > 150
     assert len(server.values) < 40
     assert store.load(["a"]).keys() == {"a"}
+
+
+def test_the_window_keeps_its_bounds_though_small_changes_are_of_large_units(harness):
+    """A unit is moved whole. More would come in than is moved if no more was moved than comes in."""
+    store = harness.make().open(PARTITION)
+    for number in range(50):
+        put(store, UnitChange(f"unit-{number}", b"", payment_data=b"x" * 3_000))
+    longest = 0
+    for number in range(400):
+        put(store, *(UnitChange(f"unit-{(7 * number + each) % 50}", b"small") for each in range(4)))
+        longest = max(longest, len(store._contents.window))
+    assert longest < 2 * SMALL["window_segments"]
