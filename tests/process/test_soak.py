@@ -22,8 +22,10 @@ pytestmark = pytest.mark.slow
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0.35"))
 RATE = int(os.environ.get("SOAK_RATE", "300"))
 LINES_PER_UNIT = 7.9
-WARM_UP_SECONDS = 32
-"""The time until units expire as fast as new ones come: the retention, and ten seconds between two expiries."""
+WARM_UP_SECONDS = 55
+"""The time until units expire as fast as new ones come (the retention, and ten seconds between two expiries), and until SQLite's
+log was once as long as it may become (16 MB).
+"""
 SAMPLE_SECONDS = 0.25 if MINUTES < 1 else 2.0
 
 CONFIGURATION = (

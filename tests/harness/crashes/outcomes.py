@@ -90,7 +90,10 @@ def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
 
 
 def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
-    return tuple({each.identity: each for each in reversed(tuple(told))}.values())[::-1]
+    first: dict[str, Told] = {}
+    for each in told:
+        first.setdefault(each.identity, each)
+    return tuple(first.values())
 
 
 def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:

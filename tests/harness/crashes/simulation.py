@@ -2,7 +2,7 @@
 
 The output of a run with faults must equal the output of the same run without faults. Replay a seed by hand with
 
-    .venv/bin/python tests/harness/crashes/simulation.py SEED [crashes | database | positions]
+    PYTHONPATH=tests:. .venv/bin/python tests/harness/crashes/simulation.py SEED [crashes | database | positions]
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class _SimulatedRun:
 
 
 def replay_command(seed: int, forgets: Forgets = Forgets.NOTHING) -> str:
-    return f".venv/bin/python tests/harness/crashes/simulation.py {seed} {forgets}"
+    return f"PYTHONPATH=tests:. .venv/bin/python tests/harness/crashes/simulation.py {seed} {forgets}"
 
 
 if __name__ == "__main__":
