@@ -199,7 +199,7 @@ class CommitLog:
                 continue
             if self._is_in_its_place(descriptor):
                 return descriptor
-            self.close()  # Its last owner has removed it, or somebody has moved it.
+            self.close()  # Its last owner has removed it, or it was moved.
 
     def _opened(self) -> int:
         """Open the file. Only who takes the partition over makes it, with the mode of the database."""

@@ -14,7 +14,7 @@ from storage.infinispan.layout.window import Progress, Window
 
 _PAGES_GIVEN_UP = 64
 _PAGES_MOVED = 2
-_MOST_DOUBLINGS = 6
+_MAX_DOUBLINGS = 6
 
 ReadPage = Callable[[int], Page]
 
@@ -135,7 +135,7 @@ class Compaction:
         is_long = len(self._window) > limits.window_segments
         segments_left = limits.window_segments // 2 if is_long else limits.window_segments
         beyond = max(len(self._window) / limits.window_segments, self._window.size / limits.window_bytes) - 1
-        budget = limits.budget_bytes << min(max(0, int(8 * beyond)), _MOST_DOUBLINGS)
+        budget = limits.budget_bytes << min(max(0, int(8 * beyond)), _MAX_DOUBLINGS)
         for each in self._window.candidates():
             if not each.is_done and each.unit not in self._units:
                 self._take(each.unit, self._lookup.find_copy(each.unit), may_go=each.is_last)
