@@ -64,7 +64,7 @@ class PreparedCommit(NamedTuple):
 
     owned: OwnedPartition
     commit: Commit
-    left: Sequence[Output]
+    output: Sequence[Output]
     turns: Sequence[Turn]
     orders: PartitionOrders
 
@@ -358,16 +358,16 @@ class Cycle:
     def _prepared(
         self, owned: OwnedPartition, letters: Sequence[DeadLetter], turns: Sequence[Turn], orders: TakenOrders | None
     ) -> PreparedCommit:
-        left = [*letters, *[each for turn in turns for each in turn.output]]
+        output = [*letters, *[each for turn in turns for each in turn.output]]
         if orders is not None:
-            left += orders.outcomes
+            output += orders.outcomes
         before = owned.orders
-        commit = owned.next_commit(left, turns, self._tools.random_token(), None if orders is None else orders.after)
-        return PreparedCommit(owned, commit, left, turns, before)
+        commit = owned.next_commit(output, turns, self._tools.random_token(), None if orders is None else orders.after)
+        return PreparedCommit(owned, commit, output, turns, before)
 
     def _commit_partition(self, prepared: PreparedCommit, call: Callable[[], None], made_ms: int) -> bool:
         """Get the outcome of a commit. It took `made_ms` where commits were made side by side."""
-        owned, commit, left, turns, before = prepared
+        owned, commit, output, turns, before = prepared
         began_at = self._tools.clock.now()
         try:
             self._tools.retry.until_answered("storage", call)
@@ -379,7 +379,7 @@ class Cycle:
         owned.note_committed(commit, turns, committed_at)
         if owned.orders.pauses != before.pauses:
             self._actors.rest(owned.partition, owned.orders.pauses)
-        self._account(owned.partition, left, turns)
+        self._account(owned.partition, output, turns)
         return True
 
     def _publish(self, news: Sequence[OwnedPartition]) -> None:

@@ -54,7 +54,7 @@ def reading(file: Path) -> Iterator[sqlite3.Connection | None]:
 def committed(file: Path, partition: Partition) -> Iterator[Committed | None]:
     """Read the log of a partition, and then begin to read the database; None if the partition was never opened.
 
-    In this order nothing is missing: what has left the log meanwhile is in the database.
+    In this order nothing is missing: what the log has no longer is in the database.
 
     Raises: as `reading`.
     """

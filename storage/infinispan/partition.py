@@ -108,9 +108,9 @@ class InfinispanPartitionStore:
             self._loss.forget(self._link, root)
             raise OwnershipLost(f"{missing} is lost; the partition must be taken over again") from missing
 
-    def _begin_to_clear_away(self, most: int) -> None:
+    def _begin_to_clear_away(self, limit: int) -> None:
         """Begin to delete garbage, up to so many values. The next commit records the rest."""
-        names = self._contents.garbage[:most]
+        names = self._contents.garbage[:limit]
         self._clearing = len(names), self._link.begin_to_delete(names)
 
     def _end_of_clearing(self) -> None:

@@ -16,7 +16,7 @@ from storage.infinispan.settings import LayoutSettings
 from storage.port import Answer
 
 _AT_ONCE = 8
-"""The most calls that are made at once: each waits for a few requests, one after the other, and takes little of the processor."""
+"""How many calls are made at once: each waits for a few requests, one after the other, and takes little of the processor."""
 
 _STAGGERED = 8
 """The windows of so many partitions are full at different lengths. Else all that are equally busy would compact in one cycle."""

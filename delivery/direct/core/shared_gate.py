@@ -111,7 +111,7 @@ class SharedGate:
         if is_probe and counts_alone and is_last:
             # No other record will tell: the gate would stay shut for ever.
             if not self._is_shut_by_failures:
-                # The receiver has said so itself, and may still sleep: with each probe one record is blamed.
+                # The receiver itself has shut it, and may still sleep: with each probe one record is blamed.
                 self._after(record, outcome, now)
                 return Blame.RECORD
             self.gate = self.gate.opened(now)
