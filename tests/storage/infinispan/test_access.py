@@ -4,10 +4,10 @@ import gc
 import logging
 from contextlib import closing, suppress
 from functools import partial
-from time import sleep
 from types import SimpleNamespace
 
 import pytest
+from harness.waiting import linger
 
 from domain.errors import OwnershipLost
 from domain.record import Partition
@@ -281,7 +281,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for_once_for_each_request()
 
     def ask() -> None:
         asked.append(len(asked))
-        sleep(0.3)
+        linger(0.3)
         raise StorageUnavailable("no answer")
 
     with closing(rest(SimpleNamespace(url="http://127.0.0.1:1"))) as cache:
