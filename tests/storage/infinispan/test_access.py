@@ -2,22 +2,25 @@
 
 import gc
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
-from types import SimpleNamespace
+from threading import Event, Thread
 
 import pytest
-from harness.waiting import linger
+from harness.waiting import wait_until
 
 from domain.errors import OwnershipLost
 from domain.record import Partition
 from servers.certificates import Certificates
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from storage.infinispan.port import ended
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.port import Pending, StorageRefused, StorageUnavailable
 from tests.storage.contract import PARTITION, following, idle, put, waiting
+from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import InfinispanHarness
 from tests.storage.tls_proxy import tls_in_front_of
 
@@ -275,24 +278,38 @@ def test_requests_leave_nothing_to_the_garbage_collector(infinispan, fresh_name)
         assert gc.collect() < 10
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for_once_for_each_request():
-    """Thirty requests were begun, and thirty partitions commit; only those that began to wait are waited for."""
-    asked = []
+def test_what_has_not_begun_is_not_waited_for_after_a_failure():
+    """A server that does not answer would be waited for as often as there are requests."""
+    made, begun, release = list[int](), Event(), Event()
 
-    def ask() -> None:
-        asked.append(len(asked))
-        linger(0.3)
+    def fail() -> None:
+        begun.wait()
         raise StorageUnavailable("no answer")
 
-    with closing(rest(SimpleNamespace(url="http://127.0.0.1:1"))) as cache:
-        with pytest.raises(StorageUnavailable):
-            cache.begin([ask] * 30)()
-        assert len(asked) < 30
-        asked.clear()
-        with closing(InfinispanStorage(LayoutSettings("nowhere"), cache, str)) as storage:
-            calls = storage.side_by_side([ask] * 30)
-        assert len(asked) < 30
-        for call in calls:
+    def be_slow(number: int) -> None:
+        made.append(number)
+        begun.set()
+        release.wait()
+
+    with ThreadPoolExecutor(3) as threads:
+        futures = [threads.submit(fail), *[threads.submit(be_slow, number) for number in range(20)]]
+        other = Thread(target=lambda: (wait_until(futures[-1].cancelled, "what waits is given up"), release.set()))
+        other.start()
+        assert ended(futures) is futures
+        other.join()
+    assert len(made) <= 3
+    assert all(each.done() for each in futures)
+
+
+def test_what_was_given_up_side_by_side_is_made_when_it_is_asked_for():
+    made = []
+
+    def fail(number: int) -> None:
+        made.append(number)
+        raise StorageUnavailable("no answer")
+
+    with closing(InfinispanStorage(LayoutSettings("nowhere"), MemoryCache(MemoryServer()), str)) as storage:
+        for call in storage.side_by_side([partial(fail, number) for number in range(30)]):
             with pytest.raises(StorageUnavailable):
                 call()
-        assert len(asked) == 30
+    assert sorted(made) == list(range(30))
