@@ -120,9 +120,16 @@ def _keep_commits(store: Any, kept: list[bytes]) -> None:
 
     def commit(commit: Any) -> None:
         right(commit)
-        kept.append(_COMMIT + msgspec.msgpack.encode(msgspec.structs.replace(commit, attempt="")) + b"\n")
+        kept.append(_COMMIT + msgspec.msgpack.encode(_named(msgspec.structs.replace(commit, attempt=""))) + b"\n")
 
     store.commit = commit
+
+
+def _named(value: Any) -> Any:
+    """Return a value with its structs as dicts, so that the digest does not depend on how a storage encodes them."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _named(getattr(value, name)) for name in value.__struct_fields__}
+    return [_named(each) for each in value] if isinstance(value, tuple) else value
 
 
 class Output(NamedTuple):

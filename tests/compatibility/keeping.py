@@ -22,10 +22,17 @@ if TYPE_CHECKING:  # The clients take a second to import, which the tests withou
     from harness.service_under_test import Service
 
     from servers.infinispan.server import InfinispanServer
+    from storage.infinispan.storage import InfinispanStorage
 
 NAMESPACE = "written"
 CACHE = "written"
 IN_MEMORY = {"local-cache": {"encoding": {"media-type": "application/octet-stream"}}}
+
+
+def end_clearing(storage: InfinispanStorage) -> None:
+    """Let it delete what it had begun to: it does so beside its work."""
+    for each in storage._stores.values():
+        each._end_of_clearing()
 
 
 # What a store tells

@@ -21,7 +21,7 @@ from typing import Any
 
 from compatibility.history import PARTITIONS, Wrap, live, new_service
 from compatibility.kafka_position import keep_positions
-from compatibility.keeping import CACHE, IN_MEMORY, NAMESPACE, keep_infinispan, redis_document, told_by, write_json
+from compatibility.keeping import CACHE, IN_MEMORY, NAMESPACE, end_clearing, keep_infinispan, redis_document, told_by, write_json
 from harness.processes.operated_service import OperatedService
 
 from servers.infinispan.server import InfinispanServer
@@ -94,12 +94,18 @@ def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[
 def _written_on_infinispan(server: InfinispanServer, directory: Path, kept: Path) -> dict[str, Any]:
     server.create_cache(CACHE, IN_MEMORY)
     settings, layout = ServerSettings(server.url, CACHE), LayoutSettings(NAMESPACE, **SMALL)
+    made: list[InfinispanStorage] = []
+
+    def storage(service: Any) -> InfinispanStorage:
+        made.append(InfinispanStorage(layout, InfinispanRest(settings), lambda: f"token-{next(service._tokens)}"))
+        return made[-1]
+
+    def keep() -> None:
+        end_clearing(made[-1])
+        keep_infinispan(server, counters, PARTITIONS, kept)
+
     with closing(InfinispanRest(settings)) as counters:
-        return _written(
-            directory,
-            lambda service: InfinispanStorage(layout, InfinispanRest(settings), lambda: f"token-{next(service._tokens)}"),
-            lambda: keep_infinispan(server, counters, PARTITIONS, kept),
-        )
+        return _written(directory, storage, keep)
 
 
 def _keep_service(directory: Path, kept: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from compatibility.history import Wrap, live, new_service
-from compatibility.keeping import NAMESPACE, kept_values, redis_document, told_by
+from compatibility.keeping import NAMESPACE, end_clearing, kept_values, redis_document, told_by
 from compatibility.restoring import FIXTURES
 from harness.service_under_test import Service
 
@@ -65,8 +65,14 @@ def test_the_database_and_the_files_are_what_they_were(went_through: Callable[..
 
 
 def test_what_lies_in_infinispan_is_what_lay_there(went_through: Callable[..., Service]) -> None:
-    server, layout = MemoryServer(), LayoutSettings(NAMESPACE, **SMALL)
-    service = went_through(lambda made: InfinispanStorage(layout, MemoryCache(server), lambda: f"token-{next(made._tokens)}"))
+    server, layout, storages = MemoryServer(), LayoutSettings(NAMESPACE, **SMALL), list[InfinispanStorage]()
+
+    def storage(service: Service) -> InfinispanStorage:
+        storages.append(InfinispanStorage(layout, MemoryCache(server), lambda: f"token-{next(service._tokens)}"))
+        return storages[-1]
+
+    service = went_through(storage)
+    end_clearing(storages[-1])
     assert (server.values, server.counters) == kept_values(NEWEST / "infinispan.json")
     assert told_now(service, "infinispan") == told_then("infinispan")
 

@@ -19,11 +19,11 @@ RETENTION = (
     f"{RESEQUENCER}.idle-timeout=1s",
     f"{RESEQUENCER}.retention={RETENTION_SECONDS}s",
 )
-BACKLOG = ("simulate", "--backlog", "--units", "600", "--seed", "12", "--duplicates", "5%")
+BACKLOG = ("simulate", "--backlog", "--units", "2400", "--seed", "12", "--duplicates", "5%")
 """So many records that a service needs a while: when it is stopped, handled units are idle and the rest is unread."""
 
 AT_ONCE = 20
-SOME, MOST = 200, 3_000
+SOME, MOST = 200, 15_000
 Make = Callable[..., OperatedService]
 
 
