@@ -58,10 +58,11 @@ def make_lasting_directory(directory: Path, mode: int = 0o777) -> None:
     directory.mkdir(mode, parents=True, exist_ok=True)
     for each in reversed(missing):
         with suppress(PermissionError):  # One that may be written and not read cannot be synced.
-            _sync(each.parent)
+            sync_directory(each.parent)
 
 
-def _sync(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

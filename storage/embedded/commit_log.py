@@ -21,6 +21,7 @@ import msgspec
 from domain.errors import OwnershipLost
 from storage.embedded.errors import translated
 from storage.port import Commit, StorageUnavailable
+from storage.private_file import sync_directory
 
 _FRAME = Struct("<4sII")
 _MARK = b"\xf7rsq"
@@ -262,12 +263,3 @@ def _contents(data: bytes) -> Contents:
         entries.append(found[0])
         at = found[1]
     return Contents(entries, at, data)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,6 +1,7 @@
 """One attempt to commit: its values are written under unique names, then the counter makes it valid. It may be repeated."""
 
 from contextlib import suppress
+from functools import partial
 
 from domain.errors import OwnershipLost
 from storage.infinispan.commit import Prepared
@@ -16,7 +17,8 @@ class CommitAttempt:
     def __init__(self, link: PartitionKeys, expected: CommitVersion, prepared: Prepared) -> None:
         self._link = link
         self._expected = expected
-        self._is_written = False
+        root, *others = prepared.values
+        self._unwritten = [partial(link.write, root), partial(link.write_all, others)]
         self._is_unanswered = False
         self.prepared = prepared
 
@@ -27,11 +29,9 @@ class CommitAttempt:
             OwnershipLost: The commit can never be valid, because the partition has moved.
             StorageUnavailable: The cache did not answer; repeat the call.
         """
-        if not self._is_written:
-            root, *others = self.prepared.values
-            self._link.write(root)
-            self._link.write_all(others)
-            self._is_written = True
+        while self._unwritten:
+            self._unwritten[0]()
+            del self._unwritten[0]
         if not self._swap_version() and (now := self._link.find_version()) != self.prepared.version:
             self._clear_away()
             raise OwnershipLost(f"this worker is at {self._expected}, the counter of {self._link.name} at {now}")

@@ -61,8 +61,6 @@ def ended(begun: Sequence[Future[Any]]) -> Sequence[Future[Any]]:
 
     A server that does not answer is waited for once then, and not as often as there are requests.
     """
-    _, others = wait(begun, return_when=FIRST_EXCEPTION)
-    for each in others:
-        each.cancel()
-    wait(others)
+    _, others = wait([each for each in begun if not each.cancelled()], return_when=FIRST_EXCEPTION)
+    wait([each for each in others if not each.cancel()])
     return begun

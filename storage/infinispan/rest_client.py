@@ -208,6 +208,8 @@ def _end(begun: Sequence[Future[object]]) -> None:
     for each in ended(begun):
         if not each.cancelled():
             each.result()
+    if any(each.cancelled() for each in begun):
+        raise StorageUnavailable("the connections were closed before all was asked")
 
 
 def _escaped(name: str) -> str:

@@ -1,9 +1,8 @@
 """Storage `infinispan`: an Infinispan server or cluster, by its REST interface. A commit is one value and one compare-and-set."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic
 
 from domain.record import Partition
 from storage.infinispan.data_loss import DataLoss
@@ -55,7 +54,7 @@ class InfinispanStorage:
         if len(calls) < 2:
             return calls
         made = ended([self._threads.submit(each) for each in calls])
-        return [call if future.cancelled() else _Made(call, future) for call, future in zip(calls, made, strict=True)]
+        return [call if each.cancelled() else _once(each.result, call) for call, each in zip(calls, made, strict=True)]
 
     def give_up(self, partition: Partition) -> None:
         self._stores.pop(partition, None)
@@ -76,13 +75,7 @@ class InfinispanStorage:
         )
 
 
-class _Made(Generic[Answer]):
-    """A call that was made: the first time, it gives its outcome."""
-
-    def __init__(self, call: Callable[[], Answer], made: Future[Answer]) -> None:
-        self._call = call
-        self._made: Future[Answer] | None = made
-
-    def __call__(self) -> Answer:
-        made, self._made = self._made, None
-        return self._call() if made is None else made.result()
+def _once(made: Callable[[], Answer], call: Callable[[], Answer]) -> Callable[[], Answer]:
+    """Return what gives the outcome of a call that was made; repeated, it makes the call."""
+    outcome = [made]
+    return lambda: outcome.pop()() if outcome else call()

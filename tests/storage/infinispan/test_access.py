@@ -313,3 +313,24 @@ def test_what_was_given_up_side_by_side_is_made_when_it_is_asked_for():
             with pytest.raises(StorageUnavailable):
                 call()
     assert sorted(made) == list(range(30))
+
+
+def test_what_a_closed_connection_gave_up_is_no_success_and_is_not_waited_for():
+    """As if it was written, a commit would name pages that are not there."""
+    begun, release = Event(), Event()
+
+    def be_slow() -> None:
+        begun.set()
+        release.wait()
+
+    cache = InfinispanRest(ServerSettings("http://127.0.0.1:1", "nothing"))
+    wait_for_it = cache.begin([be_slow] * 30)
+    begun.wait()
+    other = Thread(target=cache.close)
+    other.start()
+    (futures,) = wait_for_it.args
+    wait_until(futures[-1].cancelled, "what has not begun is given up")
+    release.set()
+    other.join()
+    with pytest.raises(StorageUnavailable, match="closed before all was asked"):
+        wait_for_it()
