@@ -27,10 +27,10 @@ from daemon.configuration.refusal import ConfigurationRefused
 from daemon.configuration.region_sections import Trigger
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
+from daemon.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
 from daemon.regions import find_unusable_clients, make_region_transport
 from daemon.system_clock import SystemClock, steady_clock
-from daemon.worker.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
-from daemon.worker.watched_handler import HandlingLog, WatchedHandler
+from daemon.watched_handler import HandlingLog, WatchedHandler
 from daemon.working_directory import see_working_directory
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import ConfigurationError
@@ -44,9 +44,10 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.handler import Handler
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
-from resequencer.handlers.port import Handler, VersionedHandler
+from resequencer.handlers.port import VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.settings import ResequencerSettings

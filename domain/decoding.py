@@ -10,7 +10,7 @@ import msgspec
 
 from domain.bodies import find_encoding_flaw, find_reading_flaw
 from domain.dead_letter import DeadLetterReason
-from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject
+from domain.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject, Refusal
 from domain.errors import our_mistake
 from domain.headers import SCHEMA_VERSION, as_cut
 from domain.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
@@ -41,13 +41,6 @@ class DecodingSettings(msgspec.Struct, frozen=True):
 
     needs_sequence: bool
     max_value_bytes: int = 5 * 1024 * 1024
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a record is not an envelope. `error` is a short line with the field, its value and the remedy, without payment data."""
-
-    reason: DeadLetterReason
-    error: str
 
 
 class EnvelopeDecoder:

@@ -1,7 +1,10 @@
-"""Data envelopes: the decoded content of a record about a payment."""
+"""Data envelopes: the decoded content of a record about a payment, and why a record has none."""
+
+from typing import Protocol
 
 import msgspec
 
+from domain.dead_letter import DeadLetterReason
 from domain.record import Record
 
 PAIN_001 = "PAIN_001"
@@ -75,3 +78,18 @@ class DataEnvelope(msgspec.Struct, frozen=True, gc=False):
     def offset(self) -> int:
         """The record's offset: the order of arrival within its partition."""
         return self.record.origin.offset
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a record is not an envelope. `error` is a short line with the field, its value and the remedy, without payment data."""
+
+    reason: DeadLetterReason
+    error: str
+
+
+class Decoder(Protocol):
+    """Makes an envelope of a record. One serves every partition."""
+
+    def decode(self, record: Record) -> DataEnvelope | Refusal:
+        """Return the envelope in a record, or why there is none. Raises nothing, whatever the bytes are."""
+        ...

@@ -6,13 +6,13 @@ docs/contract.md, section 12, has the records. An order is executed once; its ou
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Final
+from unicodedata import category, normalize
 
 import msgspec
 from msgspec.structs import asdict
 
 from domain.clock import Instant, instant_of, instant_text
 from domain.errors import ResequencerError
-from domain.person import is_same_person
 from domain.printable import printable
 from domain.steady_clock import SKEW_MS
 
@@ -250,3 +250,17 @@ def _with_instants(source: Order | _Wire, convert: Callable[[Any], Any]) -> dict
     """Return the fields, with the instants among them converted."""
     fields = asdict(source)
     return fields | {name: convert(fields[name]) for name in ("at", "since", "until") if fields[name] is not None}
+
+
+def is_same_person(one: str, other: str) -> bool:
+    """Whether two names differ at most in case, in the form of letters, in unseen characters and in space around.
+
+    But for the space this is Unicode's caseless matching of identifiers (toNFKC_Casefold of The Unicode Standard). A
+    directory or a proxy may write the name of a person as `anna` today and as `Anna` tomorrow.
+    """
+    return _folded(one) == _folded(other)
+
+
+def _folded(name: str) -> str:
+    seen = "".join(each for each in normalize("NFKC", name) if category(each) != "Cf")
+    return normalize("NFKC", seen.casefold()).strip()

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from connectors.port import Polled, PublishRefused, TransportRefused, TransportUnavailable
 from domain.clock import Instant
 from domain.dead_letter import DeadLetter
-from domain.decoding import Refusal
-from domain.envelope import DataEnvelope
+from domain.envelope import DataEnvelope, Refusal
 from domain.errors import OwnershipLost
 from domain.headers import as_cut
 from domain.order import OrderOutcome

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from connectors.orders.port import OrderBatch, OrderRecord
 from domain.clock import Instant, instant_text
-from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order
-from domain.person import is_same_person
+from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, is_same_person
 from domain.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 

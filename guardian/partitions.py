@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from connectors.orders.port import NoOrders, OrderSource
 from connectors.port import PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from domain.clock import Clock
-from domain.decoding import EnvelopeDecoder
+from domain.envelope import Decoder
 from domain.errors import OwnershipLost, TransientError, Withheld
 from domain.order import OrderKind, OrderOutcome
 from domain.record import Origin, Partition
@@ -69,7 +69,7 @@ class Servers(NamedTuple):
 class Tools(NamedTuple):
     """What else a worker needs. `mishaps` limits how often the same problem is logged."""
 
-    decoder: EnvelopeDecoder
+    decoder: Decoder
     clock: Clock
     retry: RetryWithBackoff
     random_token: Callable[[], str]

@@ -9,8 +9,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
-from domain.decoding import Refusal
-from domain.envelope import DataEnvelope
+from domain.envelope import DataEnvelope, Refusal
 from domain.errors import ConfigurationError, PermanentError, our_mistake
 from domain.order import OrderUnreadable, decode_order, encode_order
 from domain.record import Cut, Headers, Origin, Partition, Record

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pipeline.jars.maven import locked
 from servers.errors import ProgramMissing
-from servers.locked import locked
 
 _DAYS = "30"
 _NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.jars.maven import locked
 from servers.errors import ProgramMissing
-from servers.locked import locked
 
 _SECONDS = 600
 _UPDATE = ("apt-get", "update", "-qq")

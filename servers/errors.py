@@ -15,17 +15,6 @@ class ProgramMissing(ServersError):
         super().__init__(f"{what}. {remedy}")
 
 
-class JarsMissing(ServersError):
-    """Maven could not fetch a server's jars."""
-
-    def __init__(self, name: str, words: Sequence[str]) -> None:
-        reason = "\n  ".join(words)
-        super().__init__(
-            f"Maven could not fetch the jars of {name}. Maven Central, or a mirror named in ~/.m2/settings.xml, must be "
-            f"reachable once; then the jars are kept. Maven's output:\n  {reason}"
-        )
-
-
 class StartFailed(ServersError):
     """The server ended by itself, or did not answer in time. `log` is its log file."""
 

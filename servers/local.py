@@ -5,17 +5,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pipeline.jars.maven import locked
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.errors import ServersError
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from servers.java.jars import get_jars
 from servers.java.program import find_java
 from servers.kafka.server import KafkaServer, KafkaSettings
-from servers.locked import locked
 from servers.ports import LOOPBACK
 from servers.postgresql.program import find_postgresql
 from servers.postgresql.server import PostgresqlServer
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
 from servers.redis.program import find_redis
 from servers.redis.server import RedisServer
 from servers.server import Server, forget_taken_ports, stop_all

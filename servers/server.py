@@ -11,8 +11,8 @@ from time import monotonic, sleep
 from typing import ClassVar, Self
 from weakref import finalize
 
+from pipeline.jars.maven import locked
 from servers.errors import NotRunning, StartFailed
-from servers.locked import locked
 from servers.ports import hold_port, is_free
 from servers.process import Process
 

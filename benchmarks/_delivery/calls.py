@@ -18,8 +18,8 @@ from daemon.delivery.sources import open_feed
 from delivery.source_reader import Sources
 from delivery.worker import DeliveryWorker
 from domain.headers import NOTIFICATION_ID
-from servers.receiver.check import Comparison, compare
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
+from simulator.receiver.check import Comparison, compare
 
 LOOP = "bare loop"
 GOAL = 0.7

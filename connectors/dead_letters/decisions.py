@@ -26,7 +26,7 @@ from connectors.dead_letters.selection import (
 )
 from connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from domain.clock import Instant
-from domain.person import is_same_person
+from domain.order import is_same_person
 
 FindFlaw: TypeAlias = Callable[[StoredDeadLetter], str | None]
 """Return what is still wrong with an edited dead letter; None if nothing is."""

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
-from domain.decoding import Refusal
-from domain.envelope import DataEnvelope
+from domain.envelope import DataEnvelope, Refusal
 from domain.headers import DELIVERY_ID
 from domain.identifiers import shown
 from domain.record import Record

@@ -9,8 +9,7 @@ from connectors.orders.port import OrderBook
 from console.orders.listing import ListedOrder, OrderState
 from domain.clock import Instant
 from domain.errors import ResequencerError
-from domain.order import Order, OrderKind, Stage, find_missing
-from domain.person import is_same_person
+from domain.order import Order, OrderKind, Stage, find_missing, is_same_person
 from domain.record import Partition
 from storage.port import Waits
 

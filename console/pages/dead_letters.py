@@ -20,7 +20,7 @@ from console.dead_letter_edits import approve, edit, needs_approval, note_edit
 from console.dead_letter_list import Filter, OneDeadLetter, find_letter, list_letters, matching_numbers, open_letters
 from console.masking import error_for, list_for
 from domain.dead_letter import DeadLetterReason
-from domain.person import is_same_person
+from domain.order import is_same_person
 
 STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
 _LONGEST_REASON = 1_000

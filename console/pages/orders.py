@@ -19,8 +19,7 @@ from console.orders.listing import OrderState
 from console.orders.order_answer import tell_order
 from console.pages.unit import story_for
 from domain.clock import Instant, instant_of
-from domain.order import OrderKind
-from domain.person import is_same_person
+from domain.order import OrderKind, is_same_person
 from domain.record import Partition
 from domain.value_types import Duration, Mismatch
 

@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.files.settings import FileSettings
-from daemon.commands.spark_jobs.kafka_jars import with_kafka
-from daemon.commands.spark_jobs.working_directory import let_tasks_see_working_directory
 from daemon.composition import handler_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration, load
 from daemon.configuration.kafka_settings import copied_settings, facts_group, kafka_settings
@@ -27,9 +25,11 @@ from daemon.exit_code import ExitCode, NotJudged
 from daemon.supervision.run_lock import AlreadyRunning, RunLock
 from daemon.supervision.stop_signal import StopSignal
 from daemon.system_clock import SystemClock
+from daemon.working_directory import let_tasks_see_working_directory
 from domain.clock import Instant
 from domain.errors import ConfigurationError, ResequencerError, TransientError
 from domain.printable import counted, printable, without_secrets
+from pipeline.jars.maven import with_kafka
 from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from console.orders.listing import list_orders
 from console.orders.order_answer import ToldOrder, tell_order
 from console.sources import Sources
 from console.units.find import known_partitions
-from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from daemon.composition import make_order_book
 from daemon.configuration.configuration import Configuration
 from daemon.console.sources import console_sources
+from daemon.dead_letter_stores import sign
 from daemon.exit_code import ExitCode
 from domain.clock import Instant, instant_text
 from domain.order import Order, OrderKind

@@ -8,8 +8,8 @@ from time import monotonic, sleep
 
 import msgspec
 
-from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
+from daemon.dead_letter_stores import sign
 from daemon.exit_code import ExitCode
 from daemon.region_orders import RegionNotReset, give_order
 from daemon.supervision.running_service import find_service

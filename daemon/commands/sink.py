@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from connectors.mqtt.settings import MqttSinkSettings
-from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kinds import sinks_of
 from daemon.configuration.mqtt_settings import mqtt_sink_settings
 from daemon.configuration.schema import path_of
 from daemon.configuration.sections import Notifications, TransportType
+from daemon.dead_letter_stores import sign
 from daemon.exit_code import ExitCode
 from daemon.sink_attributes import ATTRIBUTES, Attribute, values_of, with_attributes
 from daemon.supervision.running_service import find_service

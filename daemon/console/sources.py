@@ -9,7 +9,6 @@ from console.sources import Sources
 from console.units.sent_notifications import OutputFiles, left_in_queue
 from console.units.story import Left
 from daemon.bridge.status import find_bridge_of
-from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kinds import sinks_of
@@ -21,6 +20,7 @@ from daemon.console.partitions import InputPartitions
 from daemon.console.regions import LocalRegions
 from daemon.console.served import find_served
 from daemon.console.workers import LocalWorkers
+from daemon.dead_letter_stores import open_store
 from daemon.delivery.composition import make_ledger
 from daemon.delivery.direct import order_delivery
 from daemon.delivery.status import find_delivery_of

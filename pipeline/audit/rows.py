@@ -7,8 +7,7 @@ import msgspec
 
 from domain.clock import Instant
 from domain.dead_letter import DeadLetterReason
-from domain.decoding import Refusal
-from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
+from domain.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject, Refusal
 from domain.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID
 from domain.order import OrderKind, OrderUnreadable, decode_order
 from domain.order_check import observe_outcome

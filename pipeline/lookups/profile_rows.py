@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import DataEnvelope
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, Refusal
 from domain.record import Headers, Origin, Partition, Record
 from enrichment.shapes import ANY, LONGEST_KEY_BYTES, key_of
 from pipeline.lookups.unit_waits import Lesson, UnitWaits, lesson_context, rounded_up

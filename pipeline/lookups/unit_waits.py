@@ -8,7 +8,7 @@ from typing import NamedTuple
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from enrichment.shapes import ANY
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy

@@ -16,7 +16,7 @@ from domain.headers import (
 )
 from domain.record import Headers
 from domain.trace_context import trace_headers
-from resequencer.handlers.port import UNMARKED, Marks
+from resequencer.handler import UNMARKED, Marks
 
 
 class About(NamedTuple):

@@ -6,8 +6,8 @@ from domain.envelope import DataEnvelope
 from domain.fact import Fact
 from domain.headers import MEMBER
 from domain.record import Headers
+from resequencer.handler import Marks
 from resequencer.handlers.membership import Membership
-from resequencer.handlers.port import Marks
 
 MOST_HEADER_BYTES = 1_024
 """The most bytes of a header's value; an id has 256 characters. Names of events may be longer in foreign envelopes."""

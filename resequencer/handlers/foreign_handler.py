@@ -9,13 +9,14 @@ from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TooLarge, TransientError, words_of
 from domain.fact import Fact
 from domain.notification import Notification, notification_id
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.contract_headers import About, about_headers, contract_headers, version_headers
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.facts import EnvelopeFacts
 from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
 from resequencer.handlers.membership import NO_MEMBERSHIP
 from resequencer.handlers.original import Originals
-from resequencer.handlers.port import Handled, Marks, Message, UsersHandler
+from resequencer.handlers.port import Message, UsersHandler
 from resequencer.payment_data import PaymentData
 
 

@@ -12,13 +12,13 @@ from domain.headers import CHANNEL, LANGUAGE
 from domain.notification import Notification, notification_id
 from domain.record import Headers
 from enrichment.shapes import CustomerValue
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.contract_headers import About, about_headers, contract_headers, version_headers
 from resequencer.handlers.custom_target import CustomTarget
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.facts import EnvelopeFacts
 from resequencer.handlers.notification_settings import NotificationSetting
 from resequencer.handlers.original import Originals
-from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.status_report import encode_group_status, encode_report, encode_status
 from resequencer.handlers.target_types import TargetType, as_it_is
 from resequencer.payment_data import PaymentData

@@ -15,8 +15,7 @@ from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError, our_mistake
 from domain.order import OrderResult
 from resequencer.batch import WITHOUT_END
-from resequencer.flow_profiles import Profiles
-from resequencer.handlers.port import Handled, Handler, Marks
+from resequencer.handler import Handled, Handler, Marks, Profiles
 from resequencer.payment_data import PaymentData
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.turn.decide import change_of, run

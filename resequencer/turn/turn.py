@@ -19,8 +19,7 @@ from domain.order import OrderOutcome
 from domain.printable import printable
 from domain.record import Record
 from resequencer.batch import WITHOUT_END
-from resequencer.flow_profiles import Profiles
-from resequencer.handlers.port import UNMARKED, Handled, Handler, Marks
+from resequencer.handler import UNMARKED, Handled, Handler, Marks, Profiles
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pipeline.jars.maven import CACHE, locked
 from servers.errors import ProgramMissing
-from servers.java.jars import CACHE
-from servers.locked import locked
 
 _REMEDY = (
     "Install Prometheus, so that prometheus and promtool are on PATH. "

@@ -11,7 +11,7 @@ from benchmarks._delivery.calls import LOOP, Client, loop, measure, worker
 from benchmarks._delivery.stage import Database, WrongResult, write_notifications
 from benchmarks.delivery import show_costs
 from delivery.settings import Step
-from servers.receiver.check import read_notifications
+from simulator.receiver.check import read_notifications
 
 pytestmark = pytest.mark.slow  # Processes of their own, and synced commits.
 

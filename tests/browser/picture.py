@@ -9,7 +9,7 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from harness.waiting import wait_until
 from playwright.sync_api import Page
 
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
 from tests.browser.stage import address_of
 
 _DOCS = Path(__file__).parents[2] / "docs"

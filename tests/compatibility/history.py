@@ -14,7 +14,7 @@ from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
 from connectors.files.settings import FileSettings
 from connectors.port import PartitionOutput, Transport
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from daemon.supervision.in_flight_memory import InFlightEnvelope
 from daemon.supervision.suspects import Suspects
 from domain.record import Origin, Partition

@@ -14,7 +14,7 @@ from connectors.files.dead_letter_actions import ActionsFile
 from connectors.files.operations import SystemFiles
 from connectors.files.positions import PositionsFile
 from connectors.files.settings import FileSettings
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from daemon.supervision.suspects import Suspects
 from guardian.takeover import find_metadata
 

@@ -24,7 +24,7 @@ from console.application import make_application
 from console.context import Console
 from console.orders import book as order_book
 from console.orders.listing import list_orders
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.order import OrderKind
 from status.report import Identity as Worker

@@ -16,7 +16,7 @@ from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from connectors.files.settings import FileSettings
 from connectors.line_format import Line, encode_line
 from console.templating import TEMPLATES
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.clock import instant_text
 from domain.record import Partition
 from status.report import PartitionStatus, ServerStatus, State, StatusReport, Units, UnitWait, UntakenPartition

@@ -17,7 +17,7 @@ from connectors.line_format import Line, encode_line
 from console.access.role import Role
 from console.application import make_application
 from console.context import Console
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from status.report import Identity as Worker
 from status.report import State, report
 from status.service_report import service_report

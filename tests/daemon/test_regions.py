@@ -10,13 +10,13 @@ from connectors.kafka.transport import KafkaTransport
 from connectors.port import Channel
 from connectors.region.transport import RegionTransport
 from daemon import regions
-from daemon.commands.dead_letters.stores import open_store
 from daemon.composition import compose, refuse_unusable
 from daemon.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from daemon.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
 from daemon.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
 from daemon.configuration.mqtt_settings import mqtt_sink_settings
 from daemon.console.partitions import InputPartitions
+from daemon.dead_letter_stores import open_store
 from daemon.regions import make_region_transport
 from domain.errors import ConfigurationError
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import DataEnvelope
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, Refusal
 from domain.record import Headers, Origin, Partition, Record
 
 Json = dict[str, Any]

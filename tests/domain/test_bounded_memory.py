@@ -5,7 +5,8 @@ import tracemalloc
 import msgspec
 import pytest
 
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import Refusal
 from domain.record import Origin, Partition, Record
 
 _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))

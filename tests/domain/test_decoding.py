@@ -10,8 +10,8 @@ import pytest
 import domain.decoding
 from domain.bodies import MAX_DEPTH, read_body
 from domain.dead_letter import DeadLetterReason as Reason
-from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import MOST_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject
+from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder
+from domain.envelope import MOST_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject, Refusal
 from domain.record import Cut, Origin, Partition, Record
 
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from domain.bodies import read_body
-from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import DataEnvelope
+from domain.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, Refusal
 from domain.record import Origin, Partition, Record
 
 ANYTHING = st.recursive(

@@ -12,8 +12,8 @@ from harness.fault_table import AnyRow, as_property, render
 from harness.nightly import SEED
 
 from servers.postgresql.server import PostgresqlServer
-from servers.receiver.behaviour import Behaviour
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
+from simulator.receiver.behaviour import Behaviour
 from tests.faults.campaign import Campaign
 from tests.faults.delivery_campaign import DeliveryCampaign
 from tests.faults.group_campaign import FileStage, GroupCampaign, TopicStage

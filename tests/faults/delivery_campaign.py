@@ -16,8 +16,8 @@ from harness.waiting import pause_at_random, wait_until
 
 from delivery.core.jobs import Job, JobState
 from servers.postgresql.server import PostgresqlServer
-from servers.receiver.check import compare
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
+from simulator.receiver.check import compare
 
 PER_UNIT = 8
 PROBE_MS = 300

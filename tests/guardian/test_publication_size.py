@@ -12,7 +12,7 @@ from domain.notification import Notification
 from domain.record import Partition
 from guardian.done_offsets import DoneOffsets, decode
 from guardian.takeover import Metadata, find_metadata
-from resequencer.handlers.port import Handled
+from resequencer.handler import Handled
 
 ONE = 1
 """A portion of this size holds one record, whatever time it takes."""

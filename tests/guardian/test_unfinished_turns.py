@@ -18,7 +18,7 @@ from guardian.actor_gateway import Decided
 from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.batch import Batch, UnitKey
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 from storage.port import WaitKind, Waits
 

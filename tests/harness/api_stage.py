@@ -28,7 +28,7 @@ from console.access.layer import Limits
 from console.access.role import Role
 from console.application import make_application
 from console.context import Console
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.clock import instant_text
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from status.report import PartitionStatus, State, StatusReport

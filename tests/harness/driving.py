@@ -14,8 +14,7 @@ from domain.notification import Notification
 from domain.order import Order, OrderKind, OrderOutcome
 from domain.record import Origin, Partition, Record
 from resequencer.batch import WITHOUT_END
-from resequencer.flow_profiles import Profiles
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks, Profiles
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy

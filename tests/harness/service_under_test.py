@@ -39,7 +39,7 @@ from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
 from guardian.unit_registry import UnitRegistrySettings
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy

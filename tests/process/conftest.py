@@ -9,7 +9,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 
 from servers.infinispan.server import InfinispanServer
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
 from servers.redis.server import RedisServer
 
 

@@ -12,7 +12,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from servers.receiver.server import ReceiverServer
+from servers.receiver import ReceiverServer
 from storage.private_file import _DIRECTORIES, _FILES
 
 pytestmark = pytest.mark.slow

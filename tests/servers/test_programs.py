@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from servers.errors import JarsMissing, ProgramMissing
-from servers.java import jars
+from pipeline.jars import maven
+from servers.errors import ProgramMissing, ServersError
 from servers.java.jars import get_jars
 from servers.java.program import find_java
 from servers.postgresql import program as postgresql
@@ -23,7 +23,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(jars, "CACHE", tmp_path / "jars")
+    monkeypatch.setattr(maven, "CACHE", tmp_path / "jars")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return directory
 
@@ -61,7 +61,7 @@ def test_without_java_it_says_where_it_looked() -> None:
 
 
 def test_without_maven_it_says_what_maven_is_needed_for() -> None:
-    with pytest.raises(ProgramMissing, match=r"jars of kafka are fetched by Maven, and there is no mvn on PATH. Install Maven"):
+    with pytest.raises(ServersError, match=r"jars of kafka are fetched by Maven, and there is no mvn on PATH. Install Maven"):
         get_jars("kafka")
 
 
@@ -79,9 +79,9 @@ def test_jars_are_fetched_once_and_without_the_network_if_that_is_enough(program
 
 def test_what_maven_complains_of_is_passed_on_and_nothing_stays_behind(programs: Path) -> None:
     put(programs, "mvn", "echo '[ERROR] repo.example is unknown'; exit 1")
-    with pytest.raises(JarsMissing, match=r"(?s)jars of infinispan.*settings.xml.*repo.example is unknown"):
+    with pytest.raises(ServersError, match=r"(?s)jars of infinispan.*settings.xml.*repo.example is unknown"):
         get_jars("infinispan")
-    assert [each.name for each in jars.CACHE.iterdir()] == ["infinispan.lock"]
+    assert [each.name for each in maven.CACHE.iterdir()] == ["infinispan.lock"]
 
 
 def test_without_redis_it_says_how_to_get_it() -> None:

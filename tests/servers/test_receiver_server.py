@@ -12,10 +12,10 @@ from harness.waiting import DEADLINE_SECONDS
 
 from servers.errors import StartFailed
 from servers.ports import LOOPBACK
-from servers.receiver.behaviour import Behaviour
-from servers.receiver.check import compare
-from servers.receiver.server import ReceiverServer
-from servers.receiver.taken_store import TAKEN, read_lines
+from servers.receiver import ReceiverServer
+from simulator.receiver.behaviour import Behaviour
+from simulator.receiver.check import compare
+from simulator.receiver.taken_store import TAKEN, read_lines
 
 pytestmark = pytest.mark.slow
 

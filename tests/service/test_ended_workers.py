@@ -8,8 +8,8 @@ from harness.service_under_test import P0, Service
 from daemon.supervision.exit_cause import is_own_doing
 from daemon.supervision.in_flight_memory import InFlightMemory
 from daemon.supervision.suspects import EXITS_OF_ONE, Suspects
+from daemon.watched_handler import WatchedHandler
 from daemon.worker.in_flight import WorkerInFlight
-from daemon.worker.watched_handler import WatchedHandler
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"

@@ -17,7 +17,7 @@ from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 from connectors.line_format import Line, decode_line
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 
 if TYPE_CHECKING:

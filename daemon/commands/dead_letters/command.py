@@ -9,8 +9,8 @@ from connectors.dead_letters.actions import NEW, Discarded, Edited, Editing, Req
 from connectors.dead_letters.port import AskedFor, DeadLetterStore
 from daemon.commands.dead_letters.list_and_show import list_letters, show_letter
 from daemon.commands.dead_letters.requeue_edit_discard import discard, edit, requeue
-from daemon.commands.dead_letters.stores import open_store
 from daemon.commands.subcommands import Subcommand, add_subcommands, instant, load_for
+from daemon.dead_letter_stores import open_store
 from daemon.exit_code import ExitCode
 from domain.dead_letter import DeadLetterReason
 

@@ -6,9 +6,9 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 import msgspec
 
-from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand
 from daemon.configuration.configuration import Configuration
+from daemon.dead_letter_stores import sign
 from daemon.delivery.direct import order_delivery
 from daemon.delivery.status import find_delivery_of
 from daemon.exit_code import ExitCode

@@ -57,7 +57,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
         f'payment-status-notification.delivery.receivers={{ {_RECEIVER} {{ url = "{_receiver_url(port)}", {told} }} }}',
     ]
     arguments = ["--config", str(config), *(said for each in (*overrides, *more) for said in ("--set", each))]
-    served = ["servers.receiver", "--directory", str(receiver), "--port", str(port), *_BEHAVIOUR]
+    served = ["simulator.receiver", "--directory", str(receiver), "--port", str(port), *_BEHAVIOUR]
     work = ["daemon", "delivery", "run", *arguments]
     with (
         closing(make_ledger(load(config, [*overrides, *more]))) as ledger,
@@ -72,7 +72,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
         seconds = monotonic() - begun
         (gate,) = ledger.gates()
         reasons = Counter(each.error for each in ledger.errors(_JOB, job.failed + job.rejected) if each.status == "failed")
-    check = [sys.executable, "-m", "servers.receiver", "check", "--directory", str(receiver), str(notifications)]
+    check = [sys.executable, "-m", "simulator.receiver", "check", "--directory", str(receiver), str(notifications)]
     compared = subprocess.run(check, capture_output=True, text=True, check=False)  # noqa: S603 - all ours.
     return Delivered(job, gate, reasons, seconds, compared.stdout, is_good=compared.returncode == 0)
 

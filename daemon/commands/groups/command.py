@@ -19,10 +19,10 @@ from aggregation.settings import AggregationSettings
 from aggregation.view import StoreView
 from daemon.aggregation.composition import make_report, make_worker
 from daemon.aggregation.stores import StoreNames, open_commands, open_view, stores_of
-from daemon.commands.dead_letters.stores import sign
 from daemon.commands.subcommands import Subcommand, add_subcommands, load_for
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.schema import path_of
+from daemon.dead_letter_stores import sign
 from daemon.exit_code import ExitCode
 from daemon.supervision.lifeline import Lifeline
 from daemon.supervision.log_format import configure_logs

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from daemon.commands.spark_jobs.working_directory import let_tasks_see_working_directory
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.lookup_sources import load_job_settings
 from daemon.exit_code import ExitCode
 from daemon.system_clock import SystemClock
+from daemon.working_directory import let_tasks_see_working_directory
 from domain.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from domain.envelope import DataEnvelope
 from domain.headers import NOTIFICATION_ID
 from domain.notification import notification_id
 from domain.record import Origin, Partition, Record
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext

@@ -14,9 +14,10 @@ from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
 from pipeline.audit.releases import find_release
 from pipeline.audit.unit_output import UnitOutput
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
-from resequencer.handlers.port import Handled, Marks, VersionedHandler
+from resequencer.handlers.port import VersionedHandler
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 

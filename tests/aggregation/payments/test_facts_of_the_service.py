@@ -12,8 +12,8 @@ from aggregation.payments.payments_of_message import PaymentsOfMessage
 from aggregation.payments.settings import PaymentsSettings
 from domain.headers import texts_of
 from domain.record import Origin, Partition, Record
+from resequencer.handler import Marks
 from resequencer.handlers.notification_settings import parse_notification_settings
-from resequencer.handlers.port import Marks
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from tests.resequencer.handlers.conftest import EXAMPLE, NOW, SETTINGS_FILE, envelope_of, payment_data
 

@@ -8,7 +8,8 @@ from connectors.dead_letters.port import AskedFor
 from connectors.kafka.dead_letters import KafkaDeadLetterStore
 from connectors.port import Channel, OutputRecord
 from domain.dead_letter import DeadLetterReason
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import Refusal
 from tests.connectors.kafka.raw_batches import GZIP, batch, corrupt, record, segment, send_batch
 from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
 

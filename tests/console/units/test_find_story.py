@@ -22,7 +22,7 @@ from console.sources import Sources
 from console.units.find import NOT_STORED, Search, find_story
 from console.units.sent_notifications import OutputFiles, left_notification
 from console.units.story import UnitStory
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.errors import DependencyUnavailable, TransientError
 from domain.record import Partition

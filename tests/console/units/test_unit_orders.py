@@ -27,7 +27,7 @@ from console.units.found_orders import find_orders
 from console.units.story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory
 from console.units.timeline import timeline_of
 from daemon.command_line import main
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
 from domain.order import Order, OrderKind

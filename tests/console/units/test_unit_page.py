@@ -25,7 +25,7 @@ from console.context import Console
 from console.units.sent_notifications import OutputFiles
 from console.units.story import DeadLetters, Left, LeftNotification, UnitStory, Wait
 from console.units.timeline import timeline_of
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.errors import TransientError
 from storage.port import StorageUnavailable, UnitChange, WaitKind, Waits
 

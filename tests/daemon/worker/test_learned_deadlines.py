@@ -10,8 +10,8 @@ from harness.waiting import wait_until
 
 from daemon.composition import load_notification_settings, resequencer_settings
 from daemon.configuration.configuration import Configuration
+from daemon.enriched_handler import EnrichedHandler, make_enriched_handler
 from daemon.worker.deadline_text import deadline_words
-from daemon.worker.enriched_handler import EnrichedHandler, make_enriched_handler
 from enrichment.directory import LookupsDirectory
 from enrichment.shapes import ANY, PROFILES, SETTINGS
 from resequencer.handlers.settings import HandlerSettings, make_handler

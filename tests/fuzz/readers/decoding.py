@@ -8,8 +8,8 @@ from fuzz.simulated import simulated_lines
 
 from connectors.line_format import Line, decode_line
 from domain.bodies import read_body
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import DataEnvelope
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, Refusal
 from domain.record import Headers, Origin, Partition, Record
 
 MAX_BYTES = 64 * 1024

@@ -12,14 +12,14 @@ from fuzz.independent.json import Number, Object, read_json
 from fuzz.mutation import mutated
 from fuzz.tree_mutation import mutated_tree
 
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import PAIN_001_PARTS
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import PAIN_001_PARTS, Refusal
 from domain.record import Origin, Partition, Record
+from resequencer.handler import Marks
 from resequencer.handlers.iso20022.codes import STATUS_REASONS
 from resequencer.handlers.iso20022.pain002_schema import TYPES
 from resequencer.handlers.iso20022.simple_types import xml_text
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings, split_information
-from resequencer.handlers.port import Marks
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.handlers.target_types import TARGET_TYPES
 from resequencer.payment_data import PaymentData

@@ -13,7 +13,7 @@ from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorGateway, Decided, UnitsReport
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.batch import UnitKey
-from resequencer.flow_profiles import Profiles
+from resequencer.handler import Profiles
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy

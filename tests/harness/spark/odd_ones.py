@@ -3,8 +3,9 @@
 from domain.clock import Instant
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError
+from resequencer.handler import Marks
 from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.port import Marks, Message
+from resequencer.handlers.port import Message
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.payment_data import PaymentData
 

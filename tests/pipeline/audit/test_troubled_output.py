@@ -20,7 +20,7 @@ from connectors.dead_letters.stored_dead_letter import Edit
 from connectors.files import input_archive
 from connectors.files.input_archive import InputArchive
 from connectors.files.operations import SystemFiles
-from daemon.commands.dead_letters.files import FileDeadLetterStore
+from daemon.file_dead_letters import FileDeadLetterStore
 from domain.errors import EndedItsWorker, PermanentError, TooLarge
 from enrichment.directory import LookupsDirectory
 from enrichment.release import open_release

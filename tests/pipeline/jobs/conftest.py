@@ -58,11 +58,10 @@ def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.
 
 def _drivers() -> dict[str, str]:
     """Return the jars of Kafka and of PostgreSQL; Spark needs them at its start."""
+    from pipeline.jars.maven import with_kafka
     from servers.java.jars import get_jars
 
-    return {
-        "spark.jars": ",".join(str(jar) for name in ("spark-kafka", "postgresql") for jar in sorted(get_jars(name).glob("*.jar")))
-    }
+    return with_kafka({"spark.jars": ",".join(map(str, sorted(get_jars("postgresql").glob("*.jar"))))})
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from defusedxml import ElementTree
 
 from domain.envelope import PAIN_001_PARTS, DataEnvelope, ProcessObject
 from domain.record import Origin, Partition, Record
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.iso20022.report_xml import render_report_xml
 from resequencer.handlers.notification_settings import NotificationSettings, parse_notification_settings
-from resequencer.handlers.port import Handled, Marks
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 

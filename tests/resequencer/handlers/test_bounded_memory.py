@@ -10,12 +10,12 @@ import pytest
 
 from domain.envelope import MOST_OBJECTS, PAIN_001
 from enrichment.shapes import ANY, SETTINGS
+from resequencer.handler import Marks
 from resequencer.handlers.agents import Agents
 from resequencer.handlers.enrichment import SettingsAlone
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
 from resequencer.handlers.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Originals
-from resequencer.handlers.port import Marks
 from resequencer.handlers.process_object_handler import ProcessObjectHandler
 from resequencer.handlers.target_types import as_it_is
 from resequencer.payment_data import PaymentData

@@ -14,12 +14,13 @@ from domain.errors import TooLarge
 from domain.fact import Fact
 from domain.notification import notification_id
 from domain.short_digest import short_digest
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.enrichment import SettingsAlone
 from resequencer.handlers.foreign_handler import ForeignHandler
 from resequencer.handlers.membership import LARGEST_PARTY_BYTES
 from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings, parse_notification_settings
 from resequencer.handlers.original import Originals
-from resequencer.handlers.port import Handled, Marks, Message
+from resequencer.handlers.port import Message
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from tests.resequencer.handlers.conftest import EXAMPLE, NOW, SETTINGS_FILE, UNMARKED, envelope_of, payment_data
 

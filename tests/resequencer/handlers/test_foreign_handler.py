@@ -14,10 +14,11 @@ from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError, DependencyUnavailable, PermanentError, TooLarge, TransientError
 from domain.notification import notification_id
 from domain.record import Origin, Partition, Record
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.enrichment import SettingsAlone
 from resequencer.handlers.foreign_handler import ForeignHandler
 from resequencer.handlers.notification_settings import NotificationSettings
-from resequencer.handlers.port import Handled, Marks, Message
+from resequencer.handlers.port import Message
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 

@@ -11,8 +11,8 @@ import pytest
 
 from domain.envelope import DataEnvelope
 from enrichment.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS, key_of
+from resequencer.handler import Handled
 from resequencer.handlers.lookups import Lookups
-from resequencer.handlers.port import Handled
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 

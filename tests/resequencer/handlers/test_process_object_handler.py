@@ -8,7 +8,7 @@ import pytest
 
 from domain.errors import TooLarge
 from domain.notification import notification_id
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.settings import HandlerSettings
 
 FLOW = "PaymentInitiationFlow"

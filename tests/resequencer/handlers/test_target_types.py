@@ -10,7 +10,7 @@ import pytest
 
 from domain.dead_letter import DeadLetterReason
 from domain.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TransientError
-from resequencer.handlers.port import Handled
+from resequencer.handler import Handled
 from resequencer.handlers.settings import HandlerSettings
 from resequencer.payment_data import PaymentData
 

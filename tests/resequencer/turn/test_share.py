@@ -13,7 +13,7 @@ from domain.clock import Instant
 from domain.dead_letter import DeadLetter
 from domain.envelope import DataEnvelope
 from domain.errors import PermanentError, TransientError
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 from resequencer.unit import Wake
 from resequencer.unit_codec import encode_data, encode_state

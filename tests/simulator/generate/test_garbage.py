@@ -4,8 +4,8 @@ from random import Random
 import pytest
 
 from connectors.line_format import Defect, decode_line
-from domain.decoding import DecodingSettings, EnvelopeDecoder, Refusal
-from domain.envelope import DataEnvelope
+from domain.decoding import DecodingSettings, EnvelopeDecoder
+from domain.envelope import DataEnvelope, Refusal
 from domain.record import Origin, Partition, Record
 from simulator.generate.garbage import KINDS, TOO_LARGE, Garbage, deal_garbage, draw_garbage
 

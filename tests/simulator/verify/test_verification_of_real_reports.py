@@ -11,8 +11,8 @@ from connectors.line_format import Line, decode_line, encode_line
 from domain.decoding import DecodingSettings, EnvelopeDecoder
 from domain.envelope import DataEnvelope
 from domain.record import Origin, Partition, Record
+from resequencer.handler import Marks
 from resequencer.handlers.notification_settings import parse_notification_settings
-from resequencer.handlers.port import Marks
 from resequencer.handlers.settings import HandlerSettings, make_handler
 from resequencer.payment_data import PaymentData
 from simulator.generate.plan import Numbering

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.person import is_same_person
+from domain.order import is_same_person
 
 
 @pytest.mark.parametrize(

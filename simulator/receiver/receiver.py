@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from urllib.parse import unquote
 
-from servers.receiver.behaviour import Behaviour, is_in
-from servers.receiver.taken_store import CALLS, TAKEN, UNITS, Journal, read_lines
+from simulator.receiver.behaviour import Behaviour, is_in
+from simulator.receiver.taken_store import CALLS, TAKEN, UNITS, Journal, read_lines
 
 
 @dataclass(frozen=True, slots=True)

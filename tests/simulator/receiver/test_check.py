@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from servers.receiver.__main__ import main
-from servers.receiver.check import compare
-from servers.receiver.taken_store import CALLS, TAKEN, UNITS
+from simulator.receiver.__main__ import main
+from simulator.receiver.check import compare
+from simulator.receiver.taken_store import CALLS, TAKEN, UNITS
 
 EXPECTED = [("a", "a1"), ("b", "b1"), ("a", "a2"), ("a", "a3"), ("b", "b2")]
 RIGHT = [("b", "b1"), ("a", "a1"), ("a", "a2"), ("b", "b2"), ("a", "a3")]

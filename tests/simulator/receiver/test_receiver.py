@@ -14,10 +14,10 @@ import httpx
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
-from servers.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
-from servers.receiver.http import ReceiverHttpServer
-from servers.receiver.receiver import Receiver
-from servers.receiver.taken_store import CALLS, TAKEN
+from simulator.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
+from simulator.receiver.http import ReceiverHttpServer
+from simulator.receiver.receiver import Receiver
+from simulator.receiver.taken_store import CALLS, TAKEN
 
 
 @dataclass

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from harness.driving import Envelopes
 
-from daemon.worker.watched_handler import WatchedHandler
+from daemon.watched_handler import WatchedHandler
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, EndedItsWorker, PermanentError, TransientError
-from resequencer.handlers.port import Handled, Marks
+from resequencer.handler import Handled, Marks
 from resequencer.in_flight import CallKind
 from resequencer.payment_data import PaymentData
 

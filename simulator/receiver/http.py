@@ -7,8 +7,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from servers.ports import LOOPBACK
-from servers.receiver.receiver import Answer, Receiver
+from simulator.receiver.receiver import Answer, Receiver
 
 _MISSING = Answer(404, b'{"error": "there are GET and PUT /_behaviour, and GET /_counts"}')
 _LENGTH_WANTED = Answer(411, b'{"error": "Content-Length is wanted"}')
@@ -21,7 +20,7 @@ class ReceiverHttpServer(ThreadingHTTPServer):
     request_queue_size = 1024
 
     def __init__(self, port: int, receiver: Receiver) -> None:
-        super().__init__((LOOPBACK, port), _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:

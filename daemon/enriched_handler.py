@@ -11,15 +11,16 @@ from domain.envelope import DataEnvelope
 from domain.errors import ConfigurationError
 from enrichment.directory import LookupsDirectory
 from enrichment.errors import NoRelease, ReleaseRefused
+from enrichment.flow_profiles import ReleasedProfiles
 from enrichment.follower import Follower
 from enrichment.manifest import Pointer
 from enrichment.release import Release, open_release, read_manifest
 from enrichment.shapes import PROFILES
-from resequencer.flow_profiles import ReleasedProfiles
+from resequencer.handler import Handled, Marks
 from resequencer.handlers.enrichment import Enrichment
 from resequencer.handlers.lookups import Lookups
 from resequencer.handlers.notification_settings import NotificationSettings
-from resequencer.handlers.port import Handled, Marks, VersionedHandler
+from resequencer.handlers.port import VersionedHandler
 from resequencer.payment_data import PaymentData
 
 _log = logging.getLogger("resequencer.lookups")

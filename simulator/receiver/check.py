@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.receiver.taken_store import CALLS, TAKEN, UNITS, read_lines
+from simulator.receiver.taken_store import CALLS, TAKEN, UNITS, read_lines
 
 _EXAMPLES = 3
 
@@ -131,7 +131,7 @@ def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 def _expected(told: Namespace) -> Iterator[tuple[str, str]]:
     if told.topic is None:
         return read_notifications(told.notifications)
-    from servers.receiver.topic import read_topic  # Its client takes a third of a second to import.
+    from simulator.receiver.topic import read_topic  # Its client takes a third of a second to import.
 
     return read_topic(told.bootstrap, told.topic)
 

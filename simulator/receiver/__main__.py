@@ -1,4 +1,4 @@
-"""`python -m servers.receiver`: serves until it is killed; `python -m servers.receiver check` compares what it took."""
+"""`python -m simulator.receiver`: serves until it is killed; `python -m simulator.receiver check` compares what it took."""
 
 import sys
 from argparse import ArgumentParser
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from servers.receiver import check
-from servers.receiver.behaviour import BehaviourRefused, add_options, behaviour_of
-from servers.receiver.http import ReceiverHttpServer
-from servers.receiver.receiver import Receiver
+from simulator.receiver import check
+from simulator.receiver.behaviour import BehaviourRefused, add_options, behaviour_of
+from simulator.receiver.http import ReceiverHttpServer
+from simulator.receiver.receiver import Receiver
 
 
 def main(arguments: Sequence[str]) -> int:
     """Return the exit code of a check: 0 if all is well, else 1. Serving returns after Ctrl-C only, with 130."""
     if arguments[:1] == ["check"]:
         return check.main(arguments[1:])
-    parser = ArgumentParser(prog="python -m servers.receiver", description="Receive payment status notifications on loopback.")
+    parser = ArgumentParser(prog="python -m simulator.receiver", description="Receive payment status notifications on loopback.")
     parser.add_argument("--directory", type=Path, required=True, help="of what it keeps: {taken,units,calls}.jsonl")
     parser.add_argument("--port", type=int, required=True)
     add_options(parser)

@@ -5,12 +5,12 @@ import pwd
 
 from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature
 from connectors.files.settings import FileSettings
-from daemon.commands.dead_letters.files import FileDeadLetterStore
 from daemon.configuration.configuration import Configuration
 from daemon.configuration.kafka_settings import kafka_settings
 from daemon.configuration.kinds import only_with_one_kind
 from daemon.configuration.sections import TransportType
 from daemon.delivery.direct import find_receiver_of, open_dead_letters
+from daemon.file_dead_letters import FileDeadLetterStore
 from daemon.system_clock import SystemClock
 from domain.clock import instant_text
 from domain.errors import ConfigurationError

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from enrichment.flow_profiles import ReleasedProfiles
 from enrichment.shapes import ANY, PROFILES, key_of
-from resequencer.flow_profiles import ReleasedProfiles
 
 
 class Tables:

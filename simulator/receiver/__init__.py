@@ -1,4 +1,4 @@
 """A receiver of payment status notifications by HTTP that sleeps, refuses, limits, forgets and fails as it is told.
 
-All but `server.py` needs Python's standard library alone.
+All but `topic.py` needs Python's standard library alone.
 """

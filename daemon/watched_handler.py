@@ -6,7 +6,7 @@ from domain.clock import Clock, Instant
 from domain.envelope import DataEnvelope
 from domain.errors import DependencyUnavailable, TransientError, words_of
 from guardian.log_rate_limit import LogRateLimit, kind_of
-from resequencer.handlers.port import Handled, Handler, Marks
+from resequencer.handler import Handled, Handler, Marks
 from resequencer.in_flight import CallKind, InFlight
 from resequencer.payment_data import PaymentData
 

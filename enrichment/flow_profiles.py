@@ -1,7 +1,6 @@
 """Flow profiles: how late the events of a flow come, as learned from the archive."""
 
 from functools import lru_cache
-from typing import Protocol
 
 from enrichment.port import Tables
 from enrichment.shapes import ANY, PROFILES, ProfileValue, key_of, reader_of
@@ -9,18 +8,6 @@ from enrichment.shapes import ANY, PROFILES, ProfileValue, key_of, reader_of
 _KEPT = 4_096
 
 _read = reader_of(ProfileValue)
-
-
-class Profiles(Protocol):
-    """The flow profiles of one release of the lookups. The same release gives the same answers, and a cycle uses one release."""
-
-    def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
-        """Return how long, in milliseconds, 99.9 % of this flow's waiting envelopes waited at most for what they overtook.
-
-        The profile of the processing entity counts, else the one for any entity. None if there is no profile, or if too few
-        envelopes had waited.
-        """
-        ...
 
 
 class ReleasedProfiles:

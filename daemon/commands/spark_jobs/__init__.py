@@ -1,1 +1,0 @@
-"""What the commands that start Spark jobs share."""

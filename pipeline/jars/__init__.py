@@ -1,0 +1,1 @@
+"""The jars that the jobs need, which Maven fetches once, and how it does."""
