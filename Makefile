@@ -89,7 +89,7 @@ IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" 
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(IN_MEMORY) $(BIN)/python -m pytest -q
 
 check: lint ## lint, types, import rules and the fast tests: before every commit
-	@$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore tests/pipeline/jobs
+	@$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore tests/notification_service/jobs/spark
 
 # What takes longest comes at the end.
 LONGEST := --durations=25 --durations-min=5
@@ -97,9 +97,9 @@ LONGEST := --durations=25 --durations-min=5
 # The jobs have a run to themselves, beside the others: one Spark for all of their tests. Their output follows at the end.
 SPARK_LOG := $(VENV)/spark-tests.txt
 define BOTH_RUNS
-$(PYTEST) $(LONGEST) -m "$(1)" tests/pipeline/jobs $(2) >$(SPARK_LOG) 2>&1 & spark=$$!; \
+$(PYTEST) $(LONGEST) -m "$(1)" tests/notification_service/jobs/spark $(2) >$(SPARK_LOG) 2>&1 & spark=$$!; \
   trap 'kill $$spark' INT TERM; \
-  $(PYTEST) $(LONGEST) -m "$(1)" -n auto --dist worksteal --ignore tests/pipeline/jobs $(2); others=$$?; \
+  $(PYTEST) $(LONGEST) -m "$(1)" -n auto --dist worksteal --ignore tests/notification_service/jobs/spark $(2); others=$$?; \
   wait $$spark; jobs=$$?; \
   cat $(SPARK_LOG)
 endef

@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from connectors.line_format import Line, decode_line
-from domain.clock import instant_text
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope, MdsObject, ProcessObject
-from domain.notification import notification_id
-from domain.record import Origin, Partition, Record
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.clock import instant_text
+from resequencer.envelope import DataEnvelope, MdsObject, ProcessObject
+from resequencer.notification import notification_id
+from resequencer.record import Origin, Partition, Record
 
 SETTINGS = Path(__file__).parents[1] / "conf" / "notification-settings.csv"
 GROUP_STATUSES = frozenset(["ACCC", "ACCP", "ACSC", "ACSP", "ACTC", "PDNG", "RCVD", "RJCT"])

@@ -8,13 +8,13 @@ from itertools import islice
 from msgspec.structs import replace
 
 from benchmarks._worker import PARTITION
-from connectors.line_format import Line, decode_line
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope
-from domain.record import Origin, Record
 from guardian.cycle import Cycle
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.batch import UnitKey
-from storage.port import Snapshot, UnitChange
+from resequencer.envelope import DataEnvelope
+from resequencer.record import Origin, Record
+from resequencer.storage_port import Snapshot, UnitChange
 
 AT_ONCE = 1_000
 

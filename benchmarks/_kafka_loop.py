@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from connectors.kafka.settings import KafkaSettings
-from domain.headers import SOURCE_POSITION
+from guardian.headers import SOURCE_POSITION
+from notification_service.connectors.kafka.settings import KafkaSettings
 
 Headers = Sequence[tuple[str, bytes]]
 

@@ -10,13 +10,13 @@ import msgspec
 
 from benchmarks._worker import on_files, run_through
 from benchmarks._workload import ROOT, Workload
-from daemon.system_clock import SystemClock
-from enrichment.directory import LookupsDirectory
-from enrichment.manifest import Pointer, Shard, Table
-from enrichment.publication import Publication
-from enrichment.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS, key_of
-from enrichment.shard_writer import Row, write_shard
-from resequencer.handlers.lookups import Lookups
+from notification_service.lookups.directory import LookupsDirectory
+from notification_service.lookups.manifest import Pointer, Shard, Table
+from notification_service.lookups.publication import Publication
+from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS, key_of
+from notification_service.lookups.shard_writer import Row, write_shard
+from notification_service.payments.lookups import Lookups
+from notification_service.supervision.system_clock import SystemClock
 
 SHARDS = 4
 _INSTITUTIONS = 35_000

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from benchmarks._worker import in_process, run_through
 from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, made
-from connectors.line_format import Line, decode_line
-from domain.clock import Instant, instant_text
-from domain.headers import ENVELOPE_ID, NOTIFICATION_ID, SOURCE_POSITION
-from domain.notification import notification_id
-from domain.record import Headers, Origin, Partition
+from guardian.headers import ENVELOPE_ID, NOTIFICATION_ID, SOURCE_POSITION
+from notification_service.connectors.line_format import Line, decode_line
+from resequencer.clock import Instant, instant_text
+from resequencer.notification import notification_id
+from resequencer.record import Headers, Origin, Partition
 
 UNITS = 250
 PARTITIONS = 4

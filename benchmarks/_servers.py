@@ -11,14 +11,14 @@ from uuid import uuid4
 import msgspec
 
 from benchmarks._workload import override
-from daemon.commands.simulate import new_retry
-from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.kafka_settings import kafka_settings
+from notification_service.commands.simulate import new_retry
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.simulator.generate.kafka_input import KafkaInput
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from servers.kafka.server import KafkaServer, KafkaSettings
 from servers.lease import leased
 from servers.redis.server import RedisServer
-from simulator.generate.kafka_input import KafkaInput
 
 PARTITIONS = 4
 _JAVA = ("-Xmx1g",)

@@ -8,16 +8,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from benchmarks._workload import CONFIGURATION, TOPIC, override
-from connectors.files.sink import _encode
-from connectors.line_format import Line, decode_line
-from connectors.port import PartitionOutput, Polled, Position, TransportStatus
-from daemon.composition import Parts, compose
-from daemon.configuration.configuration import load
-from daemon.supervision.in_flight_memory import InFlightMemory
-from daemon.supervision.suspects import Suspects
-from daemon.worker.in_flight import WorkerInFlight
-from domain.record import Origin, Partition, Record
 from guardian.cycle import Cycle
+from guardian.ports import PartitionOutput, Polled, Position, TransportStatus
+from notification_service.configuration.configuration import load
+from notification_service.connectors.files.sink import _encode
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.supervision.in_flight_memory import InFlightMemory
+from notification_service.supervision.suspects import Suspects
+from notification_service.wiring.composition import Parts, compose
+from notification_service.worker.in_flight import WorkerInFlight
+from resequencer.record import Origin, Partition, Record
 
 PARTITION = Partition(TOPIC, 0)
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks._runs import Row, Run, came_of, came_of_one_unit, left_of, left_of_one_unit, one_run
 from benchmarks._workload import CONFIGURATION, override
-from daemon.commands.audit import audit_settings
-from daemon.configuration.configuration import load
+from notification_service.commands.audit import audit_settings
+from notification_service.configuration.configuration import load
 
 INPUT, OUTPUT = "input", "output"
 _BATCH = 2_000
@@ -86,10 +86,10 @@ def _batch(rows: Sequence[Row]) -> Any:
 
 def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_left_out: Any = None) -> Any:
     """Return the summary of an audit of all rows, or of those that are taken."""
-    from pipeline.audit.counting import summarize
-    from pipeline.audit.job import audit_records
-    from pipeline.audit.record_rows import Topics, record_rows
-    from pipeline.audit.scope import Scope
+    from notification_service.jobs.audit.counting import summarize
+    from notification_service.jobs.audit.job import audit_records
+    from notification_service.jobs.audit.record_rows import Topics, record_rows
+    from notification_service.jobs.audit.scope import Scope
 
     came, left = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
     if is_taken is not None:
@@ -185,7 +185,7 @@ def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(archive: Archive, master: str, options: dict[str, str]) -> bool:
-    from pipeline.spark.session import spark_session
+    from notification_service.jobs.spark.session import spark_session
 
     with spark_session(master, options) as spark:
         seconds, _ = _timed(lambda: archive.write(spark))

@@ -20,14 +20,14 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from bridge.file_start import FileStart
-from bridge.runner import Bridge
-from connectors.files.operations import SystemFiles
-from connectors.mqtt.client import connect
-from connectors.mqtt.messages import outgoing
-from connectors.mqtt.settings import BrokerSettings
-from connectors.mqtt.source import MqttSource, MqttSourceSettings
-from domain.headers import SCHEMA_VERSION
+from guardian.headers import SCHEMA_VERSION
+from notification_service.bridge.file_start import FileStart
+from notification_service.bridge.runner import Bridge
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.messages import outgoing
+from notification_service.connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.mqtt.source import MqttSource, MqttSourceSettings
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.lease import leased
 from servers.mosquitto.server import MosquittoServer

@@ -18,6 +18,7 @@ import httpx
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HTTP = "payment-status-notification.http"
+_PROGRAM = (sys.executable, "-m", "notification_service")
 MOST_SHARE = 0.02
 """The goal: at most this share of one core, over ten minutes."""
 
@@ -39,11 +40,11 @@ def run(seconds: int, *, is_enabled: bool) -> tuple[float, float]:
     with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
         told = [f"{_HTTP}.enabled={str(is_enabled).lower()}", f"{_HTTP}.port=0", f"{_HTTP}.metrics.port=0"]
         arguments = ["--set", *told]
-        subprocess.run([sys.executable, "-m", "daemon", "start", *arguments], cwd=directory, check=True, capture_output=True)
+        subprocess.run([*_PROGRAM, "start", *arguments], cwd=directory, check=True, capture_output=True)
         try:
             return _measure(Path(directory) / "run" / "application", seconds, is_enabled=is_enabled)
         finally:
-            subprocess.run([sys.executable, "-m", "daemon", "stop", *arguments], cwd=directory, check=True, capture_output=True)
+            subprocess.run([*_PROGRAM, "stop", *arguments], cwd=directory, check=True, capture_output=True)
 
 
 def _measure(run_directory: Path, seconds: int, *, is_enabled: bool) -> tuple[float, float]:

@@ -20,12 +20,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from benchmarks.storage_view import RECORD, STATE, STORAGES, Subject
-from console.sources import Sources
-from console.waiting.query import WaitingFilter
-from console.waiting.refresher import WaitingUnits
-from daemon.system_clock import SystemClock
-from domain.record import Partition
-from storage.port import Commit, PartitionStore, StashEntry, Storage, UnitChange, WaitKind, Waits
+from notification_service.console.sources import Sources
+from notification_service.console.waiting.query import WaitingFilter
+from notification_service.console.waiting.refresher import WaitingUnits
+from notification_service.supervision.system_clock import SystemClock
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, Storage, UnitChange, WaitKind, Waits
 
 PARTITIONS = [Partition("IPF_PROCESSING_DATA", number) for number in range(4)]
 AT_ONCE, FILLED_AT_ONCE = 500, 2_000

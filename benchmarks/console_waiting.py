@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from console.waiting.copy import WaitingCopy
-from console.waiting.query import WaitingFilter, WaitingPage, read_page
-from storage.port import WaitKind, Waits
+from notification_service.console.waiting.copy import WaitingCopy
+from notification_service.console.waiting.query import WaitingFilter, WaitingPage, read_page
+from resequencer.storage_port import WaitKind, Waits
 from storage.view_port import WaitingChanges, WaitingPortion
 
 FEW, MANY = 1_000, 1_000_000

@@ -4,7 +4,8 @@ Without `--postgresql` the ledger is SQLite; with it, it is PostgreSQL in additi
 directory. Everything is synced to the disk as in the service. Measured are:
 
     deliveries   A worker (steps = deliver, the rows are in the ledger) against a bare loop with httpx that makes the same calls
-                 at the same concurrency, without ledger and order. The receiver is `simulator.receiver`, in a process of its own.
+                 at the same concurrency, without ledger and order. The receiver is `notification_service.simulator.receiver`,
+                 in a process of its own.
                  How busy each process was, in CPU seconds per second, says what the figures are limited by.
     claims       A claim of 20 rows, and writing their outcomes, beside many rows that have ended.
     intake       Rows per second from a file of notifications of 1.4 KB into the ledger.

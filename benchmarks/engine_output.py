@@ -20,13 +20,13 @@ import msgspec
 
 from benchmarks._worker import MemoryTransport, composed
 from benchmarks._workload import made, override
-from connectors.line_format import Line, decode_line
-from connectors.port import PartitionOutput, Polled
-from domain.clock import Instant
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
-from domain.record import Partition
 from guardian.cycle import Cycle
-from resequencer.handlers.process_object_handler import ProcessObjectHandler
+from guardian.ports import PartitionOutput, Polled
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.payments.process_object_handler import ProcessObjectHandler
+from resequencer.clock import Instant
+from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.record import Partition
 
 STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA")
 DISORDER = ("--losses", "1%", "--late", "1%", "--late-after", 0, "--garbage", "0.2%")
@@ -101,7 +101,7 @@ def engine_output(lines: Sequence[bytes], strategy: str) -> Iterator[bytes]:
     settings = [f"payment-status-notification.resequencer.{each}" for each in _SETTINGS]
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="resequencer-benchmark-")))
-        stack.enter_context(patch("daemon.composition.SystemRandom", lambda: fixed))
+        stack.enter_context(patch("notification_service.wiring.composition.SystemRandom", lambda: fixed))
         stack.enter_context(patch.object(ProcessObjectHandler, "handle", lambda *arguments: unsteady.handle(*arguments)))
         parts = composed(directory, "embedded", override("resequencer.strategy", strategy), *settings)
         servers = parts.servers._replace(transport=_Timed(lines, fixed, kept.append))

@@ -2,7 +2,8 @@
 
 On a broker of its own, with four partitions. Measured are:
 
-    speed      Commands per second of the processor of a store (aggregation/), with the payments of messages, against a bare loop
+    speed      Commands per second of the processor of a store (notification_service/aggregation/), with the payments of
+    messages, against a bare loop
                with the same client: poll, then one transaction that writes as many records of the same sizes, with the offsets.
                Once all payments are in one group, once each is a group of its own, once a hundred are in each group, whose
                commands come interleaved with Zipf keys. One command in a hundred comes twice.

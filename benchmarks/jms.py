@@ -17,12 +17,12 @@ from proton import Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.utils import BlockingConnection
 
-from connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
-from connectors.jms.sink import JmsSink
-from connectors.jms.source import JmsSource
-from connectors.port import Channel, OutputRecord, PartitionOutput, Position
-from daemon.system_clock import SystemClock
-from domain.record import Partition
+from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from notification_service.connectors.jms.sink import JmsSink
+from notification_service.connectors.jms.source import JmsSource
+from notification_service.supervision.system_clock import SystemClock
+from resequencer.record import Partition
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.lease import leased
 

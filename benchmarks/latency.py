@@ -20,8 +20,8 @@ import msgspec
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._worker import PARTITION
 from benchmarks._workload import command, made
-from domain.headers import ENVELOPE_ID
-from domain.record import Origin
+from guardian.headers import ENVELOPE_ID
+from resequencer.record import Origin
 
 Name = tuple[str, str]
 """An envelope's unit and envelope id."""

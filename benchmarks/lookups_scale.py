@@ -19,13 +19,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from benchmarks._processes import Watched
-from daemon.system_clock import SystemClock
-from enrichment.directory import LookupsDirectory
-from enrichment.release import open_release
-from enrichment.shapes import CUSTOMERS, key_of
-from pipeline.lookups.job import build_lookups
-from pipeline.spark.job_settings import JobSettings, SourceSettings
-from pipeline.spark.session import spark_session
+from notification_service.jobs.lookups.job import build_lookups
+from notification_service.jobs.spark.job_settings import JobSettings, SourceSettings
+from notification_service.jobs.spark.session import spark_session
+from notification_service.lookups.directory import LookupsDirectory
+from notification_service.lookups.release import open_release
+from notification_service.lookups.shapes import CUSTOMERS, key_of
+from notification_service.supervision.system_clock import SystemClock
 
 MOST_OF_ONE = 1_000_000
 _OLDER_EVERY = 33

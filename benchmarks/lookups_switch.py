@@ -22,11 +22,11 @@ import msgspec
 from benchmarks._releases import asked_of, publish
 from benchmarks._worker import on_files
 from benchmarks._workload import Workload, made, override
-from daemon.composition import Parts
-from domain.headers import LOOKUPS_VERSION
-from enrichment.directory import LookupsDirectory
-from enrichment.manifest import Pointer
 from guardian.gc_tuning import calm_collector
+from guardian.headers import LOOKUPS_VERSION
+from notification_service.lookups.directory import LookupsDirectory
+from notification_service.lookups.manifest import Pointer
+from notification_service.wiring.composition import Parts
 
 GOAL_MS = 50
 _TEXTS = ("the first release", "the second release")

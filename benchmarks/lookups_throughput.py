@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from benchmarks._releases import asked_of, publish
 from benchmarks._worker import Spent, on_files, run_through
 from benchmarks._workload import Workload, made, override
-from enrichment.directory import LookupsDirectory
 from guardian.gc_tuning import calm_collector
+from notification_service.lookups.directory import LookupsDirectory
 
 GOAL = 0.9
 

@@ -18,11 +18,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from time import sleep, time
 
-from connectors.orders.port import OrderBook
-from daemon.composition import make_order_book
-from daemon.configuration.configuration import Configuration, load
-from domain.order import Order, OrderKind
-from domain.record import Partition
+from guardian.ports import OrderBook
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.wiring.composition import make_order_book
+from resequencer.order import Order, OrderKind
+from resequencer.record import Partition
 
 _IDLE_MS = 500
 _GIVE_UP_SECONDS = 30
@@ -52,7 +52,7 @@ def _service() -> Iterator[Sequence[str]]:
         ]
         (Path(directory) / "in").mkdir()
         (Path(directory) / "in" / "partition-0.jsonl").touch()
-        command = [sys.executable, "-m", "daemon"]
+        command = [sys.executable, "-m", "notification_service"]
         subprocess.run([*command, "start", "--set", *overrides], check=True, capture_output=True)
         try:
             yield overrides

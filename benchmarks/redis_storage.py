@@ -20,12 +20,12 @@ from uuid import uuid4
 
 import redis
 
-from daemon.composition import compose
-from daemon.configuration.configuration import load
-from domain.record import Partition
 from guardian.gc_tuning import calm_collector
+from notification_service.configuration.configuration import load
+from notification_service.wiring.composition import compose
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits
 from servers.redis.server import RedisServer, RedisSettings
-from storage.port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits
 from storage.redis import storage as redis_storage
 from storage.redis.keys import RedisKeys
 from storage.redis.settings import RedisSettings as StorageSettings

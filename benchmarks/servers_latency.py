@@ -20,11 +20,11 @@ from benchmarks._servers import PARTITIONS, Addresses, configured, make_topics, 
 from benchmarks._worker import PARTITION
 from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
-from daemon.commands.simulate import new_retry
-from daemon.configuration.kafka_settings import kafka_settings
-from domain.headers import SOURCE_POSITION
-from domain.record import Origin, Partition
-from simulator.generate.kafka_input import KafkaInput
+from guardian.headers import SOURCE_POSITION
+from notification_service.commands.simulate import new_retry
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.simulator.generate.kafka_input import KafkaInput
+from resequencer.record import Origin, Partition
 
 WARM_UP_SECONDS = 5
 GIVE_UP_SECONDS = 120

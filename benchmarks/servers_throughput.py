@@ -29,9 +29,9 @@ from benchmarks._kafka_loop import KafkaLoop
 from benchmarks._servers import PARTITIONS, Addresses, SimulatedRun, configured, fill, new_run, running
 from benchmarks._worker import PARTITION, Spent, Stopwatch
 from benchmarks._workload import made
-from daemon.composition import compose
-from daemon.configuration.kafka_settings import kafka_settings
 from guardian.gc_tuning import calm_collector
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.wiring.composition import compose
 
 INPUT = "envelopes"
 GOALS = {"none": 0.7, "redis": 0.5, "infinispan": 0.3}

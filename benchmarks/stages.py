@@ -22,17 +22,20 @@ from benchmarks._workload import Workload, made
 from guardian.gc_tuning import calm_collector
 
 STAGES = {
-    "read and decode lines": ("connectors.files.transport.FileTransport.poll", "benchmarks._worker.MemoryTransport.poll"),
-    "decode envelopes": ("domain.decoding.EnvelopeDecoder.decode",),
+    "read and decode lines": (
+        "notification_service.connectors.files.transport.FileTransport.poll",
+        "benchmarks._worker.MemoryTransport.poll",
+    ),
+    "decode envelopes": ("notification_service.events.decoding.EnvelopeDecoder.decode",),
     "ask who is unknown": ("guardian.actor_gateway.ActorGateway.prepare",),
     "load units": ("storage.embedded.partition.EmbeddedPartitionStore.load", "storage.none.storage.NonePartitionStore.load"),
     "actors": ("guardian.actor_gateway.ActorGateway.decide",),
     "restore units": ("resequencer.unit_codec.UnitCodec.restore",),
     "unit registry": ("guardian.unit_registry.UnitRegistry.note",),
     "turn": ("resequencer.actor.take_turn",),
-    "handler": ("resequencer.handlers.process_object_handler.ProcessObjectHandler.handle",),
-    "  of it: the original payment": ("resequencer.handlers.original.Originals.get",),
-    "  of it: the report": ("resequencer.handlers.process_object_handler.encode_report",),
+    "handler": ("notification_service.payments.process_object_handler.ProcessObjectHandler.handle",),
+    "  of it: the original payment": ("notification_service.payments.original.Originals.get",),
+    "  of it: the report": ("notification_service.payments.process_object_handler.encode_report",),
     "encode state, data, stash entries": (
         "resequencer.turn.decide.encode_state",
         "resequencer.turn.decide.encode_data",
@@ -44,8 +47,11 @@ STAGES = {
         "storage.none.storage.NonePartitionStore.commit",
     ),
     "acknowledge positions": ("guardian.owned_partition.OwnedPartition.note_committed",),
-    "encode lines": ("connectors.files.sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),
-    "write and sync output": ("connectors.files.output.OutputFile.append", "connectors.files.positions.PositionsFile.write"),
+    "encode lines": ("notification_service.connectors.files.sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),
+    "write and sync output": (
+        "notification_service.connectors.files.output.OutputFile.append",
+        "notification_service.connectors.files.positions.PositionsFile.write",
+    ),
     "the rest of the cycle": ("guardian.cycle.Cycle.run_once",),
 }
 

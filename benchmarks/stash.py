@@ -21,9 +21,9 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks._worker import in_process, on_files, run_through
-from connectors.line_format import Line, encode_line
-from domain.headers import ENVELOPE_ID
 from guardian.gc_tuning import calm_collector
+from guardian.headers import ENVELOPE_ID
+from notification_service.connectors.line_format import Line, encode_line
 
 LENGTH = 1_000
 UNITS = 20

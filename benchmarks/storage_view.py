@@ -18,8 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from domain.record import Partition
 from guardian.gc_tuning import calm_collector
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, Storage, UnitChange, WaitKind, Waits
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from servers.redis.server import RedisServer
 from servers.redis.server import RedisSettings as RedisServerSettings
@@ -30,7 +31,6 @@ from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.infinispan.view import InfinispanStorageView
-from storage.port import Commit, PartitionStore, StashEntry, Storage, UnitChange, WaitKind, Waits
 from storage.redis.settings import RedisSettings
 from storage.redis.storage import RedisStorage
 from storage.redis.url import RedisLogin, read_place

@@ -24,10 +24,10 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks._servers import Addresses, SimulatedRun, configured, make_topics, new_run, running
-from daemon.composition import Parts, compose
-from domain.record import Partition
 from guardian.gc_tuning import calm_collector
-from storage.port import Commit, StashEntry, UnitChange, WaitKind, Waits
+from notification_service.wiring.composition import Parts, compose
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("takeover", 0)
 GOALS = {"redis": 5, "infinispan": 30}

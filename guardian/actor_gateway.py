@@ -9,10 +9,6 @@ import msgspec
 from msgspec.structs import replace
 from thespian.actors import PoisonMessage
 
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
-from domain.errors import ResequencerError, words_of
-from domain.record import Partition
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Escalated, Guardian, Stop, TakeTurns
 from guardian.partition_orders import Pauses
@@ -20,10 +16,14 @@ from guardian.supervision import Failure
 from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import ResequencerError, words_of
+from resequencer.record import Partition
+from resequencer.storage_port import Snapshot, Waits
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import Decode, UnitCodec
-from storage.port import Snapshot, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 _Answer = TypeVar("_Answer")

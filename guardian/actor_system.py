@@ -27,7 +27,7 @@ from thespian.system.messages.status import Thespian_ActorStatus
 from thespian.system.simpleSystemBase import ActorRef, ActorSystemBase, PendingSend
 from thespian.system.timing import ExpirationTimer, toTimeDeltaOrNone
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("resequencer.guardian")
 _DEAD_LETTER_BOX = "DeadLetterBox"  # Thespian's key for the handler of dead letters.
 _MOST_ATTEMPTS = 3  # Thespian's: a message on which an actor raised this often goes back to its sender as poison.
 

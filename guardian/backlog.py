@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from domain.record import Partition
 from resequencer.batch import UnitKey
+from resequencer.record import Partition
 
 _STALE = 1_000
 """So many places more than twice the units may be in the queue of a partition: those that do not count any more."""

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from domain.errors import ResequencerError, TransientError, Withheld
-from storage.port import StorageRefused, StorageUnavailable
+from resequencer.errors import ResequencerError, TransientError, Withheld
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger("resequencer.guardian")

@@ -12,25 +12,25 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from connectors.port import Polled, PublishRefused, TransportRefused, TransportUnavailable
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.envelope import DataEnvelope, Refusal
-from domain.errors import OwnershipLost
-from domain.headers import as_cut
-from domain.order import OrderOutcome
-from domain.printable import printable
-from domain.record import Partition
 from guardian.batch_size import BatchSize
+from guardian.headers import as_cut
 from guardian.metrics import CycleTimes, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
+from guardian.ports import Polled, PublishRefused, TransportRefused, TransportUnavailable
 from guardian.publication_size import PublicationSize
 from guardian.region import IntervalTimes, MustReset, Region, RegionState
 from resequencer.batch import UnitKey
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter
+from resequencer.envelope import DataEnvelope, Refusal
+from resequencer.errors import OwnershipLost
+from resequencer.order import OrderOutcome
+from resequencer.printable import printable
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Snapshot
 from resequencer.turn.turn import Output, Turn
-from storage.port import Commit, Snapshot
 
 _log = logging.getLogger("resequencer.guardian")
 

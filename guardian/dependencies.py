@@ -7,9 +7,9 @@ units do not overload a server that has just recovered, and their failing calls 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from domain.clock import Instant
-from domain.record import Partition
 from resequencer.batch import UnitKey
+from resequencer.clock import Instant
+from resequencer.record import Partition
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 

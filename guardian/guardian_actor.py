@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 from thespian.actors import ActorAddress, ActorExitRequest, ActorTypeDispatcher, ChildActorExited, PoisonMessage
 
-from domain.errors import ResequencerError
 from guardian.supervision import SUPERVISION, Directive, Failure
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, Refused, TakeTurn, TurnsTaken, UnitKey
+from resequencer.errors import ResequencerError
 
 _log = logging.getLogger("resequencer.guardian")
 

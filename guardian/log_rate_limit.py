@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from traceback import extract_tb
 
-from domain.clock import Instant
+from resequencer.clock import Instant
 
 _INTERVAL_MS = 60_000
 _MOST_KINDS = 200

@@ -6,13 +6,13 @@ from operator import attrgetter
 
 import msgspec
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.fact import Fact
-from domain.notification import Notification
-from domain.order import OrderOutcome
-from domain.record import Partition
 from guardian.histogram import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter
+from resequencer.fact import Fact
+from resequencer.notification import Notification
+from resequencer.order import OrderOutcome
+from resequencer.record import Partition
 from resequencer.turn.turn import Output, Turn
 
 COUNTED = {

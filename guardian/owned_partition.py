@@ -4,11 +4,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
 
-from connectors.port import OutputRecord, PartitionOutput, Position, TransportRefused
-from domain.clock import Instant
-from domain.notification import Notification
-from domain.order import OrderOutcome
-from domain.record import Partition, size_of
 from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
 from guardian.partition_orders import PartitionOrders
 from guardian.pending_output import (
@@ -21,10 +16,15 @@ from guardian.pending_output import (
     renumbered,
     to_pending,
 )
+from guardian.ports import OutputRecord, PartitionOutput, Position, TransportRefused
 from guardian.positions import Positions
 from guardian.takeover import Metadata, Takeover, last_commit
+from resequencer.clock import Instant
+from resequencer.notification import Notification
+from resequencer.order import OrderOutcome
+from resequencer.record import Partition, size_of
+from resequencer.storage_port import Commit, PartitionStore, Pending, UnitChange
 from resequencer.turn.turn import Output, Turn
-from storage.port import Commit, PartitionStore, Pending, UnitChange
 
 _THROTTLE_MS = 1_000
 """Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
@@ -48,7 +48,7 @@ class OwnedPartition:
 
     `read_to` is the offset to read next. `unpublished` is committed output that is not published yet. `attempt` is the part of
     it whose publication was tried without an answer, so it may be published. `caught_up_ms` is the partition's caught-up clock
-    (storage/port.py). `orders` is what is committed of the partition's orders.
+    (resequencer/storage_port.py). `orders` is what is committed of the partition's orders.
 
     Without `waits_for_handled` an envelope is settled when it was handled or stashed. With it, an envelope is settled only when
     it was handled, and the position also waits for the first record of each active unit. Else, after a restart, a duplicate of

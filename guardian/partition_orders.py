@@ -12,10 +12,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from connectors.orders.port import OrderBatch, OrderRecord
-from domain.clock import Instant, instant_text
-from domain.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, is_same_person
-from domain.steady_clock import SKEW_MS
+from guardian.ports import OrderBatch, OrderRecord
+from resequencer.clock import Instant, instant_text
+from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, is_same_person
+from resequencer.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 
 _KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000

@@ -7,23 +7,22 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from connectors.orders.port import NoOrders, OrderSource
-from connectors.port import PartitionOutput, Position, PublishRefused, Transport, TransportRefused
-from domain.clock import Clock
-from domain.envelope import Decoder
-from domain.errors import OwnershipLost, TransientError, Withheld
-from domain.order import OrderKind, OrderOutcome
-from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff, is_of_storage
 from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
+from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from guardian.region import RegionLimits
 from guardian.takeover import Takeover, find_metadata, plan_takeover
 from guardian.takeover_backoff import TakeoverBackoff
+from resequencer.clock import Clock
+from resequencer.envelope import Decoder
+from resequencer.errors import OwnershipLost, TransientError, Withheld
+from resequencer.order import OrderKind, OrderOutcome
+from resequencer.record import Origin, Partition
+from resequencer.storage_port import Header, PartitionStore, Storage, StorageRefused, Waits
 from resequencer.unit_codec import strategy_changed
-from storage.port import Header, PartitionStore, Storage, StorageRefused, Waits
 
 _log = logging.getLogger("resequencer.guardian")
 

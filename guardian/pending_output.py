@@ -2,10 +2,7 @@
 
 import msgspec
 
-from connectors.port import Channel, OutputRecord
-from domain.dead_letter import DeadLetter
-from domain.fact import Fact
-from domain.headers import (
+from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
     POSSIBLE_DUPLICATE,
@@ -14,11 +11,14 @@ from domain.headers import (
     outcome_headers,
     texts_of,
 )
-from domain.notification import Notification
-from domain.order import OrderOutcome, encode_outcome
-from domain.record import Headers, Origin, Partition
+from guardian.ports import Channel, OutputRecord
+from resequencer.dead_letter import DeadLetter
+from resequencer.fact import Fact
+from resequencer.notification import Notification
+from resequencer.order import OrderOutcome, encode_outcome
+from resequencer.record import Headers, Origin, Partition
+from resequencer.storage_port import Pending, StorageRefused
 from resequencer.turn.turn import Output
-from storage.port import Pending, StorageRefused
 
 _NOTIFICATIONS = Channel.NOTIFICATIONS
 _MARK = (POSSIBLE_DUPLICATE, MARKED)

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from domain.clock import Instant
+from resequencer.clock import Instant
 
 
 class Head(NamedTuple):

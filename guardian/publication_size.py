@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from connectors.port import NothingLeft, PartitionOutput, Transport
-from domain.clock import Clock
 from guardian.owned_partition import OwnedPartition
+from guardian.ports import NothingLeft, PartitionOutput, Transport
+from resequencer.clock import Clock
 
 _TARGET_MS = 2_000
 """Target duration of a portion. A worker that has to stop does so between two portions."""

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from domain.clock import Instant
-from domain.errors import ResequencerError
+from resequencer.clock import Instant
+from resequencer.errors import ResequencerError
 
 STEADY_MS = 60_000
 """A region without work counts as one that has completed an interval when it has run for so long without a failure."""

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from connectors.port import TransportRefused
 from guardian.backoff import BackoffSettings
 from guardian.cycle import Cycle
 from guardian.partitions import Servers, Tools
+from guardian.ports import TransportRefused
 from guardian.region import MustReset, Region, RegionState
 
 _log = logging.getLogger("resequencer.guardian")

@@ -9,11 +9,11 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from connectors.port import Position, TransportStatus
-from domain.order import OrderOutcome
 from guardian.done_offsets import DoneOffsets, decode
 from guardian.partition_orders import PartitionOrders
-from storage.port import Header, Pending
+from guardian.ports import Position, TransportStatus
+from resequencer.order import OrderOutcome
+from resequencer.storage_port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """The range of a signed 64-bit integer, as databases have it."""

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from domain.clock import Instant
-from domain.record import Partition
 from guardian.backoff import BackoffSettings
+from resequencer.clock import Instant
+from resequencer.record import Partition
 
 
 class Untaken(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from domain.clock import Instant
+from resequencer.clock import Instant
 
 K = TypeVar("K")
 

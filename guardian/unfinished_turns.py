@@ -1,8 +1,8 @@
 """The queue of units whose last turn left a remainder, in the order of their next turns. Pure bookkeeping."""
 
-from domain.record import Partition
 from resequencer.batch import UnitKey
-from storage.port import WaitKind, Waits
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind, Waits
 
 
 class UnfinishedTurns:

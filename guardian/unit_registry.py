@@ -7,19 +7,19 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.order import LONGEST_HOLD_MS
-from domain.record import Partition
-from domain.steady_clock import SKEW_MS
 from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
 from guardian.timers import Timers
 from guardian.unfinished_turns import UnfinishedTurns
 from resequencer.batch import UnitKey
+from resequencer.clock import Instant
+from resequencer.order import LONGEST_HOLD_MS
+from resequencer.record import Partition
+from resequencer.steady_clock import SKEW_MS
+from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.turn import Turn
 from resequencer.unit import Wake
-from storage.port import WaitKind, Waits
 
 _EVICTED_SHARE = 0.9
 """A worker's stash that exceeds its bound is reduced to this share of it, so that the next envelope does not exceed it again."""

@@ -1,1 +1,1 @@
-"""One unit of work: its state and stash, the strategies that order its envelopes, the handlers that notify, and its actor."""
+"""One unit of work: its events, state and stash, the strategies that order them, its turn and actor, and the ports it needs."""

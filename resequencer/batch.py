@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
-from domain.record import Partition
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
+from resequencer.record import Partition
+from resequencer.storage_port import Snapshot
 from resequencer.unit import Ordered, Wake
-from storage.port import Snapshot
 
 if TYPE_CHECKING:
     from resequencer.turn.turn import Turn

@@ -4,10 +4,10 @@ from typing import Protocol
 
 import msgspec
 
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
-from domain.fact import Fact
-from domain.notification import Notification
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
+from resequencer.fact import Fact
+from resequencer.notification import Notification
 from resequencer.payment_data import PaymentData
 
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Protocol
 
-from domain.envelope import DataEnvelope
+from resequencer.envelope import DataEnvelope
 
 
 class CallKind(IntEnum):

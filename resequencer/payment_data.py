@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from domain.envelope import MOST_OBJECTS, DataEnvelope
-from domain.errors import TooLarge, TooManyObjects
+from resequencer.envelope import MOST_OBJECTS, DataEnvelope
+from resequencer.errors import TooLarge, TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from domain.configuration_key import Key, Section
-from domain.value_types import Duration, Number, Size, Whole
+from resequencer.keys.configuration_key import Key, Section
+from resequencer.keys.value_types import Duration, Number, Size, Whole
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 """The pause between two calls for an envelope whose server is unavailable doubles from the first to the longest."""

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.order import Order
-from domain.record import Record
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.order import Order
 from resequencer.payment_data import PaymentData
+from resequencer.record import Record
 
 REMEMBERED_ENVELOPES = 1_024
 """How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""

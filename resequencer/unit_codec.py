@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope, Refusal
-from domain.errors import ConfigurationError, PermanentError, our_mistake
-from domain.order import OrderUnreadable, decode_order, encode_order
-from domain.record import Cut, Headers, Origin, Partition, Record
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import DataEnvelope, Refusal
+from resequencer.errors import ConfigurationError, PermanentError, our_mistake
+from resequencer.order import OrderUnreadable, decode_order, encode_order
 from resequencer.payment_data import PaymentData
+from resequencer.record import Cut, Headers, Origin, Partition, Record
+from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.port import Strategy
 from resequencer.unit import Entry, Hold, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
-from storage.port import Snapshot, StashEntry, StorageRefused
 
 FORMAT = 2
 """The newest version of the stored format. A newer version is refused.

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.jars.maven import locked
+from notification_service.jobs.jars.maven import locked
 from servers.errors import ProgramMissing
 
 _SECONDS = 600

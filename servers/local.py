@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipeline.jars.maven import locked
+from notification_service.jobs.jars.maven import locked
 from servers.artemis.server import ArtemisServer, ArtemisSettings
 from servers.errors import ServersError
 from servers.infinispan.server import InfinispanServer, InfinispanSettings

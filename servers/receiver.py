@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import httpx
 
+from notification_service.simulator.receiver.behaviour import Behaviour
 from servers.ports import LOOPBACK
 from servers.server import DATA, Server
-from simulator.receiver.behaviour import Behaviour
 
 _ANSWER_SECONDS, _CLIENT_SECONDS = 2, 60
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -63,5 +63,5 @@ class ReceiverServer(Server):
 
     def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
         places = (f"--directory={self.data}", f"--port={self.ports['receiver']}")
-        command = [sys.executable, "-m", "simulator.receiver", *places, *self.settings.as_options()]
+        command = [sys.executable, "-m", "notification_service.simulator.receiver", *places, *self.settings.as_options()]
         return command, os.environ | {"PYTHONPATH": str(_CHECKOUT)}

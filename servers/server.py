@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import ClassVar, Self
 from weakref import finalize
 
-from pipeline.jars.maven import locked
+from notification_service.jobs.jars.maven import locked
 from servers.errors import NotRunning, StartFailed
 from servers.ports import hold_port, is_free
 from servers.process import Process

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from domain.errors import OwnershipLost
-from storage.port import Commit, Header
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Commit, Header
 
 REMEMBERED_TOKENS = 64
 

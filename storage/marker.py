@@ -1,6 +1,6 @@
 """The marker of a partition's last commit, by which a view tells what was committed since."""
 
-from storage.port import Header
+from resequencer.storage_port import Header
 
 NOTHING_COMMITTED = ""
 

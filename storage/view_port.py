@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Header, Snapshot, Waits
 from storage.marker import NOTHING_COMMITTED
-from storage.port import Header, Snapshot, Waits
 
 WaitingPortion = Sequence[tuple[str, Waits | None]]
 """Units with their waits, None if the unit does not wait. A portion has some thousands of units at most."""

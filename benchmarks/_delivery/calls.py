@@ -13,13 +13,13 @@ import httpx
 
 from benchmarks._delivery.stage import JOB, Database, Run, WrongResult, new_run, take_in, write_notifications
 from benchmarks._processes import cpu_of_family
-from connectors.line_format import Line, decode_line
-from daemon.delivery.sources import open_feed
-from delivery.source_reader import Sources
-from delivery.worker import DeliveryWorker
-from domain.headers import NOTIFICATION_ID
+from guardian.headers import NOTIFICATION_ID
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.delivery.source_reader import Sources
+from notification_service.delivery.worker import DeliveryWorker
+from notification_service.simulator.receiver.check import Comparison, compare
+from notification_service.wiring.delivery.sources import open_feed
 from servers.receiver import ReceiverServer
-from simulator.receiver.check import Comparison, compare
 
 LOOP = "bare loop"
 GOAL = 0.7

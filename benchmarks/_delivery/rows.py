@@ -18,15 +18,15 @@ from benchmarks._delivery.stage import (
     take_in,
     write_notifications,
 )
-from daemon.delivery.sources import open_feed, source_of_files
-from delivery.core.answers import Done, Suspended
-from delivery.core.gate import Gate, GateState
-from delivery.core.rows import Claim, Item
-from delivery.ledger.finishing import ClaimResult
-from delivery.ledger.gates import lock_gate, write_gate
-from delivery.ledger.intake import Portion
-from delivery.ledger.ledger import Ledger
-from delivery.settings import Step
+from notification_service.delivery.core.answers import Done, Suspended
+from notification_service.delivery.core.gate import Gate, GateState
+from notification_service.delivery.core.rows import Claim, Item
+from notification_service.delivery.ledger.finishing import ClaimResult
+from notification_service.delivery.ledger.gates import lock_gate, write_gate
+from notification_service.delivery.ledger.intake import Portion
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.settings import Step
+from notification_service.wiring.delivery.sources import open_feed, source_of_files
 
 INTAKE_GOAL = 5_000
 """The goal for rows per second."""

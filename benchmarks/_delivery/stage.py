@@ -10,13 +10,13 @@ import msgspec
 from sqlalchemy import create_engine, text
 
 from benchmarks._workload import override
-from connectors.line_format import Line, encode_line
-from daemon.configuration.configuration import Configuration, load
-from daemon.delivery.composition import make_ledger
-from daemon.delivery.sources import open_feed, source_of_files
-from delivery.ledger.ledger import Ledger
-from delivery.source_reader import SourceReader, Sources
-from domain.headers import NOTIFICATION_ID, TRANSACTION_STATUS
+from guardian.headers import NOTIFICATION_ID, TRANSACTION_STATUS
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.source_reader import SourceReader, Sources
+from notification_service.wiring.delivery.composition import make_ledger
+from notification_service.wiring.delivery.sources import open_feed, source_of_files
 
 RECEIVER, JOB = "r", "j"
 PER_UNIT = 8

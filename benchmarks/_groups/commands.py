@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, MEMBER, PROCESSING_ENTITY, SOURCE_POSITION, TRANSACTION_STATUS
-from domain.record import Headers
+from guardian.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, MEMBER, PROCESSING_ENTITY, SOURCE_POSITION, TRANSACTION_STATUS
+from resequencer.record import Headers
 
 SEED = 7
 _HUNDRED = 100

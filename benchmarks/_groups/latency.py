@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from benchmarks._groups.commands import Sent, Shape, commands_of
 from benchmarks._groups.stage import Broker, Job, Load, WrongResult, check, new_job, reader, records_of, send
 from benchmarks._worker import Spent
-from domain.headers import GROUP_ID, MEMBER
+from guardian.headers import GROUP_ID, MEMBER
 
 WARM_UP_SECONDS = 5
 _GIVE_UP_SECONDS = 120

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 from kafka import OffsetAndMetadata, TopicPartition
 
-from aggregation.runner import _AT_ONCE
 from benchmarks._groups.commands import SEED
 from benchmarks._groups.stage import PARTITIONS, Job, make_runner, records_of
 from benchmarks._kafka_loop import KafkaLoop
 from benchmarks._worker import Spent, Stopwatch
 from guardian.gc_tuning import calm_collector
+from notification_service.aggregation.runner import _AT_ONCE
 
 _SAMPLE = 20_000
 

@@ -6,19 +6,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import thread_time
 
-from aggregation.core.processor import Processor
-from aggregation.kafka.records import value_record
-from aggregation.output import numbered
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.payments.settings import PaymentsSettings
-from aggregation.runner import _AT_ONCE
-from aggregation.values.file import ValuesFile
 from benchmarks._groups.commands import Shape, commands_of
 from benchmarks._groups.restoring import Kept
-from connectors.kafka.core.size_limits import SizeLimits
-from connectors.kafka.core.topic_names import KafkaTopics
-from domain.record import Origin, Partition, Record
 from guardian.gc_tuning import calm_collector
+from notification_service.aggregation.core.processor import Processor
+from notification_service.aggregation.kafka.records import value_record
+from notification_service.aggregation.output import numbered
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.runner import _AT_ONCE
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.connectors.kafka.core.size_limits import SizeLimits
+from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from resequencer.record import Origin, Partition, Record
 
 _NOW = 1_774_740_835_941
 _TOPICS = KafkaTopics("commands", "completions", "dead-letters", values="values")

@@ -1,6 +1,6 @@
 """The FULL_PAIN001 family: all envelopes wait until the parts of the pain.001 (and named data) have arrived."""
 
-from domain.envelope import PAIN_001_PARTS, DataEnvelope
+from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.strategies.port import Rank, StrategyState
 
 

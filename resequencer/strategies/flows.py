@@ -7,8 +7,8 @@ flows that end in a dead letter, each with its highest handled number.
 from collections.abc import Callable
 from operator import attrgetter
 
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
 
 MOST_FLOWS = 256
 """The most flows of a unit. A payment has two or three. The table is part of the state, which is written with every change."""

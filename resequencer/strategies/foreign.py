@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError, words_of
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError, words_of
 from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 

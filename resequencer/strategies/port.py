@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from domain.envelope import DataEnvelope
+from resequencer.envelope import DataEnvelope
 
 
 class StrategyState(msgspec.Struct, frozen=True, array_like=True):

@@ -4,17 +4,17 @@ The documentation is the page "Resequencer" of Icon's IPF Notification Service (
 """
 
 from collections.abc import Callable
-from importlib import import_module
 
 import msgspec
 
-from domain.errors import ConfigurationError, words_of
+from resequencer.errors import ConfigurationError, words_of
 from resequencer.in_flight import InFlight
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.sequence import Sequence
 from resequencer.strategies.strict_sequence import StrictSequence
+from resequencer.users_code import import_named
 
 _KEY = "payment-status-notification.resequencer.strategy"
 
@@ -53,7 +53,7 @@ def _foreign(settings: StrategySettings, in_flight: InFlight | None) -> Strategy
             _KEY, f"{settings.strategy!r} is no strategy; use one of {', '.join(STRATEGIES)}, or package.module:Class"
         )
     try:
-        made = getattr(import_module(module_name), class_name)(settings)
+        made = import_named(settings.strategy)(settings)
         return ForeignStrategy(made, settings.strategy, in_flight)
     except KeyboardInterrupt:
         raise

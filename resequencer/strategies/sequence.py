@@ -3,7 +3,7 @@
 The documentation is the page "Resequencer" of Icon's IPF Notification Service (docs/design.md).
 """
 
-from domain.envelope import DataEnvelope
+from resequencer.envelope import DataEnvelope
 from resequencer.strategies.flows import (
     MOST_FLOWS,
     LastPerFlow,

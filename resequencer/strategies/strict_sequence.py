@@ -1,6 +1,6 @@
 """STRICT_SEQUENCE: each flow in its own exact order, even if the input is parallel."""
 
-from domain.envelope import DataEnvelope
+from resequencer.envelope import DataEnvelope
 from resequencer.strategies.flows import (
     MOST_FLOWS,
     LastPerFlow,

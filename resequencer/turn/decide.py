@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
 from resequencer.batch import WITHOUT_END
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
+from resequencer.storage_port import UnitChange
 from resequencer.turn.orders import carry_out, end_hold_in_time
 from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
 from resequencer.unit import NO_DATA, Entry, Ordered, Remainder, Unit, Wake, entry_of
 from resequencer.unit_codec import encode_data, encode_entry, encode_state
-from storage.port import UnitChange
 
 
 def take_turn(

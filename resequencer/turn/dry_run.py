@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from domain.dead_letter import DeadLetter
-from domain.envelope import DataEnvelope
-from domain.fact import Fact
-from domain.notification import Notification
-from domain.order import Order, OrderKind, OrderOutcome
+from resequencer.dead_letter import DeadLetter
+from resequencer.envelope import DataEnvelope
+from resequencer.fact import Fact
+from resequencer.notification import Notification
+from resequencer.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.decide import begin, receive, wake
 from resequencer.turn.orders import execute
 from resequencer.turn.poison import without_poison

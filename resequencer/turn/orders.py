@@ -7,15 +7,15 @@ given twice, or that comes after the unit has changed, has no second effect.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from domain.clock import instant_text
-from domain.errors import DeadLetterOrdered, PermanentError
-from domain.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
-from domain.printable import counted
+from resequencer.clock import instant_text
+from resequencer.errors import DeadLetterOrdered, PermanentError
+from resequencer.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
+from resequencer.printable import counted
+from resequencer.storage_port import WaitKind
 from resequencer.turn.release import release, try_again, unstash_all
 from resequencer.turn.turn import Turn
 from resequencer.turn.waits import begin_hold, deadline_at, end_hold, find_waits
 from resequencer.unit import Ordered, Wake
-from storage.port import WaitKind
 
 
 class Ended(NamedTuple):

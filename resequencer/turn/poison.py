@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError, TransientError, our_mistake
-from domain.order import OrderResult
 from resequencer.batch import WITHOUT_END
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError, TransientError, our_mistake
 from resequencer.handler import Handled, Handler, Marks, Profiles
+from resequencer.order import OrderResult
 from resequencer.payment_data import PaymentData
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.turn.decide import change_of, run

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from domain.errors import PermanentError
-from domain.order import OrderResult
+from resequencer.errors import PermanentError
+from resequencer.order import OrderResult
 from resequencer.turn.turn import Release, Turn
 from resequencer.turn.waits import deadline_at, end_hold, mend_deadline
 from resequencer.unit import Entry, Remainder, Wake, place_of

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import DependencyUnavailable, PermanentError, TransientError, words_of
-from domain.fact import Fact
-from domain.notification import Notification
-from domain.order import OrderOutcome
-from domain.printable import printable
-from domain.record import Record
 from resequencer.batch import WITHOUT_END
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import DependencyUnavailable, PermanentError, TransientError, words_of
+from resequencer.fact import Fact
 from resequencer.handler import UNMARKED, Handled, Handler, Marks, Profiles
+from resequencer.notification import Notification
+from resequencer.order import OrderOutcome
 from resequencer.payment_data import PaymentData
+from resequencer.printable import printable
+from resequencer.record import Record
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import UnitChange, Waits
 from resequencer.strategies.port import Strategy
 from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
-from storage.port import UnitChange, Waits
 
 if TYPE_CHECKING:
     from resequencer.batch import UnitKey

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.jars import maven
+from notification_service.jobs.jars import maven
 from servers.errors import ServersError
 
 _POMS = Path(__file__).parents[1] / "poms"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.jars.maven import CACHE, locked
+from notification_service.jobs.jars.maven import CACHE, locked
 from servers.errors import ProgramMissing
 
 _REMEDY = (

@@ -18,9 +18,9 @@ from zlib import crc32
 
 import msgspec
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Commit, StorageUnavailable
 from storage.embedded.errors import translated
-from storage.port import Commit, StorageUnavailable
 from storage.private_file import sync_directory
 
 _FRAME = Struct("<4sII")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 from storage.embedded.errors import RESTORE, RIGHTS, is_read_only, see_that_it_is_read, translated
 from storage.embedded.integrity import see_that_it_is_sound
 from storage.embedded.schema import check_format, create
 from storage.embedded.write_ahead_log import is_outgrown, see_that_it_is_whole, write_again
-from storage.port import StorageRefused, StorageUnavailable
 
 # A checkpoint copies changes from the log into the database and syncs it. It runs rarely enough that most commits need none, and
 # often enough that the log stays below about 16 MB. After a very large commit the log is cut back to 64 MB.

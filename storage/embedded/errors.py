@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from storage.port import StorageRefused, StorageUnavailable
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 
 RESTORE = "restore it from a backup, or move it and its -wal and -log files away to start empty: notifications may then repeat"
 RIGHTS = "grant the service the right to read and write it and its directory, or use another file"

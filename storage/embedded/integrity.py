@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
+from resequencer.storage_port import StorageRefused
 from storage.embedded.errors import RESTORE
-from storage.port import StorageRefused
 
 LARGEST_BYTES = 1024 * 1024 * 1024
 """Larger files are not checked, because that would take too long at each start. Damage then shows when it is read."""

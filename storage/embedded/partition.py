@@ -11,9 +11,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.errors import OwnershipLost
-from domain.record import Partition
+from resequencer.clock import Instant
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import (
+    Commit,
+    Header,
+    Pending,
+    Snapshot,
+    StashEntry,
+    StorageRefused,
+    StorageUnavailable,
+    WaitKind,
+    Waits,
+)
 from storage.embedded.change_log import note_changes
 from storage.embedded.commit_log import CommitLog, framed
 from storage.embedded.database import Database
@@ -21,7 +32,6 @@ from storage.embedded.schema import upgrade
 from storage.embedded.tail import Tail, find_tail, read_commit, refuse_damage
 from storage.fencing import is_done, succeeded
 from storage.marker import marker_of
-from storage.port import Commit, Header, Pending, Snapshot, StashEntry, StorageRefused, StorageUnavailable, WaitKind, Waits
 
 EXPIRED_PER_CALL = 1_000
 _RELEASED_PER_CALL = 1_000

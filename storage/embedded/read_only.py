@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import StorageRefused
 from storage.embedded.commit_log import log_of, read_log
 from storage.embedded.errors import RESTORE, translated
 from storage.embedded.partition import find_header, find_key
 from storage.embedded.schema import check_format
 from storage.embedded.tail import Tail, find_tail
-from storage.port import StorageRefused
 
 _BUSY_SECONDS = 5
 _READS = 5

@@ -5,11 +5,11 @@ import sqlite3
 from pathlib import Path
 from tempfile import mkstemp
 
+from resequencer.storage_port import StorageRefused
 from storage.embedded.change_log import INDEX, TABLE
 from storage.embedded.commit_log import logs_of
 from storage.embedded.errors import RESTORE
 from storage.embedded.write_ahead_log import is_there, log_of
-from storage.port import StorageRefused
 from storage.private_file import sync_directory
 
 APPLICATION_ID = 0x52534551

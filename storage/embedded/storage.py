@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Answer
 from storage.embedded.database import Database
 from storage.embedded.partition import EmbeddedPartitionStore, open_partition
-from storage.port import Answer
 
 _LOGS_BYTES = 16 * 1024 * 1024
 """What the logs of all partitions of a process may have before the database takes it over. It is in memory, too."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from resequencer.storage_port import Commit, Header, Snapshot, StashEntry, StorageRefused, UnitChange, Waits
 from storage.embedded.commit_log import Contents
 from storage.embedded.errors import RESTORE
 from storage.fencing import LastCommit, advanced
-from storage.port import Commit, Header, Snapshot, StashEntry, StorageRefused, UnitChange, Waits
 
 
 class ReadCommit(NamedTuple):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Header
 from storage.embedded.change_log import find_changed_units
 from storage.embedded.partition import WAITS_COLUMNS, find_snapshot, waits_of
 from storage.embedded.read_only import committed
 from storage.embedded.tail import Tail
 from storage.marker import count_commits_since, marker_of
-from storage.port import Header
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, is_worth_it, whole_of_nothing
 
 _PORTION_UNITS = 2_000

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from resequencer.storage_port import StorageRefused
 from storage.embedded.errors import RESTORE
-from storage.port import StorageRefused
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """The bound of the log. Checkpoints that succeed keep it much smaller; a very large commit may exceed it for a while."""

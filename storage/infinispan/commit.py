@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from resequencer.storage_port import Commit
 from storage.fencing import advanced
 from storage.infinispan.keys import index_block_name, page_name, segment_name
 from storage.infinispan.layout.compaction import Compacted, Compaction, CompactionLimits
@@ -22,7 +23,6 @@ from storage.infinispan.layout.segment import (
 )
 from storage.infinispan.layout.value_framing import Kind, Value, count_parts, part_names
 from storage.infinispan.partition_state import PartitionState, take_up_changes
-from storage.port import Commit
 
 
 class NewIndexBlock(msgspec.Struct, frozen=True):

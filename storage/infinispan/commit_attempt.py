@@ -3,12 +3,12 @@
 from contextlib import suppress
 from functools import partial
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import StorageUnavailable
 from storage.infinispan.commit import Prepared
 from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout.segment import CommitVersion
 from storage.infinispan.layout.value_framing import cut
-from storage.port import StorageUnavailable
 
 
 class CommitAttempt:

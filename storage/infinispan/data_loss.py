@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import StorageUnavailable
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.segment import CommitVersion, Segment, SegmentManifest, encode_segment, token_of, token_text
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, part_names
-from storage.port import StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import httpx
 
-from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
+from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
 
 _REFUSALS: dict[int, str] = {
     httpx.codes.UNAUTHORIZED: "it refuses the login; set storage.infinispan.username and password to a user that it knows",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from threading import RLock
 
-from domain.record import Partition
+from resequencer.record import Partition
 from storage.infinispan.layout.page import Page, decode_page
 from storage.infinispan.layout.segment import CommitVersion, Segment, decode_segment, token_text, version_of
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, cut, joined

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Header, StorageUnavailable
 from storage.fencing import succeeded
 from storage.infinispan.data_loss import DataLoss
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
@@ -17,7 +18,6 @@ from storage.infinispan.layout.segment import (
 )
 from storage.infinispan.layout.value_framing import Kind, Missing, Value, count_parts, part_names
 from storage.infinispan.partition_state import PartitionState, read_partition_state
-from storage.port import Header, StorageUnavailable
 
 _TRIES = 10
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 from storage.infinispan.commit import Preparation, records_of, take_up
 from storage.infinispan.commit_attempt import CommitAttempt
 from storage.infinispan.data_loss import DataLoss
@@ -13,7 +14,6 @@ from storage.infinispan.layout.records import snapshot_of
 from storage.infinispan.layout.segment import MOST_COMMITS, version_of_header
 from storage.infinispan.layout.value_framing import Missing
 from storage.infinispan.partition_state import PartitionState
-from storage.port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 
 _DELETED_PER_COMMIT = 4
 _NOTHING: tuple[int, Callable[[], None]] = 0, lambda: None

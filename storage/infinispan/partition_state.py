@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from resequencer.storage_port import Waits
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.compaction import Copy, find_copy
 from storage.infinispan.layout.expiry import ExpiredUnits
@@ -12,7 +13,6 @@ from storage.infinispan.layout.records import UnitRecord, WaitsRow, combined, wa
 from storage.infinispan.layout.segment import Segment, SegmentManifest, WindowRow, encode_segment
 from storage.infinispan.layout.value_framing import Kind, count_parts
 from storage.infinispan.layout.window import Progress, Window
-from storage.port import Waits
 
 
 class PartitionState:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TypeVar
 
+from resequencer.storage_port import Header, StorageUnavailable
 from storage.infinispan.keys import PageMemory, PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.block_lookup import BlockLookup, lookup_of
 from storage.infinispan.layout.expiry import ExpiredUnits
@@ -16,7 +17,6 @@ from storage.infinispan.layout.segment import CommitVersion, Segment, WindowRow
 from storage.infinispan.layout.unit_index import UnitIndex
 from storage.infinispan.layout.value_framing import Kind, Missing
 from storage.marker import marker_of
-from storage.port import Header, StorageUnavailable
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, whole_of_nothing
 
 _TRIES = 20

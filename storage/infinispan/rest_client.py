@@ -11,12 +11,12 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CacheDurability, durability_of
 from storage.infinispan.errors import refuse, translated
 from storage.infinispan.login import Login
 from storage.infinispan.port import ended
 from storage.infinispan.settings import ServerSettings
-from storage.port import StorageRefused, StorageUnavailable
 
 _log = logging.getLogger("resequencer.storage")
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from domain.configuration_key import Key
-from domain.value_types import Duration, FilePath, SecretText, Text, Url
+from resequencer.keys.configuration_key import Key
+from resequencer.keys.value_types import Duration, FilePath, SecretText, Text, Url
 
 _CACHE = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens")
 

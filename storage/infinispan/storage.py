@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Answer
 from storage.infinispan.data_loss import DataLoss
 from storage.infinispan.keys import PageMemory, PartitionKeys
 from storage.infinispan.layout.compaction import CompactionLimits
@@ -12,7 +13,6 @@ from storage.infinispan.opening import Opening
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.port import Cache, ended
 from storage.infinispan.settings import LayoutSettings
-from storage.port import Answer
 
 _AT_ONCE = 8
 """How many calls are made at once: each waits for a few requests, one after the other, and takes little of the processor."""

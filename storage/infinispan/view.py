@@ -1,10 +1,10 @@
 """The view of the Infinispan storage: each partition from its counter, by GET requests only."""
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Header
 from storage.infinispan.keys import PageMemory, PartitionKeys
 from storage.infinispan.partition_view import PartitionView
 from storage.infinispan.port import Cache
-from storage.port import Header
 from storage.view_port import UnitView, WaitingChanges
 
 _MEMORY_BYTES = 16 * 2**20

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Header, Snapshot, StashEntry, UnitChange, Waits
 from storage.fencing import LastCommit, advanced
-from storage.port import Commit, Header, Snapshot, StashEntry, UnitChange, Waits
 
 
 class KeptUnit(msgspec.Struct, frozen=True, gc=False):

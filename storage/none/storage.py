@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Answer, Commit, Header, Pending, Snapshot, Waits
 from storage.fencing import advanced, check_owner, is_done, succeeded
 from storage.none.memory import Memory
-from storage.port import Answer, Commit, Header, Pending, Snapshot, Waits
 
 EXPIRED_PER_CALL = 1_000
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 
-from storage.port import StorageRefused
+from resequencer.storage_port import StorageRefused
 from storage.redis.servers import RedisServers, ServerFacts
 
 _log = logging.getLogger("resequencer.storage")

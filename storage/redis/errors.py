@@ -7,7 +7,7 @@ from ssl import SSLCertVerificationError
 
 from redis import exceptions
 
-from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
+from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
 
 _RIGHTS = "give the user the rights that docs/operations.md lists"
 _LOGIN = "check storage.redis.username and password, or those in the url"

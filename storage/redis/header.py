@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage.port import Header, StorageRefused
+from resequencer.storage_port import Header, StorageRefused
 
 FORMAT = 2
 """The format of everything under a partition's keys. Any other one is refused."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from domain.record import Partition
+from resequencer.record import Partition
 
 
 class RedisKeys:

@@ -7,20 +7,10 @@ from typing import Any
 
 import msgspec
 
-from domain.clock import Instant
+from resequencer.clock import Instant
+from resequencer.storage_port import Commit, Header, Pending, Snapshot, StashEntry, StorageRefused, UnitChange, WaitKind, Waits
 from storage.fencing import LastCommit, advanced, check_owner, is_done
 from storage.marker import marker_of
-from storage.port import (
-    Commit,
-    Header,
-    Pending,
-    Snapshot,
-    StashEntry,
-    StorageRefused,
-    UnitChange,
-    WaitKind,
-    Waits,
-)
 from storage.redis.header import name, restore
 from storage.redis.keys import RedisKeys
 from storage.redis.scripts import COMMIT, DUE, FORGET, FULFILLED, INDEX, LOAD, SCAN, Script, Verdict

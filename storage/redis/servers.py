@@ -6,7 +6,7 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import NoScriptError
 
-from storage.port import StorageRefused, StorageUnavailable
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 from storage.redis.connection import Command, Link
 from storage.redis.scripts import FULFILLED, Script
 from storage.redis.url import Address, RedisPlace

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from domain.configuration_key import Key
-from domain.value_types import Duration, Url, Whole
+from resequencer.keys.configuration_key import Key
+from resequencer.keys.value_types import Duration, Url, Whole
 from storage.redis.url import RedisLogin, RedisPlace
 
 

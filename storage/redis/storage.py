@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from domain.errors import OwnershipLost
-from domain.record import Partition
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import Answer, StorageRefused, StorageUnavailable
 from storage.fencing import succeeded
-from storage.port import Answer, StorageRefused, StorageUnavailable
 from storage.redis.durability import ServerWatch
 from storage.redis.header import FORMAT, StoredHeader, history_text, name, read_header, restore
 from storage.redis.keys import RedisKeys

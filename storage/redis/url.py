@@ -7,8 +7,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from domain.configuration_key import Key
-from domain.value_types import FilePath, SecretText, Text
+from resequencer.keys.configuration_key import Key
+from resequencer.keys.value_types import FilePath, SecretText, Text
 
 Address = tuple[str, int]
 """Host and port; for a Unix socket its path and 0."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Header, StorageUnavailable
 from storage.marker import count_commits_since, marker_of
-from storage.port import Header, StorageUnavailable
 from storage.redis.header import StoredHeader, read_header
 from storage.redis.keys import RedisKeys
 from storage.redis.partition import snapshot_of, torn, waits_of

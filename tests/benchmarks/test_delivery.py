@@ -10,8 +10,8 @@ from benchmarks._delivery import calls, rows
 from benchmarks._delivery.calls import LOOP, Client, loop, measure, worker
 from benchmarks._delivery.stage import Database, WrongResult, write_notifications
 from benchmarks.delivery import show_costs
-from delivery.settings import Step
-from simulator.receiver.check import read_notifications
+from notification_service.delivery.settings import Step
+from notification_service.simulator.receiver.check import read_notifications
 
 pytestmark = pytest.mark.slow  # Processes of their own, and synced commits.
 

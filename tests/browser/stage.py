@@ -11,7 +11,7 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.waiting import wait_until
 from kafka import KafkaProducer
 
-from connectors.line_format import Line, decode_line, encode_line
+from notification_service.connectors.line_format import Line, decode_line, encode_line
 from servers.kafka.server import KafkaServer
 
 ASKED, PAID = "uow-asked", "uow-paid"

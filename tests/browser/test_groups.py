@@ -13,8 +13,8 @@ from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from aggregation.commands import FileCommands
-from aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
+from notification_service.aggregation.commands import FileCommands
+from notification_service.aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
 from tests.browser.stage import address_of
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from connectors.line_format import Line, decode_line, encode_line
+from notification_service.connectors.line_format import Line, decode_line, encode_line
 from tests.browser.stage import HOSTILE, address_of
 
 pytestmark = pytest.mark.slow
@@ -184,5 +184,9 @@ def _edit_with_approval(browser: Browser, daemon: Daemon, address: str) -> None:
 def _add_user(service: OperatedService, name: str) -> None:
     arguments = ["console", *service.arguments, "add-user", name, "--role", "operator"]
     subprocess.run(
-        [sys.executable, "-m", "daemon", *arguments], cwd=service.directory, input=f"password-of-{name}\n", text=True, check=True
+        [sys.executable, "-m", "notification_service", *arguments],
+        cwd=service.directory,
+        input=f"password-of-{name}\n",
+        text=True,
+        check=True,
     )

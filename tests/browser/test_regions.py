@@ -14,7 +14,7 @@ from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.waiting import wait_until
 from playwright.sync_api import Browser
 
-from status.report import State
+from notification_service.status.report import State
 from tests.browser.stage import address_of
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from compatibility.restoring import FIXTURES, WAYS, Left
 
-from storage.port import Storage
+from resequencer.storage_port import Storage
 
 STORAGES = (
     "embedded",

@@ -9,18 +9,18 @@ from pathlib import Path
 from harness.service_under_test import DEADLINE_MS, P0, P1, TOPIC, Plan, Service, envelope_line
 from msgspec.structs import replace
 
-from connectors.dead_letters.port import Signature
-from connectors.files.input_archive import InputArchive
-from connectors.files.operations import SystemFiles
-from connectors.files.settings import FileSettings
-from connectors.port import PartitionOutput, Transport
-from daemon.file_dead_letters import FileDeadLetterStore
-from daemon.supervision.in_flight_memory import InFlightEnvelope
-from daemon.supervision.suspects import Suspects
-from domain.record import Origin, Partition
+from guardian.ports import PartitionOutput, Transport
 from guardian.unit_registry import UnitRegistrySettings
+from notification_service.connectors.dead_letters.port import Signature
+from notification_service.connectors.files.input_archive import InputArchive
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.supervision.in_flight_memory import InFlightEnvelope
+from notification_service.supervision.suspects import Suspects
+from notification_service.wiring.file_dead_letters import FileDeadLetterStore
 from resequencer.in_flight import CallKind
-from storage.port import Storage
+from resequencer.record import Origin, Partition
+from resequencer.storage_port import Storage
 
 MINUTE_MS = 60_000
 RETENTION_MS = 4 * 60 * MINUTE_MS

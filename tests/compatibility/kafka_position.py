@@ -11,7 +11,7 @@ from harness.servers.kafka_worker import KafkaWorker
 
 from servers.kafka.server import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 RECORDS = (("owned", 2), ("done-1", 1), ("done-2", 1), ("owned-too", 3), ("done-3", 1))
 """In their order in the log, the units and their numbers: what is owned waits for number 1."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from compatibility.history import PARTITIONS, UNITS
 from harness.waiting import wait_until
 
+from resequencer.storage_port import PartitionStore, StorageUnavailable
 from storage.infinispan.port import Cache
-from storage.port import PartitionStore, StorageUnavailable
 
 if TYPE_CHECKING:  # The clients take a second to import, which the tests without servers need not wait for.
     import httpx

@@ -15,10 +15,10 @@ from compatibility.keeping import (
     restore_redis,
 )
 
+from resequencer.storage_port import Storage
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.infinispan.settings import LayoutSettings, ServerSettings
 from storage.infinispan.storage import InfinispanStorage
-from storage.port import Storage
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 

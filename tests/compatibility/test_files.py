@@ -8,15 +8,15 @@ import pytest
 from compatibility.history import AT, DEADLY, PARTITIONS
 from harness.service_under_test import P0, P1, TOPIC
 
-from connectors.dead_letters.actions import Discarded, Requeued, Requeueing
-from connectors.files.archived_marker import ArchivedMarker
-from connectors.files.dead_letter_actions import ActionsFile
-from connectors.files.operations import SystemFiles
-from connectors.files.positions import PositionsFile
-from connectors.files.settings import FileSettings
-from daemon.file_dead_letters import FileDeadLetterStore
-from daemon.supervision.suspects import Suspects
 from guardian.takeover import find_metadata
+from notification_service.connectors.dead_letters.actions import Discarded, Requeued, Requeueing
+from notification_service.connectors.files.archived_marker import ArchivedMarker
+from notification_service.connectors.files.dead_letter_actions import ActionsFile
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.positions import PositionsFile
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.supervision.suspects import Suspects
+from notification_service.wiring.file_dead_letters import FileDeadLetterStore
 
 
 @pytest.mark.parametrize("storage", ["embedded", "redis", "infinispan"])

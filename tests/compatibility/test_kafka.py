@@ -11,11 +11,11 @@ from compatibility.kafka_position import DONE, RECORDS, send
 from harness.driving import wire
 from harness.servers.kafka_worker import KafkaWorker
 
-from connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
 from guardian import takeover
 from guardian.done_offsets import decode
+from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
 from servers.kafka.server import KafkaServer
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 
 @pytest.fixture

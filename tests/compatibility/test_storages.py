@@ -24,13 +24,13 @@ from compatibility.told_by_hand import (
 from harness.service_under_test import DEADLINE_MS, P0, P1, Teller
 from msgspec.structs import replace
 
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.record import Partition
 from guardian.pending_output import from_pending
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.record import Partition
+from resequencer.storage_port import Pending, Snapshot, StashEntry, Storage, UnitChange
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Remainder, Unit, place_of
 from resequencer.unit_codec import UnitCodec
-from storage.port import Pending, Snapshot, StashEntry, Storage, UnitChange
 from tests.storage.contract import WAITS, expire_all, put
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from compatibility.history import IDLE
 from harness.service_under_test import P0, P1
 
-from storage.port import WaitKind
+from resequencer.storage_port import WaitKind
 
 
 class Held(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from harness.promtool import known_metrics, metrics_in, promtool
 
-from status.report import State
-from status.service_report import NOT_RUNNING, STALE
+from notification_service.status.report import State
+from notification_service.status.service_report import NOT_RUNNING, STALE
 
 ALERTS = Path("deploy/alerts.yml")
 TESTS = Path("deploy/alerts-test.yml")

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 from harness.processes.wheels import packages_of, project_files
 
-from daemon.command_line import parse
-from daemon.configuration.configuration import load
-from daemon.exit_code import ExitCode
+from notification_service.command_line import parse
+from notification_service.configuration.configuration import load
+from notification_service.supervision.exit_code import ExitCode
 
 SCRIPT = PurePosixPath("/opt/resequencer/.venv/bin/resequencer")
 
@@ -51,7 +51,7 @@ def is_a_verb_of_ours(command: list[str]) -> bool:
 
 
 def test_the_script_is_one_that_installing_makes(project: ConfigParser) -> None:
-    assert f"{SCRIPT.name} = daemon.command_line:main" in project["options.entry_points"]["console_scripts"]
+    assert f"{SCRIPT.name} = notification_service.command_line:main" in project["options.entry_points"]["console_scripts"]
 
 
 def test_the_container_runs_and_asks_with_commands_that_there_are(container: dict[str, list[str]]) -> None:
@@ -83,7 +83,7 @@ def test_what_the_container_is_built_of_is_let_in_and_nothing_else(project: Conf
     assert patterns[0] == "*"
     let_in = {line.removeprefix("!") for line in patterns if line.startswith("!")}
     described = {project["metadata"]["license_files"], project["metadata"]["long_description"].removeprefix("file: ")}
-    assert let_in == packages_of(project_files()) | described | {"setup.cfg", "pyproject.toml"}
+    assert let_in == packages_of(project_files()) | described | {"conf", "setup.cfg", "pyproject.toml"}
     assert all(Path(each).exists() for each in let_in)
 
 
@@ -94,7 +94,7 @@ def test_the_packages_are_found_by_a_rule_and_each_has_its_mark(project: ConfigP
     packages = packages_of(files)
     folders = {each.parent for each in files if each.suffix == ".py" and each.parts[0] in packages}
     assert sorted(str(each) for each in folders if each / "__init__.py" not in files) == []
-    assert {each.parts[0] for each in files if each.name == "py.typed"} == packages - {"conf"}
+    assert {each.parts[0] for each in files if each.name == "py.typed"} - {"servers"} == packages
 
 
 def test_the_container_runs_as_a_user_without_rights_and_keeps_what_it_writes_in_a_volume(

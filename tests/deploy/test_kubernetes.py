@@ -11,12 +11,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from daemon.command_line import parse
-from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.kafka_settings import kafka_settings
-from daemon.supervision.probes import Health, _answer
-from daemon.supervision.supervisor import _DRAIN_SECONDS
-from status.report import State
+from notification_service.command_line import parse
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.status.report import State
+from notification_service.supervision.probes import Health, _answer
+from notification_service.supervision.supervisor import _DRAIN_SECONDS
 
 DIRECTORY = Path("deploy/kubernetes")
 FILES = sorted(DIRECTORY.glob("*.yaml"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from harness.api_stage import MANY, ApiStage, serving
 
-from console.access.identity import NoLogin
-from console.application import make_application
+from notification_service.console.access.identity import NoLogin
+from notification_service.console.application import make_application
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import msgspec
 
-from connectors.line_format import Line, decode_line
-from daemon.command_line import COMMANDS
-from daemon.exit_code import ExitCode
-from domain import headers
-from domain.dead_letter import DeadLetterReason
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import PAIN_001_PARTS, DataEnvelope
-from domain.notification import notification_id
-from domain.order import OrderKind
-from domain.record import Origin, Partition, Record
-from resequencer.handlers.notification_settings import COLUMNS, parse_notification_settings
-from resequencer.handlers.target_types import TARGET_TYPES
+from guardian import headers
+from notification_service.command_line import COMMANDS
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.payments.notification_settings import COLUMNS, parse_notification_settings
+from notification_service.payments.target_types import TARGET_TYPES
+from notification_service.supervision.exit_code import ExitCode
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
+from resequencer.notification import notification_id
+from resequencer.order import OrderKind
+from resequencer.record import Origin, Partition, Record
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from connectors.line_format import Line, decode_line
-from daemon.configuration.configuration import load
-from daemon.exit_code import ExitCode
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope
-from domain.record import Origin, Partition, Record
 from guardian.metrics import COUNTED
 from guardian.supervision import SUPERVISION
+from notification_service.configuration.configuration import load
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.status.report import State
+from notification_service.status.service_report import NOT_RUNNING, STALE
+from notification_service.supervision.exit_code import ExitCode
+from resequencer.envelope import DataEnvelope
+from resequencer.record import Origin, Partition, Record
 from resequencer.unit import REMEMBERED_ENVELOPES
 from servers.server import remove_all
-from status.report import State
-from status.service_report import NOT_RUNNING, STALE
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

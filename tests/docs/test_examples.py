@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from harness.driving import Driven, Envelopes, drive
 
-from domain.dead_letter import DeadLetter
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
-from domain.notification import Notification
+from resequencer.dead_letter import DeadLetter
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
+from resequencer.notification import Notification
 from resequencer.strategies.registry import STRATEGIES
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"

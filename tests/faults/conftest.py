@@ -11,9 +11,9 @@ import pytest
 from harness.fault_table import AnyRow, as_property, render
 from harness.nightly import SEED
 
+from notification_service.simulator.receiver.behaviour import Behaviour
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver import ReceiverServer
-from simulator.receiver.behaviour import Behaviour
 from tests.faults.campaign import Campaign
 from tests.faults.delivery_campaign import DeliveryCampaign
 from tests.faults.group_campaign import FileStage, GroupCampaign, TopicStage

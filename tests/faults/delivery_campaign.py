@@ -14,10 +14,10 @@ from harness.delivering import Delivering
 from harness.fault_table import DeliveryRow
 from harness.waiting import pause_at_random, wait_until
 
-from delivery.core.jobs import Job, JobState
+from notification_service.delivery.core.jobs import Job, JobState
+from notification_service.simulator.receiver.check import compare
 from servers.postgresql.server import PostgresqlServer
 from servers.receiver import ReceiverServer
-from simulator.receiver.check import compare
 
 PER_UNIT = 8
 PROBE_MS = 300

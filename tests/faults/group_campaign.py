@@ -20,13 +20,13 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from simulation.fakes.broker import Stored
 
-from aggregation.values.file import ValuesFile
-from connectors.line_format import Line, decode_line
-from status.service_report import find_reports
-from tests.connectors.kafka.stage import read_to_end
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.status.service_report import find_reports
 from tests.faults.feeder import Feeder
 from tests.faults.stage import LONGEST_WAIT_SECONDS, PARTITIONS, SESSION_SECONDS, Stage
 from tests.faults.strikes import send
+from tests.notification_service.connectors.kafka.stage import read_to_end
 
 _AGGREGATION = f"{NOTIFICATION}.aggregation"
 _VERB = "groups"

@@ -19,11 +19,11 @@ from harness.processes.regions import PARTITIONS, RegionStage
 from harness.waiting import pause_at_random, wait_until
 
 from guardian.region import RegionState
+from notification_service.status.report import State
+from notification_service.status.service_report import find_reports
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
 from servers.server import Server
-from status.report import State
-from status.service_report import find_reports
 from tests.faults.campaign import DEVIATIONS, QUIET
 from tests.faults.feeder import Feeder
 from tests.faults.stage import LONGEST_WAIT_SECONDS

@@ -13,13 +13,13 @@ from harness.waiting import wait_until
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from daemon.system_clock import SystemClock
+from notification_service.status.report import State
+from notification_service.status.service_report import ServiceReport, find_reports, service_report
+from notification_service.supervision.system_clock import SystemClock
 from servers.kafka.server import KafkaServer, KafkaSettings
-from status.report import State
-from status.service_report import ServiceReport, find_reports, service_report
-from tests.connectors.kafka.stage import read_to_end
 from tests.faults.relay import Relay
 from tests.faults.storages import STORAGES, prepare
+from tests.notification_service.connectors.kafka.stage import read_to_end
 
 PARTITIONS = 4
 SESSION_SECONDS = 6

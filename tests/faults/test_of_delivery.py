@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from simulator.receiver.behaviour import Behaviour
+from notification_service.simulator.receiver.behaviour import Behaviour
 from tests.faults.choice import each_storage
 from tests.faults.delivery_campaign import (
     PROBE_MS,

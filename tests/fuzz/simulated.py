@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulator.generate.plan import Plan
-from simulator.generate.simulation import simulate
+from notification_service.simulator.generate.plan import Plan
+from notification_service.simulator.generate.simulation import simulate
 
 
 @cache

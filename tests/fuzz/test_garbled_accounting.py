@@ -7,7 +7,7 @@ import pytest
 from harness.driving import wire
 from harness.garbled.accounting import Accounting
 
-from connectors.line_format import Line, encode_line
+from notification_service.connectors.line_format import Line, encode_line
 
 FLOW = "PaymentInitiationFlow"
 NOT_UTF8 = b'{"key-base64":"/w==","headers":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"value-base64":"/wA="}'

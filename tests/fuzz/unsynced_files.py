@@ -1,6 +1,6 @@
 """The operating system's files without syncs: a fuzzer writes thousands of files per second, and no power cut is tested."""
 
-from connectors.files.operations import SystemFiles
+from notification_service.connectors.files.operations import SystemFiles
 
 
 class UnsyncedFiles(SystemFiles):

@@ -7,12 +7,12 @@ import pytest
 from harness.actors.asking import P0, Asked
 
 import resequencer.turn.decide
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import TransientError
 from guardian.actor_gateway import Decided
 from guardian.guardian_actor import Escalated
 from resequencer.batch import UnitKey
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import TransientError
 from resequencer.payment_data import PaymentData
 from resequencer.settings import LearnedTimeout
 from resequencer.strategies.sequence import Sequence

@@ -1,8 +1,8 @@
 """Deadlines that wait until the backlog is read."""
 
-from domain.record import Partition
 from guardian.backlog import Backlog
 from resequencer.batch import UnitKey
+from resequencer.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P1, "c")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from domain.errors import OwnershipLost, TransientError
 from guardian.backoff import BackoffSettings, RetryWithBackoff, Stopped
+from resequencer.errors import OwnershipLost, TransientError
 
 
 class Server:

@@ -9,15 +9,15 @@ from harness.service_under_test import P0, P1, Service
 from harness.watched import Watched, Watcher
 
 import resequencer.turn.decide
-from connectors.port import Polled, PublishRefused, TransportUnavailable
-from domain.errors import OwnershipLost
-from domain.record import Origin, Partition
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.guardian_actor import Escalated
+from guardian.ports import Polled, PublishRefused, TransportUnavailable
 from guardian.takeover import Metadata, find_metadata
 from guardian.unit_registry import UnitRegistry
-from storage.port import StorageUnavailable
+from resequencer.errors import OwnershipLost
+from resequencer.record import Origin, Partition
+from resequencer.storage_port import StorageUnavailable
 
 
 @pytest.fixture

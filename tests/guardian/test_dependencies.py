@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from harness.actors.asking import P0, P1, Asked
 
-from domain.errors import DependencyUnavailable
 from guardian.actor_gateway import Decided
 from guardian.dependencies import Dependencies
 from resequencer.batch import UnitKey
+from resequencer.errors import DependencyUnavailable
 
 GONE = DependencyUnavailable("sanctions-api")
 API = "sanctions-api"

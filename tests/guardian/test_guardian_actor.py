@@ -9,16 +9,16 @@ from harness.actors.asking import FAR, P0, P1, Asked
 from harness.driving import NoChance, Recorder, decoder
 from thespian.actors import Actor, ActorAddress, ActorSystem
 
-from domain.envelope import DataEnvelope
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Guardian, Stop, TakeTurns
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
+from resequencer.envelope import DataEnvelope
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import Snapshot, WaitKind
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import TurnContext
 from resequencer.unit_codec import UnitCodec
-from storage.port import Snapshot, WaitKind
 
 U = UnitKey(P0, "u")
 

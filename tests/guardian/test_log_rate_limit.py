@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from domain.errors import PermanentError
 from guardian.log_rate_limit import LogRateLimit, kind_of
+from resequencer.errors import PermanentError
 
 NOW = 1_774_740_835_941
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from harness.service_under_test import BEGINNING, P0, P1, STEP_MS, FakeClock, Service
 
-from connectors.port import Polled, PublishRefused, Transport
-from domain.clock import Instant
 from guardian.histogram import HistogramReport
+from guardian.ports import Polled, PublishRefused, Transport
+from resequencer.clock import Instant
 
 SECOND = 1_000
 

@@ -5,8 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from connectors.orders.port import OrderBatch, OrderRecord
-from domain.order import Order, OrderKind, OrderResult, Stage, encode_order
 from guardian.partition_orders import (
     OrderRules,
     PartitionOrders,
@@ -18,6 +16,8 @@ from guardian.partition_orders import (
     rested_ms,
     take_orders,
 )
+from guardian.ports import OrderBatch, OrderRecord
+from resequencer.order import Order, OrderKind, OrderResult, Stage, encode_order
 
 RELEASE = Order(id="1", kind=OrderKind.RELEASE, by="anna", because="why", at=1, unit="a", waits_for="sequence:1", since=1)
 PAUSE = Order(id="2", kind=OrderKind.PAUSE, by="anna", because="why", at=1)

@@ -8,9 +8,9 @@ import pytest
 from harness.service_under_test import P0, P1, Service
 from msgspec.structs import replace
 
-from connectors.files.transport import FileTransport
-from connectors.port import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
-from domain.record import Partition
+from guardian.ports import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
+from notification_service.connectors.files.transport import FileTransport
+from resequencer.record import Partition
 
 
 class Group:

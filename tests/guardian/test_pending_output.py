@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.port import Channel, OutputRecord
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.fact import Fact
-from domain.headers import POSSIBLE_DUPLICATE
-from domain.notification import Notification
-from domain.record import Cut, Origin, Partition, Record
+from guardian.headers import POSSIBLE_DUPLICATE
 from guardian.pending_output import find_origin, from_pending, offset_behind, offset_of, output_record, renumbered, to_pending
-from storage.port import Pending, StorageRefused
+from guardian.ports import Channel, OutputRecord
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.fact import Fact
+from resequencer.notification import Notification
+from resequencer.record import Cut, Origin, Partition, Record
+from resequencer.storage_port import Pending, StorageRefused
 
 P = Partition("T", 3)
 NOTIFICATION = Notification("ID", "ünit", "ACCP", b"{}", (("notification-id", b"ID"),), Origin(P, 70))

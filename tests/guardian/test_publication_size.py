@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from harness.service_under_test import P0, P1, Service
 
-from connectors.port import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
-from domain.notification import Notification
-from domain.record import Partition
 from guardian.done_offsets import DoneOffsets, decode
+from guardian.ports import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
 from guardian.takeover import Metadata, find_metadata
 from resequencer.handler import Handled
+from resequencer.notification import Notification
+from resequencer.record import Partition
 
 ONE = 1
 """A portion of this size holds one record, whatever time it takes."""

@@ -9,12 +9,12 @@ from harness.service_under_test import P0, Service
 from harness.watched import Watched, Watcher
 from msgspec.structs import replace
 
-from connectors.port import PublishRefused, TransportRefused, TransportUnavailable
-from domain.errors import OwnershipLost
-from domain.order import Order, OrderKind, OrderResult
 from guardian.actor_gateway import ActorsFailed
+from guardian.ports import PublishRefused, TransportRefused, TransportUnavailable
 from guardian.region import MustReset, RegionLimits, RegionState
-from storage.port import StorageRefused, StorageUnavailable
+from resequencer.errors import OwnershipLost
+from resequencer.order import Order, OrderKind, OrderResult
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 
 REFUSED = TransportRefused("queue EVENTS", "the broker says no. Give the right")
 MOST = 3

@@ -8,17 +8,17 @@ from harness.actors.asking import P0, Asked
 from msgspec.structs import replace
 
 import resequencer.turn.decide
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.errors import PermanentError, TransientError
 from guardian.actor_gateway import ActorsFailed, Decided
 from guardian.guardian_actor import Escalated, Guardian
 from guardian.supervision import SUPERVISION, Directive, Failure
 from guardian.unit_registry import UnitRegistry
 from resequencer.batch import UnitKey
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.errors import PermanentError, TransientError
+from resequencer.storage_port import Snapshot, WaitKind
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Turn
-from storage.port import Snapshot, WaitKind
 
 U = UnitKey(P0, "u")
 TESTED: dict[Failure, Directive] = {

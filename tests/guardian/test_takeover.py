@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from connectors.port import Position, TransportStatus
 from guardian.done_offsets import DoneOffsets, encode
+from guardian.ports import Position, TransportStatus
 from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
-from storage.port import Header, Pending
+from resequencer.storage_port import Header, Pending
 
 LOG = range(100, 900)
 EMPTY = Header("new", 0)

@@ -1,8 +1,8 @@
 """The back-off of takeovers that failed: guardian/takeover_backoff.py."""
 
-from domain.record import Partition
 from guardian.backoff import BackoffSettings
 from guardian.takeover_backoff import TakeoverBackoff
+from resequencer.record import Partition
 
 ONE, OTHER = Partition("topic", 0), Partition("topic", 1)
 

@@ -11,16 +11,16 @@ from harness.actors.asking import FAR, P0, P1, Asked
 from harness.service_under_test import FakeClock, Service, Teller
 from msgspec.structs import replace
 
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
-from domain.errors import DependencyUnavailable, TransientError
 from guardian.actor_gateway import Decided
 from guardian.unfinished_turns import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.batch import Batch, UnitKey
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
-from storage.port import WaitKind, Waits
+from resequencer.storage_port import WaitKind, Waits
 
 ONE = 1_026
 """The size of one notification of the recorder."""

@@ -4,15 +4,15 @@ import msgspec
 import pytest
 from harness.driving import NoChance, Recorder
 
-from domain.record import Partition
 from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
 from resequencer.batch import UnitKey
+from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import WaitKind, Waits
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Release, Turn, TurnContext
 from resequencer.unit import Unit, Wake
-from storage.port import WaitKind, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")

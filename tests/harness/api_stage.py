@@ -21,19 +21,19 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
-from connectors.files.settings import FileSettings
-from connectors.line_format import Line, encode_line
-from console.access.identity import Identity, NoLogin
-from console.access.layer import Limits
-from console.access.role import Role
-from console.application import make_application
-from console.context import Console
-from daemon.file_dead_letters import FileDeadLetterStore
-from domain.clock import instant_text
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.console.access.identity import Identity, NoLogin
+from notification_service.console.access.layer import Limits
+from notification_service.console.access.role import Role
+from notification_service.console.application import make_application
+from notification_service.console.context import Console
+from notification_service.status.report import PartitionStatus, State, StatusReport
+from notification_service.status.served import ServedStatus
+from notification_service.status.service_report import service_report
+from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from resequencer.clock import instant_text
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from status.report import PartitionStatus, State, StatusReport
-from status.served import ServedStatus
-from status.service_report import service_report
 
 API = "/api/v1"
 WAITING = "uow-1"

@@ -11,20 +11,20 @@ from harness.service_under_test import FakeClock
 from harness.steady import steady
 from starlette.testclient import TestClient
 
-from connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from connectors.orders.port import OrderBook
-from console.access.identity import Authenticator, NoLogin
-from console.access.layer import Limits
-from console.application import make_application
-from console.context import Console
-from console.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
-from console.sources import Sources
-from delivery.ledger.ledger import Ledger
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.record import Partition
+from guardian.ports import OrderBook
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from notification_service.console.access.identity import Authenticator, NoLogin
+from notification_service.console.access.layer import Limits
+from notification_service.console.application import make_application
+from notification_service.console.context import Console
+from notification_service.console.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
+from notification_service.console.sources import Sources
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.status.service_report import ServiceReport
+from resequencer.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit_codec import UnitCodec
-from status.service_report import ServiceReport
 from storage.view_port import StorageView
 
 URL = "http://127.0.0.1:8080"

@@ -8,20 +8,20 @@ import msgspec
 from harness.service_under_test import FakeClock
 from harness.steady import steady
 
-from aggregation.commands import CommandWriter, FileCommands
-from aggregation.completions import CompletionsLog, FileCompletions
-from aggregation.files.store import FileStore
-from aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.payments.settings import PaymentsSettings
-from aggregation.runner import StoreRunner
-from aggregation.values.file import ValuesFile
-from aggregation.view import FileView, StoreView
-from connectors.files.operations import SystemFiles
-from connectors.files.settings import FileSettings
-from connectors.files.transport import FileTransport
-from connectors.port import TransportUnavailable
-from status.aggregation import AggregationStatus
+from guardian.ports import TransportUnavailable
+from notification_service.aggregation.commands import CommandWriter, FileCommands
+from notification_service.aggregation.completions import CompletionsLog, FileCompletions
+from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.runner import StoreRunner
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.view import FileView, StoreView
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.files.transport import FileTransport
+from notification_service.status.aggregation import AggregationStatus
 
 HOUR_MS = 3_600_000
 SETTINGS = PaymentsSettings(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from harness.processes.command import run_here
 
-from daemon.configuration.configuration import load
-from daemon.delivery.composition import make_ledger
-from delivery.core.jobs import GateReport, Job
+from notification_service.configuration.configuration import load
+from notification_service.delivery.core.jobs import GateReport, Job
+from notification_service.wiring.delivery.composition import make_ledger
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +40,7 @@ class Delivering:
         self.log = (directory / "log").open("wb")
 
     def start_worker(self, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "daemon", "delivery", "run", "--config", str(self.configuration), *more]
+        command = [sys.executable, "-m", "notification_service", "delivery", "run", "--config", str(self.configuration), *more]
         self.workers.append(subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=self.log))
         return self.workers[-1]
 

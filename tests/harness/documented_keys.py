@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from daemon.configuration.hocon.parser import parse_text, resolve
-from daemon.configuration.schema import Schema
+from notification_service.configuration.hocon.parser import parse_text, resolve
+from notification_service.configuration.schema import Schema
 
 REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
 

@@ -6,24 +6,24 @@ from typing import Any
 
 import msgspec
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope
-from domain.notification import Notification
-from domain.order import Order, OrderKind, OrderOutcome
-from domain.record import Origin, Partition, Record
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.batch import WITHOUT_END
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter
+from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled, Marks, Profiles
+from resequencer.notification import Notification
+from resequencer.order import Order, OrderKind, OrderOutcome
 from resequencer.payment_data import PaymentData
+from resequencer.record import Origin, Partition, Record
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import Snapshot, StashEntry, WaitKind
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Chance, Output, Turn, TurnContext
 from resequencer.unit import Ordered, Unit, Wake
 from resequencer.unit_codec import UnitCodec
-from storage.port import Snapshot, StashEntry, WaitKind
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
 PAIN_001 = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")

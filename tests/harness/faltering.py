@@ -11,8 +11,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any, NamedTuple
 
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
 from resequencer.strategies.port import Strategy
 
 

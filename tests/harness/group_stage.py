@@ -7,17 +7,17 @@ from typing import Any
 from defusedxml import ElementTree
 from harness.kept_values import KeptValues
 
-from aggregation.core.aggregate import Completion
-from aggregation.core.processor import Processor, Slot, Turn
-from aggregation.payments.group_view import GroupView, describe
-from aggregation.payments.head import Head, decode_head
-from aggregation.payments.member import Member, decode_member
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.payments.settings import PaymentsSettings
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.headers import MEMBER, texts_of
-from domain.record import Origin, Partition, Record
+from guardian.headers import MEMBER, texts_of
+from notification_service.aggregation.core.aggregate import Completion
+from notification_service.aggregation.core.processor import Processor, Slot, Turn
+from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.head import Head, decode_head
+from notification_service.aggregation.payments.member import Member, decode_member
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter
+from resequencer.record import Origin, Partition, Record
 
 KEY = "GROUP"
 SECOND, HOUR = 1_000, 3_600_000

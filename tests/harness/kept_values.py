@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from aggregation.core.processor import Slot, Stored, Turn
-from domain.clock import Instant
+from notification_service.aggregation.core.processor import Slot, Stored, Turn
+from resequencer.clock import Instant
 
 
 class KeptValues:

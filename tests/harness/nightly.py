@@ -32,15 +32,19 @@ FAMILIES: dict[str, Family] = {
         "Each source with each sink keeps its promise while workers and brokers are killed.",
         (
             "tests/process/test_regions.py",
-            "tests/connectors/kafka/test_region_contracts.py",
-            "tests/connectors/jms/test_contracts.py",
-            "tests/connectors/mqtt/test_contracts.py",
+            "tests/notification_service/connectors/kafka/test_region_contracts.py",
+            "tests/notification_service/connectors/jms/test_contracts.py",
+            "tests/notification_service/connectors/mqtt/test_contracts.py",
         ),
         "each source with each sink as processes, each broker killed, resets",
     ),
     "bridge": Family(
         "What a broker acknowledged to the bridge is notified once.",
-        ("tests/process/test_bridge.py", "tests/bridge/test_runner.py", "tests/connectors/mqtt/test_source.py"),
+        (
+            "tests/process/test_bridge.py",
+            "tests/notification_service/bridge/test_runner.py",
+            "tests/notification_service/connectors/mqtt/test_source.py",
+        ),
         "each source with each start, each server killed",
     ),
     "ended-workers": Family(
@@ -60,17 +64,26 @@ FAMILIES: dict[str, Family] = {
     ),
     "delivery": Family(
         "Each notification of a job is delivered once and in order, whatever dies.",
-        ("tests/delivery/simulation/test_runs.py", "tests/delivery/direct/test_simulation.py"),
+        (
+            "tests/notification_service/delivery/simulation/test_runs.py",
+            "tests/notification_service/delivery/direct/test_simulation.py",
+        ),
         "simulated runs of the ledger and straight from topics with new seeds",
     ),
     "schedules": Family(
         "Each key has one request at each tick, whatever clocks say and whichever worker dies.",
-        ("tests/delivery/schedules/simulation/test_runs.py", "tests/delivery/schedules/simulation/test_catalogue.py"),
+        (
+            "tests/notification_service/delivery/schedules/simulation/test_runs.py",
+            "tests/notification_service/delivery/schedules/simulation/test_catalogue.py",
+        ),
         "simulated runs with new seeds",
     ),
     "stores": Family(
         "Each command counts once, and each report leaves once.",
-        ("tests/aggregation/simulation/test_runs.py", "tests/aggregation/simulation/test_catalogue.py"),
+        (
+            "tests/notification_service/aggregation/simulation/test_runs.py",
+            "tests/notification_service/aggregation/simulation/test_catalogue.py",
+        ),
         "simulated runs with new seeds",
     ),
     "storages": Family(
@@ -81,10 +94,10 @@ FAMILIES: dict[str, Family] = {
     "brokers": Family(
         "A broker that is killed or frozen at any moment costs and doubles nothing.",
         (
-            "tests/connectors/kafka/test_away.py",
-            "tests/connectors/kafka/test_sink_broker.py",
-            "tests/connectors/kafka/test_source.py",
-            "tests/connectors/jms/test_faults.py",
+            "tests/notification_service/connectors/kafka/test_away.py",
+            "tests/notification_service/connectors/kafka/test_sink_broker.py",
+            "tests/notification_service/connectors/kafka/test_source.py",
+            "tests/notification_service/connectors/jms/test_faults.py",
         ),
         "each moment of a publication and of an acknowledgement, again and again",
     ),
@@ -95,17 +108,20 @@ FAMILIES: dict[str, Family] = {
     ),
     "sources": Family(
         "A source keeps its contract, with assigned partitions and with fixed ones.",
-        ("tests/connectors/kafka/test_region_contracts.py", "tests/connectors/kafka/test_source.py"),
+        (
+            "tests/notification_service/connectors/kafka/test_region_contracts.py",
+            "tests/notification_service/connectors/kafka/test_source.py",
+        ),
         "the contract with fixed partitions",
     ),
     "sinks": Family(
         "A sink keeps its contract on each kind of broker.",
-        ("tests/connectors/mqtt/test_contracts.py",),
+        ("tests/notification_service/connectors/mqtt/test_contracts.py",),
         "the other broker of MQTT, and the other QoS",
     ),
     "files": Family(
         "A crash, a failure or a power cut at any operation on files loses and doubles nothing.",
-        ("tests/connectors/files/test_sink_failures.py", "tests/service/test_power_cut.py"),
+        ("tests/notification_service/connectors/files/test_sink_failures.py", "tests/service/test_power_cut.py"),
         "other sizes of rotation, other torn writes, other workloads",
     ),
     "memory": Family(
@@ -128,22 +144,26 @@ FAMILIES: dict[str, Family] = {
             "tests/process/test_absence.py",
             "tests/process/test_units.py",
             "tests/storage/infinispan/test_view.py",
-            "tests/connectors/files/test_requeue.py",
+            "tests/notification_service/connectors/files/test_requeue.py",
         ),
         "the other storages, more kills, each file that fails in each way",
     ),
     "clocks": Family(
         "A clock that is wrong for a moment costs and doubles nothing.",
-        ("tests/delivery/processes/test_clocks.py", "tests/delivery/ledger/test_clocks.py", "tests/domain/test_steady_clock.py"),
+        (
+            "tests/notification_service/delivery/processes/test_clocks.py",
+            "tests/notification_service/delivery/ledger/test_clocks.py",
+            "tests/resequencer/test_steady_clock.py",
+        ),
         "a service with bridge, groups, delivery and a schedule whose clock is a year off for ten seconds, on Kafka and on files",
     ),
     "jobs": Family(
         "Jobs of the pipeline are the same on a cluster, and lose and double nothing when they are killed.",
         (
-            "tests/pipeline/jobs/test_spark_cluster.py",
-            "tests/pipeline/jobs/test_archive_topics.py",
-            "tests/pipeline/jobs/test_lookups_job.py",
-            "tests/pipeline/jobs/test_audit_job.py",
+            "tests/notification_service/jobs/spark/test_spark_cluster.py",
+            "tests/notification_service/jobs/spark/test_archive_topics.py",
+            "tests/notification_service/jobs/spark/test_lookups_job.py",
+            "tests/notification_service/jobs/spark/test_audit_job.py",
         ),
         "each job as a process that is killed, and on a cluster whose executors come and go",
     ),

@@ -1,4 +1,4 @@
-"""The description of the API as its operations say it: what `console/api/openapi.json` must be.
+"""The description of the API as its operations say it: what `notification_service/console/api/openapi.json` must be.
 
 `PYTHONPATH=tests .venv/bin/python -m harness.openapi` writes the file.
 """
@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from harness.console_stage import http_settings, make_sources
 
-from console.api.operation import JSON, ROOT, Operation
-from console.api.routes import DESCRIPTION, operations_of
-from console.context import Console
+from notification_service.console.api.operation import JSON, ROOT, Operation
+from notification_service.console.api.routes import DESCRIPTION, operations_of
+from notification_service.console.context import Console
 
 ABOUT = (
     'What operators see and do, for programs. Errors are `{"error": text}`. A login that a browser adds by itself (all but '

@@ -8,9 +8,15 @@ from pathlib import Path
 
 from harness.waiting import DEADLINE_SECONDS
 
-from console.aggregation_metrics import AGGREGATION_WORKERS, GROUP_GAUGES, GROUPS, STORE_COUNTERS, STORE_GAUGES
-from console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
-from console.prometheus import (
+from notification_service.console.aggregation_metrics import (
+    AGGREGATION_WORKERS,
+    GROUP_GAUGES,
+    GROUPS,
+    STORE_COUNTERS,
+    STORE_GAUGES,
+)
+from notification_service.console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
+from notification_service.console.prometheus import (
     ARCHIVE_METRICS,
     DELIVERY_WORKERS,
     GATE_METRICS,

@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from daemon.configuration.configuration import load
-from delivery.settings import DeliverySettings, Receiver
+from notification_service.configuration.configuration import load
+from notification_service.delivery.settings import DeliverySettings, Receiver
 
 _SECTION = "payment-status-notification.delivery"
 _ON_KAFKA = (

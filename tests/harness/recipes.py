@@ -6,10 +6,10 @@ import re
 import shutil
 from pathlib import Path
 
-from harness.rooms import ROOMS, ROOT
+from harness.rooms import CODE, ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = ("docs", "tests", *ROOMS)
+COPIED = ("docs", "tests", "conf", *CODE)
 
 
 class Recipe:
@@ -62,7 +62,7 @@ class Recipe:
 def copied_checkout(directory: Path) -> Path:
     """Return a copy of the project that a test may change."""
     for name in COPIED:
-        shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, directory / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, directory)
     return directory

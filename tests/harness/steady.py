@@ -1,7 +1,7 @@
 """Clocks that are believed at once: those of tests in which no clock is wrong."""
 
-from domain.clock import Clock
-from domain.steady_clock import SteadyClock
+from resequencer.clock import Clock
+from resequencer.steady_clock import SteadyClock
 
 
 def steady(clock: Clock) -> SteadyClock:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from harness.driving import PARTITION, Driven
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, Waits
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
-from storage.port import Commit, PartitionStore, StashEntry, UnitChange, Waits
 
 
 class StoredUnits:

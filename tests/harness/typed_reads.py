@@ -2,8 +2,8 @@
 
 The name of an attribute is not enough: a read of any `topic` would count for every class that has one. Everything is annotated,
 so types are followed through parameters, attributes, properties, return values and assignments. A class is identified by its
-module and its name, `delivery/settings.py:Retry`: names are followed through imports. A read does not count if the type of the
-object is not found.
+module and its name, `notification_service/delivery/settings.py:Retry`: names are followed through imports. A read does not
+count if the type of the object is not found.
 """
 
 import ast
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from harness.rooms import ROOT, SERVICE_ROOMS
+from harness.rooms import PACKAGES, ROOT
 
 
 def sources() -> dict[str, str]:
     """Return the text of each module of the service, by its path."""
-    files = (file for room in SERVICE_ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    files = (file for room in PACKAGES for file in sorted((ROOT / room).rglob("*.py")))
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
 

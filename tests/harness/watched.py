@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectors.port import PartitionOutput
-from storage.port import Commit, StorageUnavailable
+from guardian.ports import PartitionOutput
+from resequencer.storage_port import Commit, StorageUnavailable
 
 
 class Watched:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from harness.processes.wheels import project_files
-from harness.rooms import CODE_ROOMS, ROOMS, ROOT
+from harness.rooms import CODE, ROOT
 
 SAME_WORD = 3
 """How many modules, or templates, of a folder may begin with the same word: four are a folder of their own."""
 IN_A_FOLDER = 30
 """How many modules a folder may have. One of tests or benchmarks may have more: nothing imports from it."""
-LISTED = (*ROOMS, "tests", "benchmarks")
+LISTED = (*CODE, "tests", "benchmarks")
 
 
 def by_folder(files: Iterable[PurePosixPath]) -> dict[str, list[str]]:
@@ -33,7 +33,7 @@ def same_words(folders: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def too_full(folders: dict[str, list[str]]) -> dict[str, int]:
-    counts = {folder: len(names) for folder, names in folders.items() if folder.partition("/")[0] in CODE_ROOMS}
+    counts = {folder: len(names) for folder, names in folders.items() if folder.partition("/")[0] in CODE}
     return {folder: count for folder, count in counts.items() if count > IN_A_FOLDER}
 
 
@@ -54,7 +54,7 @@ def test_no_folder_has_more_modules_than_can_be_seen_at_once():
 
 
 def test_each_package_says_in_one_line_what_it_holds():
-    files = [each for each in project_files() if each.name == "__init__.py" and each.parts[0] in ROOMS]
+    files = [each for each in project_files() if each.name == "__init__.py" and each.parts[0] in CODE]
     assert len(files) > 60
     assert without_a_line({str(each): (ROOT / each).read_text(encoding="utf-8") for each in files}) == []
 
@@ -62,9 +62,9 @@ def test_each_package_says_in_one_line_what_it_holds():
 def test_a_violation_is_found():
     names = ("order.py", "_order_list.py", "order_book.py", "order_kinds.py", "orders.py", "test_order.py", "__init__.py")
     crowd = [f"name{number}.py" for number in range(31)]
-    paths = [f"delivery/{name}" for name in names] + [f"{folder}/{name}" for folder in ("console", "tests/x") for name in crowd]
+    paths = [f"storage/{name}" for name in names] + [f"{folder}/{name}" for folder in ("guardian", "tests/x") for name in crowd]
     folders = by_folder(map(PurePosixPath, paths))
-    assert same_words(folders) == {"delivery": ["order"]}
-    assert too_full(folders) == {"console": 31}
+    assert same_words(folders) == {"storage": ["order"]}
+    assert too_full(folders) == {"guardian": 31}
     lines = {"a": "", "b": '"""The words\nof all rooms."""', "c": '"""Steps."""', "d": '"""Orders and their outcomes."""'}
     assert without_a_line(lines) == ["a", "b", "c"]

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from harness.rooms import CODE_ROOMS, ROOT
+from harness.rooms import CODE, ROOT
 
 QUESTIONS = ("is_", "has_", "can_", "are_", "was_")
 CHANGES = frozenset(
@@ -38,7 +38,7 @@ def acting_questions(text: str) -> dict[str, list[str]]:
 
 
 def test_a_function_that_is_named_as_a_question_has_no_effect():
-    modules = {file: file.read_text(encoding="utf-8") for room in CODE_ROOMS for file in (ROOT / room).rglob("*.py")}
+    modules = {file: file.read_text(encoding="utf-8") for room in CODE for file in (ROOT / room).rglob("*.py")}
     acting = {str(file.relative_to(ROOT)): found for file, text in modules.items() if (found := acting_questions(text))}
     assert acting == {}
 

@@ -1,4 +1,4 @@
-"""The rules of setup.cfg name every room, and every module that says that it is pure."""
+"""The rules of setup.cfg name every package, every place inside it, and every module that says that it is pure."""
 
 import ast
 import re
@@ -6,18 +6,12 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from harness.rooms import CODE_ROOMS, ROOT, SERVICE_ROOMS
+from harness.rooms import CODE, PACKAGES, PLACES, ROOT, SERVICE
 
-FREE = {
-    "spark": {"pipeline"},
-    "hocon": {"daemon"},
-    "thespian": set(),
-    "sql": set(),
-    "web": set(),
-    "clients": set(),
-    "no-servers": {"servers"},
-}
-"""The rooms that a rule about all rooms does not bind. A part of a room is excepted by name in `ignore_imports`."""
+FREE = {"spark": {"jobs"}, "hocon": {"configuration"}, "thespian": set(), "sql": set(), "web": set(), "clients": set()}
+"""The places that a rule about all does not bind. A part of a place is excepted by name in `ignore_imports`."""
+TOP = ("api", "command_line")
+"""The modules of `notification_service` itself that import."""
 
 
 @pytest.fixture(scope="module")
@@ -31,28 +25,31 @@ def names(setup: ConfigParser, contract: str, field: str) -> list[str]:
     return setup[f"importlinter:contract:{contract}"][field].split()
 
 
-def test_every_room_is_checked_for_types_and_imports(setup):
-    assert set(setup["importlinter"]["root_packages"].split()) == set(CODE_ROOMS)
-    assert set(setup["mypy"]["packages"].split(", ")) == set(CODE_ROOMS)
+def test_every_package_is_checked_for_types_and_imports(setup):
+    assert set(setup["importlinter"]["root_packages"].split()) == set(CODE)
+    assert set(setup["mypy"]["packages"].split(", ")) == set(CODE)
+    assert set(setup["options.packages.find"]["include"].split()) == {f"{each}*" for each in PACKAGES}
 
 
-def test_every_room_has_its_layer(setup):
-    assert set(names(setup, "layers", "layers")) - {"|"} == set(SERVICE_ROOMS)
+def test_every_package_and_every_place_has_its_layer(setup):
+    assert set(names(setup, "layers", "layers")) == set(PACKAGES)
+    assert set(names(setup, "rooms", "layers")) - {"|"} == {*PLACES, *TOP, "__main__"}
 
 
 @pytest.mark.parametrize("contract", FREE)
-def test_a_rule_about_all_rooms_names_all(setup, contract):
-    assert set(names(setup, contract, "source_modules")) == set(CODE_ROOMS) - FREE[contract]
+def test_a_rule_about_all_names_all(setup, contract):
+    places = {f"{SERVICE}.{each}" for each in (*PLACES, *TOP) if each not in FREE[contract]}
+    assert set(names(setup, contract, "source_modules")) == {*CODE, *places} - {SERVICE}
 
 
-def test_a_rule_that_is_no_rule_about_all_rooms_is_one_of_these(setup):
+def test_a_rule_that_is_no_rule_about_all_is_one_of_these(setup):
     contracts = {each.rpartition(":")[2] for each in setup.sections() if each.startswith("importlinter:contract:")}
-    assert contracts - FREE.keys() == {"layers", "pure", "servers"}
+    assert contracts - FREE.keys() == {"layers", "rooms", "pure", "servers", "no-servers"}
 
 
-def test_the_servers_know_no_room(setup):
-    assert names(setup, "servers", "source_modules") == ["servers"]
-    assert set(names(setup, "servers", "forbidden_modules")) == set(SERVICE_ROOMS)
+def test_the_servers_and_the_service_know_each_other_as_little_as_the_rule_allows(setup):
+    assert names(setup, "servers", "source_modules") == names(setup, "no-servers", "forbidden_modules") == ["servers"]
+    assert set(names(setup, "servers", "forbidden_modules")) == set(names(setup, "no-servers", "source_modules")) == set(PACKAGES)
 
 
 def test_a_module_that_says_that_it_is_pure_is_held_to_it(setup):
@@ -64,5 +61,5 @@ def test_a_module_that_says_that_it_is_pure_is_held_to_it(setup):
 
 def modules() -> dict[str, str]:
     """Return the text of each module of the service, by its dotted name."""
-    files = (file for room in SERVICE_ROOMS for file in (ROOT / room).rglob("*.py"))
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
     return {".".join(Path(each).relative_to(ROOT).with_suffix("").parts): each.read_text(encoding="utf-8") for each in files}

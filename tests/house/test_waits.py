@@ -10,7 +10,7 @@ from harness.rooms import ROOT
 SLEEPERS = {
     "harness/waiting.py": "the one place that waits",
     "harness/foreign_receiver.py": "a program of its own, which imports nothing of ours",
-    "delivery/direct/simulated_loop.py": "time that passes there is simulated",
+    "notification_service/delivery/direct/simulated_loop.py": "time that passes there is simulated",
 }
 """Who may sleep, and why."""
 

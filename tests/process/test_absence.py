@@ -8,8 +8,8 @@ from harness.nightly import at_night
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
+from notification_service.status.report import State, StatusReport
 from servers.kafka.server import KafkaServer
-from status.report import State, StatusReport
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from harness.nightly import at_night
 from harness.processes.operated_service import FLOW, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from connectors.line_format import Line, encode_line
-from domain.envelope import PAIN_001_PARTS
+from notification_service.connectors.line_format import Line, encode_line
+from resequencer.envelope import PAIN_001_PARTS
 
 pytestmark = pytest.mark.slow
 

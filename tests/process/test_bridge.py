@@ -13,10 +13,10 @@ from harness.processes.bridges import BridgeStage, report_of
 from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
 
-from connectors.line_format import Line, decode_line
-from connectors.mqtt.client import connect
-from connectors.mqtt.connection import Session
-from connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.connection import Session
+from notification_service.connectors.mqtt.settings import BrokerSettings
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
 from servers.mosquitto.server import MosquittoServer

@@ -15,7 +15,7 @@ from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import pause_until, wait_until
 
-from status.report import State
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

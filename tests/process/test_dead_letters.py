@@ -11,14 +11,14 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.waiting import wait_until
 
-from connectors.line_format import Line, decode_line, encode_line
+from notification_service.connectors.line_format import Line, decode_line, encode_line
 
 pytestmark = pytest.mark.slow
 
 TARGET = """
 from pathlib import Path
 
-from domain.errors import PermanentError
+from resequencer.errors import PermanentError
 
 
 def target(produced):
@@ -255,7 +255,7 @@ def test_two_people_at_once_requeue_each_once(poisoned: OperatedService) -> None
 TROUBLED = """
 from time import sleep
 
-from domain.errors import TransientError
+from resequencer.errors import TransientError
 
 
 def target(produced):

@@ -13,8 +13,8 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.waiting import wait_until
 
+from notification_service.simulator.receiver.check import compare
 from servers.receiver import ReceiverServer
-from simulator.receiver.check import compare
 
 pytestmark = pytest.mark.slow
 _DELIVERY = f"{NOTIFICATION}.delivery"

@@ -11,14 +11,14 @@ from harness.nightly import at_night
 from harness.processes.command import run_here
 from harness.waiting import DEADLINE_SECONDS
 
-from daemon.command_line import main
-from daemon.commands.demo import command
-from daemon.supervision.service_process import ServiceProcess
+from notification_service.command_line import main
+from notification_service.commands.demo import command
+from notification_service.supervision.service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "pain.001"
-"""Files of other projects, beside the repository and no part of it: see tests/resequencer/handlers/conftest.py."""
+"""Files of other projects, beside the repository and no part of it: see tests/notification_service/payments/conftest.py."""
 
 
 def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_last_line_of_the_demo_opens_a_console_on_what_it_made(tmp_path: Pat
     ended = _demo(tmp_path, "--units", "20", "--seed", "7")
     program, *arguments = shlex.split(ended.stdout.splitlines()[-1])
     assert program == "resequencer"
-    command = [sys.executable, "-m", "daemon", *arguments, "payment-status-notification.http.port=0"]
+    command = [sys.executable, "-m", "notification_service", *arguments, "payment-status-notification.http.port=0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as console:
         try:
             assert console.stdout is not None

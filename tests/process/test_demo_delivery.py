@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from daemon.command_line import main
-from daemon.commands.demo import delivery
+from notification_service.command_line import main
+from notification_service.commands.demo import delivery
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_notifications_reach_a_receiver_that_sleeps_and_forgets(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "daemon", "demo", "--delivery", "--units", "60", "--seed", "7"]
+    command = [sys.executable, "-m", "notification_service", "demo", "--delivery", "--units", "60", "--seed", "7"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     said = ended.stdout.partition("What was delivered")[2]

@@ -12,7 +12,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from domain.notification import notification_id
+from resequencer.notification import notification_id
 
 pytestmark = pytest.mark.slow
 AT_NIGHT = pytest.mark.nightly("ended-workers")
@@ -24,7 +24,7 @@ import os
 import time
 from pathlib import Path
 
-from domain.errors import TransientError
+from resequencer.errors import TransientError
 
 WAYS = {
     "exit": lambda: os._exit(3),

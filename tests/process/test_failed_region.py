@@ -11,7 +11,7 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from harness.waiting import wait_until
 
 from guardian.region import RegionState
-from status.report import RegionStatus, State, StatusReport
+from notification_service.status.report import RegionStatus, State, StatusReport
 
 pytestmark = pytest.mark.slow
 

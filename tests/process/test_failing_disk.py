@@ -14,7 +14,7 @@ from harness.nightly import SEED, at_night
 from harness.processes.operated_service import RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import wait_until
 
-from status.report import State
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, RESEQUENCER, OperatedService, envelope_line
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from status.report import State
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

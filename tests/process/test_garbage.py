@@ -18,7 +18,7 @@ from harness.processes.operated_service import RESEQUENCER
 from harness.processes.steady_state import SteadyState
 from harness.waiting import wait_until
 
-from status.report import StatusReport
+from notification_service.status.report import StatusReport
 
 pytestmark = pytest.mark.slow
 

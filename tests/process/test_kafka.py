@@ -15,9 +15,9 @@ from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, kafk
 from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer
 
+from notification_service.status.report import StatusReport
 from servers.kafka.server import KafkaServer
-from status.report import StatusReport
-from tests.connectors.kafka.raw_batches import batch, corrupt, record, segment, send_batch
+from tests.notification_service.connectors.kafka.raw_batches import batch, corrupt, record, segment, send_batch
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def test_every_promise_holds_though_the_worker_is_killed(new_daemon: Callable[..
 POISON = """
 from pathlib import Path
 
-from domain.errors import PermanentError
+from resequencer.errors import PermanentError
 
 
 def target(produced):

@@ -10,9 +10,9 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, kafka_overrides
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
+from notification_service.status.report import State
 from servers.kafka.server import KafkaServer
 from servers.redis.server import RedisServer, RedisSettings
-from status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from harness.nightly import SEED, at_night
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import DEADLINE_SECONDS, pause_until, wait_until
 
-from status.report import UnitWait
+from notification_service.status.report import UnitWait
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ import json
 import time
 from zlib import crc32
 
-from domain.errors import TransientError
+from resequencer.errors import TransientError
 
 
 def report(mapping):

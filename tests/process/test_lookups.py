@@ -8,9 +8,9 @@ from harness.processes.operated_service import EVENTS, FLOW, NOTIFICATION, Opera
 from harness.published_lookups import NOW, publish, shaped
 from harness.waiting import wait_until
 
-from daemon.exit_code import ExitCode
-from enrichment.directory import LookupsDirectory
-from enrichment.shapes import ANY, CUSTOMERS, SETTINGS
+from notification_service.lookups.directory import LookupsDirectory
+from notification_service.lookups.shapes import ANY, CUSTOMERS, SETTINGS
+from notification_service.supervision.exit_code import ExitCode
 
 pytestmark = pytest.mark.slow
 

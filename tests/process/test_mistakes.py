@@ -10,7 +10,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
 
-from domain.notification import notification_id
+from resequencer.notification import notification_id
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from resequencer.handlers import process_object_handler
+from notification_service.payments import process_object_handler
 
 
 class Panic(BaseException):

@@ -24,12 +24,12 @@ from harness.processes.operated_service import (
 )
 from harness.waiting import pause_at_random, wait_until
 
-from connectors.files.operations import SystemFiles
-from connectors.files.orders import OrderFiles
-from domain.clock import instant_of
-from domain.order import Order, OrderKind
-from domain.record import Partition
-from status.report import State
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.orders import OrderFiles
+from notification_service.status.report import State
+from resequencer.clock import instant_of
+from resequencer.order import Order, OrderKind
+from resequencer.record import Partition
 
 if TYPE_CHECKING:
     from servers.infinispan.server import InfinispanServer
@@ -179,7 +179,8 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
     for unit, verb in zip(waiting, ("release", "skip", "release"), strict=True):
         giving = service.begin_verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
         pause_at_random(chance, 0.5, 3)
-        # One kill for each order: ten exits within a minute would end a worker's slot (daemon/supervision/restart_policy.py).
+        # One kill for each order: ten exits within a minute would end a worker's slot
+        # (notification_service/supervision/restart_policy.py).
         worker = on_kafka.find_worker(chance.randrange(2))
         if worker is not None:
             with suppress(ProcessLookupError):  # It has just ended.

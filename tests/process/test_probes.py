@@ -13,9 +13,9 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
+from notification_service.status.report import State
+from notification_service.status.served import ServedFile
 from servers.ports import hold_port
-from status.report import State
-from status.served import ServedFile
 
 pytestmark = pytest.mark.slow
 HTTP = f"{NOTIFICATION}.http"

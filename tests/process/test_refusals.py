@@ -11,7 +11,7 @@ import pytest
 from harness.processes.command import run_here
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 
-from status.report import State
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

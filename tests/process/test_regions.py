@@ -16,11 +16,11 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION
 from harness.processes.regions import RegionStage
 
 from guardian.region import RegionState
+from notification_service.status.report import RegionStatus, State
 from servers.artemis.server import ArtemisServer
 from servers.kafka.server import KafkaServer
 from servers.mosquitto.server import MosquittoServer
 from servers.redis.server import RedisServer
-from status.report import RegionStatus, State
 
 pytestmark = pytest.mark.slow
 

@@ -57,7 +57,7 @@ REFUSED = {"resequencer region reset": "no region has failed"}
 """By command: what it says to the service below, of which no region has failed. tests/process/test_failed_region.py has one."""
 
 ON_KAFKA = {"resequencer archive-topics": "for files, use `archive`"}
-"""By command: what it says to the service below, which is on files. tests/pipeline/jobs/processes runs it on Kafka."""
+"""By command: what it says to the service below, which is on files. The processes of the jobs' tests run it on Kafka."""
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICAT
 from harness.waiting import DEADLINE_SECONDS
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
+from notification_service.status.report import State
 from servers.infinispan.server import InfinispanServer, InfinispanSettings
 from servers.kafka.server import KafkaServer, KafkaSettings
 from servers.redis.server import RedisServer, RedisSettings
-from status.report import State
 from tests.storage.tls_proxy import tls_in_front_of
 
 pytestmark = pytest.mark.slow

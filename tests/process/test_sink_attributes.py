@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 from servers.artemis.server import ArtemisServer
 from servers.mosquitto.server import MosquittoServer
-from tests.connectors.mqtt.stage import Subscriber
+from tests.notification_service.connectors.mqtt.stage import Subscriber
 
 pytestmark = pytest.mark.slow
 

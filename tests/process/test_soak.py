@@ -14,8 +14,8 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.processes.steady_state import SteadyState
 from harness.waiting import linger, wait_until
 
-from status.file import StatusFile
-from status.report import State
+from notification_service.status.file import StatusFile
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.waiting import wait_until
 
-from daemon.command_line import main
-from status.file import StatusFile
-from status.report import State
+from notification_service.command_line import main
+from notification_service.status.file import StatusFile
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

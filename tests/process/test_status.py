@@ -8,7 +8,7 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 from harness.waiting import wait_until
 
-from status.report import State
+from notification_service.status.report import State
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from harness.nightly import at_night
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
+from notification_service.status.report import State
 from servers.infinispan.server import InfinispanServer
 from servers.redis.server import RedisServer, RedisSettings
 from servers.server import Server
-from status.report import State
 
 pytestmark = pytest.mark.slow
 AT_NIGHT = pytest.mark.nightly("processes")

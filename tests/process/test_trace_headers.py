@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness.processes.operated_service import OperatedService, envelope_line
 
-from connectors.line_format import Line, decode_line, encode_line
+from notification_service.connectors.line_format import Line, decode_line, encode_line
 
 pytestmark = pytest.mark.slow
 

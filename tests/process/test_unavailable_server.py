@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 TARGET = """
 from pathlib import Path
 
-from domain.errors import DependencyUnavailable
+from resequencer.errors import DependencyUnavailable
 
 
 def target(produced):

@@ -15,9 +15,9 @@ from harness.processes.operated_daemon import Daemon, has_ended
 from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
-from daemon.system_clock import SystemClock
-from status.report import State
-from status.service_report import ServiceReport, find_reports, service_report
+from notification_service.status.report import State
+from notification_service.status.service_report import ServiceReport, find_reports, service_report
+from notification_service.supervision.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from servers.kafka.server import KafkaServer

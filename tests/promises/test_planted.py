@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness.rooms import ROOMS, ROOT
+from harness.rooms import CODE, ROOT
 from promises.planted import PLANTED, PlantedFault
 from promises.run import Verdict, run_planted
 
@@ -50,7 +50,7 @@ def test_there_are_thirty_and_each_has_a_name_of_its_own() -> None:
 @each_fault
 def test_its_text_stands_once_in_a_module_of_the_service_and_what_stands_instead_is_code(fault: PlantedFault) -> None:
     code = (ROOT / fault.file).read_text(encoding="utf-8")
-    assert Path(fault.file).parts[0] in ROOMS
+    assert Path(fault.file).parts[0] in CODE
     assert fault.text != fault.instead
     ast.parse(fault.planted_in(code))
 

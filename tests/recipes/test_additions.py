@@ -13,7 +13,7 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, envelope_line
 from harness.recipes import Recipe, copied_checkout
 
-from delivery.ledger.database import VERSION
+from notification_service.delivery.ledger.database import VERSION
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ harness.send(harness.partitions[0], *[each.encode() for each in sys.argv[2:]])
 SHOW_LEFT = """
 import sys
 from pathlib import Path
-from connectors.port import Channel
+from guardian.ports import Channel
 from tests.connectors.test_tables import TableHarness
 
 for each in TableHarness(Path(sys.argv[1])).left(Channel.NOTIFICATIONS):
@@ -56,7 +56,9 @@ def run_tests(checkout: Path, *arguments: str) -> str:
 
 def replace_printed_rows(checkout: Path) -> None:
     """Put each row of docs/configuration.md that a test prints in the place of the row of the same key."""
-    refused = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon/configuration/test_documentation.py")
+    refused = run(
+        checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/notification_service/configuration/test_documentation.py"
+    )
     table = checkout / "docs" / "configuration.md"
     text = table.read_text(encoding="utf-8")
     printed = dict.fromkeys(re.findall(r"^E +(\| `.*\|)$", refused.stdout, re.MULTILINE))
@@ -68,7 +70,7 @@ def replace_printed_rows(checkout: Path) -> None:
 
 def run_tests_of_documents(checkout: Path) -> None:
     """Run what compares the documents with the code: after a recipe it holds as before."""
-    configuration = [f"tests/daemon/configuration/{name}.py" for name in ("test_documentation", "test_keys")]
+    configuration = [f"tests/notification_service/configuration/{name}.py" for name in ("test_documentation", "test_keys")]
     run_tests(checkout, "-m", "not slow", "tests/docs/test_contract.py", *configuration)
 
 
@@ -142,7 +144,9 @@ def test_the_metric_is_in_the_status(checkout: Path, new_service: NewService) ->
 
 def test_the_key_is_missed_in_the_table_which_a_test_prints_and_then_it_is_configured(checkout: Path) -> None:
     Recipe("a configuration key").follow(checkout)
-    refused = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon/configuration/test_documentation.py")
+    refused = run(
+        checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/notification_service/configuration/test_documentation.py"
+    )
     (row,) = set(re.findall(r"^E +(\| `.*error-characters` .*)$", refused.stdout, re.MULTILINE))
     assert "write it below the row that begins | `payment-status-notification.resequencer.jitter-factor`" in refused.stdout
     table = checkout / "docs" / "configuration.md"
@@ -159,7 +163,7 @@ def test_a_key_that_nothing_reads_is_named(checkout: Path) -> None:
     Recipe("a configuration key").follow(checkout)
     reader = checkout / "resequencer" / "turn" / "turn.py"
     reader.write_text(reader.read_text().replace("settings.error_characters", "_WORDS"))
-    unread = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon/configuration/test_keys.py")
+    unread = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/notification_service/configuration/test_keys.py")
     assert (unread.returncode, f"{RESEQUENCER}.error-characters" in unread.stdout) == (1, True)
 
 
@@ -167,15 +171,20 @@ def test_the_page_of_the_console_and_its_operation_show_what_the_service_reporte
     Recipe("a page of the console").follow(checkout)
     environment = os.environ | {"PYTHONPATH": "tests"}
     subprocess.run([sys.executable, "-m", "harness.openapi"], cwd=checkout, env=environment, check=True)
-    run_tests(checkout, "tests/console/test_servers.py", "tests/console/api/test_openapi.py", "tests/console/test_roles.py")
+    run_tests(
+        checkout,
+        "tests/console/test_servers.py",
+        "tests/notification_service/console/api/test_openapi.py",
+        "tests/notification_service/console/test_roles.py",
+    )
     run_tests_of_documents(checkout)
 
 
 ASK_LEDGER = """
 import sys
 from sqlalchemy import text
-from delivery.ledger.database import Database
-from domain.steady_clock import SteadyClock
+from notification_service.delivery.ledger.database import Database
+from resequencer.steady_clock import SteadyClock
 
 database = Database("sqlite:///ledger.db", SteadyClock(lambda: 0, lambda: 0))
 with database.write() as connection:
@@ -194,7 +203,7 @@ def test_the_migration_of_the_ledger_keeps_the_rows_of_the_version_before(checko
     recipe.text = re.sub("|".join(numbers), lambda found: numbers[found[0]], recipe.text)
     recipe.follow(checkout)
     assert run_program(checkout, ASK_LEDGER, "select receiver, state, note from delivery_gate") == "[('bank', 'open', '')]\n"
-    assert " passed" in run_tests(checkout, "-m", "not slow", "tests/delivery/ledger/test_database.py")
+    assert " passed" in run_tests(checkout, "-m", "not slow", "tests/notification_service/delivery/ledger/test_database.py")
     run_tests_of_documents(checkout)
 
 

@@ -14,10 +14,10 @@ from harness.driving import wire
 from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.recipes import ROOT, Recipe
 
-from connectors.line_format import Line, encode_line
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
-from domain.notification import notification_id
-from resequencer.handlers.target_types import find_target_type
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.payments.target_types import find_target_type
+from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.notification import notification_id
 from resequencer.payment_data import PaymentData
 from resequencer.strategies.port import Strategy
 

@@ -9,14 +9,14 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.envelope import MOST_OBJECTS
-from domain.errors import ConfigurationError
-from domain.record import Origin, Record
+from resequencer.envelope import MOST_OBJECTS
+from resequencer.errors import ConfigurationError
+from resequencer.record import Origin, Record
+from resequencer.storage_port import StorageRefused, WaitKind
 from resequencer.strategies.flows import MOST_FLOWS
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec
-from storage.port import StorageRefused, WaitKind
 
 EVENT = {"eventName": "PaymentAccepted", "processFlowName": "PaymentInitiationFlow", "reasonCode": "AC04"}
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from kafka import KafkaAdminClient
 
-from daemon.configuration.configuration import load
+from notification_service.configuration.configuration import load
 from servers.local import PORTS
 from servers.ports import LOOPBACK, is_free
 from servers.redis.server import RedisServer

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from connectors.mqtt.connection import MqttConnection
-from connectors.mqtt.messages import outgoing
-from connectors.mqtt.settings import BrokerSettings
-from connectors.port import TransportWithheld
+from guardian.ports import TransportWithheld
+from notification_service.connectors.mqtt.connection import MqttConnection
+from notification_service.connectors.mqtt.messages import outgoing
+from notification_service.connectors.mqtt.settings import BrokerSettings
 from servers.mosquitto.server import MosquittoServer, MosquittoSettings
-from tests.connectors.mqtt.stage import Subscriber
+from tests.notification_service.connectors.mqtt.stage import Subscriber
 
 pytestmark = pytest.mark.slow
 

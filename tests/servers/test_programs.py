@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import maven
+from notification_service.jobs.jars import maven
 from servers.errors import ProgramMissing, ServersError
 from servers.java.jars import get_jars
 from servers.java.program import find_java

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
+from notification_service.simulator.receiver.behaviour import Behaviour
+from notification_service.simulator.receiver.check import compare
+from notification_service.simulator.receiver.taken_store import TAKEN, read_lines
 from servers.errors import StartFailed
 from servers.ports import LOOPBACK
 from servers.receiver import ReceiverServer
-from simulator.receiver.behaviour import Behaviour
-from simulator.receiver.check import compare
-from simulator.receiver.taken_store import TAKEN, read_lines
 
 pytestmark = pytest.mark.slow
 

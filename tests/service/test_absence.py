@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from harness.service_under_test import Service
 
-from connectors.port import TransportUnavailable
+from guardian.ports import TransportUnavailable
 from guardian.unit_registry import UnitRegistrySettings
 
 HOUR_MS = 3_600_000

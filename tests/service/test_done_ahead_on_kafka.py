@@ -9,9 +9,9 @@ from harness.driving import wire
 from harness.servers.kafka_worker import KafkaWorker
 from kafka import TopicPartition
 
-from connectors.port import TransportRefused
+from guardian.ports import TransportRefused
 from servers.kafka.server import KafkaServer
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 

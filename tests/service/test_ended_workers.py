@@ -5,11 +5,11 @@ from itertools import permutations
 import pytest
 from harness.service_under_test import P0, Service
 
-from daemon.supervision.exit_cause import is_own_doing
-from daemon.supervision.in_flight_memory import InFlightMemory
-from daemon.supervision.suspects import EXITS_OF_ONE, Suspects
-from daemon.watched_handler import WatchedHandler
-from daemon.worker.in_flight import WorkerInFlight
+from notification_service.supervision.exit_cause import is_own_doing
+from notification_service.supervision.in_flight_memory import InFlightMemory
+from notification_service.supervision.suspects import EXITS_OF_ONE, Suspects
+from notification_service.wiring.watched_handler import WatchedHandler
+from notification_service.worker.in_flight import WorkerInFlight
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, P1, Service, envelope_line
 
-from connectors.line_format import Line, encode_line
-from connectors.port import TransportRefused
-from domain.errors import ConfigurationError
-from domain.headers import cut_headers
-from domain.record import Cut
+from guardian.headers import cut_headers
+from guardian.ports import TransportRefused
+from notification_service.connectors.line_format import Line, encode_line
+from resequencer.errors import ConfigurationError
+from resequencer.record import Cut
 from resequencer.settings import ResequencerSettings
 
 GARBAGE = (b"no json", b'{"key": "k", "value-base64": "/wD+"}', b'{"key": "k", "value": "k\\u00fcrzer"}', b"\xff\xfe")

@@ -8,10 +8,10 @@ import pytest
 from harness.driving import wire
 from harness.service_under_test import DEADLINE_MS, Service
 
-from connectors.line_format import Line, encode_line
-from resequencer.handlers.notification_settings import NotificationSetting, NotificationSettings
-from resequencer.handlers.port import VersionedHandler
-from resequencer.handlers.settings import HandlerSettings, make_handler
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.payments.notification_settings import NotificationSetting, NotificationSettings
+from notification_service.payments.port import VersionedHandler
+from notification_service.payments.settings import HandlerSettings, make_handler
 
 FLOW = "PaymentInitiationFlow"
 STATUSES = {"PaymentReceived": "RCVD", "PaymentAccepted": "ACCP", "PaymentSettled": "ACSC"}

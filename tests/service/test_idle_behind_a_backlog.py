@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from harness.service_under_test import P0, Service
 
-from connectors.port import Polled, Transport
-from domain.record import Partition
+from guardian.ports import Polled, Transport
+from resequencer.record import Partition
 
 OUTAGE_MS = 40_000
 """Longer than the idle timeout."""

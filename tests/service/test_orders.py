@@ -11,9 +11,9 @@ from harness.crashes.points import Crash, Fate, Steps, StruckFiles, StruckStorag
 from harness.service_under_test import DEADLINE_MS, P0, Service
 from msgspec.structs import replace
 
-from connectors.port import TransportUnavailable
-from domain.order import Order, OrderKind, OrderOutcome, OrderResult
-from storage.port import WaitKind
+from guardian.ports import TransportUnavailable
+from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult
+from resequencer.storage_port import WaitKind
 
 HOUR = 3_600_000
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from harness.servers.kafka_worker import KafkaWorker, token
 
-from connectors.port import Channel, OutputRecord
 from guardian.pending_output import to_pending
+from guardian.ports import Channel, OutputRecord
+from resequencer.storage_port import Commit
 from servers.kafka.server import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.port import Commit
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,11 @@ from harness.workloads.shuffled import workload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from connectors.port import PartitionOutput, PublishRefused
-from domain.errors import OwnershipLost
+from guardian.ports import PartitionOutput, PublishRefused
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.errors import OwnershipLost
 from resequencer.settings import ResequencerSettings
-from storage.port import Commit, UnitChange
+from resequencer.storage_port import Commit, UnitChange
 
 NewService = Callable[..., Service]
 Factory = pytest.TempPathFactory

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from harness.service_under_test import DEADLINE_MS, P0, Service
 
-from connectors.port import TransportRefused
-from domain.record import Partition
+from guardian.ports import TransportRefused
 from guardian.takeover import find_metadata
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.record import Partition
 
 IDLE_MS = 40_000
 """Longer than the idle timeout. The position may follow a throttle later."""

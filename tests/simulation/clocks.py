@@ -6,7 +6,7 @@ import msgspec
 from harness.crashes.remembered import Remembered
 from harness.service_under_test import FakeClock
 
-from domain.clock import Instant
+from resequencer.clock import Instant
 
 MOST_MS = 600_000
 """The most by which a clock is wrong."""

@@ -11,7 +11,7 @@ import msgspec
 from harness.crashes.points import Crash
 from kafka import errors
 
-from domain.errors import ResequencerError
+from resequencer.errors import ResequencerError
 
 Answer = TypeVar("Answer")
 _STANDS_STILL = (1, 2, 4, 8, 16, 32)

@@ -14,9 +14,9 @@ from simulation.fakes.broker import FakeBroker, Stored
 from simulation.injected_faults import InjectedFaults
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 
-from connectors.line_format import Line, decode_line
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
+from notification_service.connectors.line_format import Line, decode_line
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
 

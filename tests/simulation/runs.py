@@ -28,7 +28,7 @@ from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import TIGHT_ROOM, done_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
 
-from domain.errors import ResequencerError
+from resequencer.errors import ResequencerError
 
 _TURNS = 40
 _MOST_UNITS = 16

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection
 from copy import deepcopy
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Header
 from storage.none.memory import KeptPartition, Memory
 from storage.none.storage import NonePartitionStore, NoneSettings, NoneStorage
-from storage.port import Commit, Header
 
 _EMPTY = KeptPartition(Header("", 0))
 

@@ -10,9 +10,9 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from harness.crashes.points import StruckStore
 from simulation.shared_storage import SharedPartitionStore, SharedStorage
 
-from domain.errors import ResequencerError
-from domain.record import Partition
-from storage.port import Commit, StorageUnavailable
+from resequencer.errors import ResequencerError
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, StorageUnavailable
 
 Answer = TypeVar("Answer")
 

@@ -16,15 +16,14 @@ from harness.service_under_test import TOPIC
 from msgspec.structs import replace
 from simulation.fakes.broker import FakeBroker, Stored
 
-from connectors.orders.port import OrderBatch, OrderRecord
-from connectors.port import TransportUnavailable
-from domain.clock import Instant
-from domain.dead_letter import DeadLetterReason
-from domain.order import Order, OrderKind, OrderOutcome, OrderResult, Stage, decode_order, decode_outcome, encode_order
-from domain.record import Partition
 from guardian.owned_partition import OwnedPartition
+from guardian.ports import OrderBatch, OrderRecord, TransportUnavailable
 from resequencer.batch import UnitKey
-from storage.port import Waits
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, Stage, decode_order, decode_outcome, encode_order
+from resequencer.record import Partition
+from resequencer.storage_port import Waits
 
 if TYPE_CHECKING:
     from simulation.worker import Worker

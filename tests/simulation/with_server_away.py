@@ -14,7 +14,7 @@ from harness.workloads.shuffled import Workload
 from msgspec.structs import replace
 from simulation.with_wild_clocks import judged_with_wild_clocks
 
-from domain.dead_letter import DeadLetterReason
+from resequencer.dead_letter import DeadLetterReason
 
 _LONGEST_MS = 300_000
 _CONFLICT = DeadLetterReason.CONFLICTING_DUPLICATE

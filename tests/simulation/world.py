@@ -25,14 +25,14 @@ from simulation.shared_storage import Backup
 from simulation.with_orders import WorldOrders
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
-from domain.clock import Instant
-from domain.record import Partition
 from guardian.actor_gateway import UnitsReport
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import Pauses, rested_ms
 from guardian.takeover import find_metadata
+from resequencer.clock import Instant
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind, Waits
 from storage.none.memory import Memory
-from storage.port import WaitKind, Waits
 
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
 _UNTIL_HEALED = 1 << 60

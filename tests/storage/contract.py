@@ -1,4 +1,4 @@
-"""The contract of storages (storage/port.py), as tests that each implementation runs on the real thing.
+"""The contract of storages (resequencer/storage_port.py), as tests that each implementation runs on the real thing.
 
 A storage's test file derives from `StorageContract` and gives the fixture `harness`.
 """
@@ -13,19 +13,9 @@ from harness.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from domain.errors import OwnershipLost
-from domain.record import Partition
-from storage.port import (
-    Commit,
-    PartitionStore,
-    Pending,
-    Snapshot,
-    StashEntry,
-    Storage,
-    UnitChange,
-    WaitKind,
-    Waits,
-)
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, Pending, Snapshot, StashEntry, Storage, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
 OTHER = Partition("IPF_PROCESSING_DATA", 1)

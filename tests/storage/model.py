@@ -9,8 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from domain.errors import OwnershipLost
-from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, StashEntry, Storage, UnitChange, WaitKind, Waits
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import (
+    Commit,
+    Header,
+    PartitionStore,
+    Pending,
+    Snapshot,
+    StashEntry,
+    Storage,
+    UnitChange,
+    WaitKind,
+    Waits,
+)
 from tests.storage.contract import OTHER, PARTITION, Harness
 
 UNITS = ("a", "b", "c", "ü\x00")

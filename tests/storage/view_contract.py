@@ -14,9 +14,19 @@ from harness.waiting import DEADLINE_SECONDS
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from domain.errors import OwnershipLost
-from domain.record import Partition
-from storage.port import Commit, PartitionStore, Snapshot, StashEntry, Storage, StorageUnavailable, UnitChange, WaitKind, Waits
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import (
+    Commit,
+    PartitionStore,
+    Snapshot,
+    StashEntry,
+    Storage,
+    StorageUnavailable,
+    UnitChange,
+    WaitKind,
+    Waits,
+)
 from storage.view_port import StorageView, UnitView, WaitingChanges
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
 from tests.storage.model import UNITS, StorageMachine

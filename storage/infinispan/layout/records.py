@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from domain.clock import Instant
-from storage.port import Snapshot, StashEntry, UnitChange, WaitKind, Waits
+from resequencer.clock import Instant
+from resequencer.storage_port import Snapshot, StashEntry, UnitChange, WaitKind, Waits
 
 WaitsRow: TypeAlias = tuple[Instant, WaitKind, Instant, str, str, int, int]
 """The fields of `Waits`, in order."""

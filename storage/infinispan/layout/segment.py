@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from resequencer.storage_port import Header
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.records import UnitRecord
 from storage.infinispan.layout.value_framing import USUAL_FORMAT, WITH_ORDERS, WITH_SOURCE_STATE, undecodable
-from storage.port import Header
 
 MOST_COMMITS = 2**32 - 1
 """The most commits under one token. After that, the worker takes the partition over again, with another token."""

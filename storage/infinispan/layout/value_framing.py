@@ -6,7 +6,7 @@ from struct import Struct, error
 from typing import NamedTuple
 from zlib import crc32
 
-from storage.port import StorageRefused
+from resequencer.storage_port import StorageRefused
 
 USUAL_FORMAT = 2
 """The oldest format, and that of all values but the segments below."""

@@ -9,10 +9,10 @@ from unicodedata import category
 
 from fuzz.independent.json import LONGEST_INTEGER, NotJson, Number, Object, TooDeep, depth_of, has_endless_integer, read_json
 
-from domain.bodies import MAX_DEPTH
-from domain.dead_letter import DeadLetterReason as Reason
-from domain.decoding import MAX_SEQUENCE
-from domain.envelope import MOST_OBJECTS
+from notification_service.events.bodies import MAX_DEPTH
+from notification_service.events.decoding import MAX_SEQUENCE
+from resequencer.dead_letter import DeadLetterReason as Reason
+from resequencer.envelope import MOST_OBJECTS
 
 _PARTS = {
     "PAIN_001": "PAIN_001",

@@ -6,7 +6,7 @@ from typing import Any
 
 from fuzz.independent.json import Member, NotJson, Object, read_members
 
-from connectors.line_format import Line
+from notification_service.connectors.line_format import Line
 
 _BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 """Base64 by RFC 4648, section 4: the standard library is more lenient."""

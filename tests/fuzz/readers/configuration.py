@@ -8,12 +8,12 @@ from zlib import crc32
 from fuzz.independent.json import NotJson, Number, Object, read_json
 from fuzz.scratch import scratch
 
-from daemon.configuration.configuration import Configuration, load
-from daemon.configuration.hocon.parser import Plain, parse_text, resolve
-from daemon.configuration.refusal import ConfigurationRefused
-from daemon.configuration.schema import SCHEMA
-from domain.errors import ConfigurationError
-from domain.secret import is_secret_name
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.hocon.parser import Plain, parse_text, resolve
+from notification_service.configuration.refusal import ConfigurationRefused
+from notification_service.configuration.schema import SCHEMA
+from resequencer.errors import ConfigurationError
+from resequencer.keys.secret import is_secret_name
 
 SHIPPED = Path(__file__).parents[3] / "conf" / "application.conf"
 TOKENS = (

@@ -8,19 +8,19 @@ from fuzz.scratch import scratch
 from fuzz.simulated import simulated_lines
 from fuzz.unsynced_files import UnsyncedFiles
 
-from connectors.dead_letters.actions import Requeueing
-from connectors.dead_letters.port import Signature
-from connectors.dead_letters.selection import choose, why_not_requeue
-from connectors.dead_letters.stored_dead_letter import StoredDeadLetter
-from connectors.files.dead_letter_actions import ActionsFile
-from connectors.files.dead_letters import DeadLettersFile
-from connectors.files.requeue import Requeue
-from connectors.files.settings import FileSettings
-from connectors.line_format import Line, decode_line, encode_line
-from connectors.port import Channel, OutputRecord, TransportRefused
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.record import Cut, Origin, Partition, Record
 from guardian.pending_output import output_record
+from guardian.ports import Channel, OutputRecord, TransportRefused
+from notification_service.connectors.dead_letters.actions import Requeueing
+from notification_service.connectors.dead_letters.port import Signature
+from notification_service.connectors.dead_letters.selection import choose, why_not_requeue
+from notification_service.connectors.dead_letters.stored_dead_letter import StoredDeadLetter
+from notification_service.connectors.files.dead_letter_actions import ActionsFile
+from notification_service.connectors.files.dead_letters import DeadLettersFile
+from notification_service.connectors.files.requeue import Requeue
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.line_format import Line, decode_line, encode_line
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.record import Cut, Origin, Partition, Record
 
 SEPARATOR = b"\n\n"
 TOKENS = (

@@ -6,11 +6,11 @@ from fuzz.independent.envelope import Reading, read_envelope
 from fuzz.independent.json import read_json
 from fuzz.simulated import simulated_lines
 
-from connectors.line_format import Line, decode_line
-from domain.bodies import read_body
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope, Refusal
-from domain.record import Headers, Origin, Partition, Record
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.bodies import read_body
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.envelope import DataEnvelope, Refusal
+from resequencer.record import Headers, Origin, Partition, Record
 
 MAX_BYTES = 64 * 1024
 ORIGIN = Origin(Partition("in", 0), 7)

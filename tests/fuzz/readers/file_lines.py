@@ -6,7 +6,7 @@ from fuzz.independent.json import NotJson, TooDeep, read_json
 from fuzz.independent.line import NotARecord, read_line
 from fuzz.simulated import simulated_lines
 
-from connectors.line_format import Defect, Line, decode_line, encode_line
+from notification_service.connectors.line_format import Defect, Line, decode_line, encode_line
 
 TOKENS = (
     b'"key":',

@@ -8,16 +8,16 @@ from typing import Any
 
 from fuzz.scratch import scratch
 
-from daemon.composition import load_notification_settings
-from domain.errors import ConfigurationError
-from resequencer.handlers.iso20022.codes import STATUS_REASONS, TRANSACTION_STATUSES
-from resequencer.handlers.iso20022.simple_types import xml_text
-from resequencer.handlers.notification_settings import (
+from notification_service.payments.iso20022.codes import STATUS_REASONS, TRANSACTION_STATUSES
+from notification_service.payments.iso20022.simple_types import xml_text
+from notification_service.payments.notification_settings import (
     COLUMNS,
     NotificationSetting,
     NotificationSettings,
     parse_notification_settings,
 )
+from notification_service.wiring.composition import load_notification_settings
+from resequencer.errors import ConfigurationError
 
 SHIPPED = Path(__file__).parents[3] / "conf" / "notification-settings.csv"
 TOKENS = (

@@ -2,9 +2,9 @@
 
 from fuzz.independent.json import Object, read_json
 
-from domain.bodies import find_encoding_flaw, find_reading_flaw
-from simulator.generate.pain001 import Pain001Refused, parse_payments
-from simulator.generate.plan import SAMPLES
+from notification_service.events.bodies import find_encoding_flaw, find_reading_flaw
+from notification_service.simulator.generate.pain001 import Pain001Refused, parse_payments
+from notification_service.simulator.generate.plan import SAMPLES
 
 TOKENS = (
     *(b"<CdtTrfTxInf>", b"</CdtTrfTxInf>", b"<PmtInf>", b"<GrpHdr/>", b"<Document>", b"CstmrCdtTrfInitn", b"<![CDATA[", b"]]>"),

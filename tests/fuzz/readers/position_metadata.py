@@ -7,12 +7,12 @@ from uuid import UUID
 from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
-from connectors.files.archived_marker import ArchivedMarker
-from connectors.kafka.core.offset_metadata import OffsetMetadata
-from connectors.kafka.core.offset_metadata import find_metadata as find_offset_metadata
-from connectors.port import TransportRefused
 from guardian.done_offsets import DoneOffsets, decode, encode
+from guardian.ports import TransportRefused
 from guardian.takeover import Metadata, find_metadata
+from notification_service.connectors.files.archived_marker import ArchivedMarker
+from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata
+from notification_service.connectors.kafka.core.offset_metadata import find_metadata as find_offset_metadata
 
 TOKENS = (b"resequencer/1 ", b"resequencer/2 ", b" 4 ", b'["0123456789abcdef",17,42]', b"_" * 20, b"9" * 20, b'{"format":1,"to":')
 POSITION = 1_000

@@ -8,10 +8,10 @@ from fuzz.independent.json import NotJson, Number, read_json
 from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
-from connectors.files.positions import Positions, PositionsFile
-from connectors.port import Position, TransportRefused
-from domain.record import Partition
+from guardian.ports import Position, TransportRefused
 from guardian.takeover import Metadata, find_metadata
+from notification_service.connectors.files.positions import Positions, PositionsFile
+from resequencer.record import Partition
 
 TOKENS = (b'"format":', b'"lengths":', b'"partitions":', b'"beyond":', b'"metadata":', b"[[1,9]]", b"[[5,1000000000000000]]")
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from harness.driving import PARTITION, Driven, Envelopes, NoChance, Recorder, decoder, drive
 
-from domain.errors import ConfigurationError, TransientError
 from resequencer.batch import WITHOUT_END
+from resequencer.errors import ConfigurationError, TransientError
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit, Wake
 from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
-from storage.port import Snapshot, StashEntry, StorageRefused
 
 SEPARATOR = b"\xc1\xc1"
 """The only byte that MessagePack never uses."""

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 from harness.driving import NoChance, Recorder, decoder, wire
 
-from domain.envelope import DataEnvelope
-from domain.record import Origin, Partition, Record
 from guardian.actor_gateway import ActorGateway, Decided, UnitsReport
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.batch import UnitKey
+from resequencer.envelope import DataEnvelope
 from resequencer.handler import Profiles
+from resequencer.record import Origin, Partition, Record
 from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.storage_port import Snapshot, StashEntry, Waits
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import Turn, TurnContext
-from storage.port import Snapshot, StashEntry, Waits
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 FAR = {P0: 10**12, P1: 10**12}

@@ -3,10 +3,10 @@
 from itertools import groupby
 from typing import Any
 
-from domain.order import OrderOutcome
 from guardian.actor_gateway import ActorGateway, Decided
 from guardian.pending_output import find_origin
 from guardian.unit_registry import UnitRegistrySettings
+from resequencer.order import OrderOutcome
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit_codec import Decode
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Protocol, TypeVar
 
-from connectors.files.operations import SystemFiles
-from connectors.port import PartitionOutput, Polled, Position, PublishRefused, Transport, TransportStatus, TransportUnavailable
-from domain.record import Partition
-from storage.port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
+from guardian.ports import PartitionOutput, Polled, Position, PublishRefused, Transport, TransportStatus, TransportUnavailable
+from notification_service.connectors.files.operations import SystemFiles
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Header, PartitionStore, Pending, Snapshot, Storage, StorageUnavailable, Waits
 
 Answer = TypeVar("Answer")
 

@@ -21,7 +21,7 @@ from harness.workloads.absences import LONGEST_RETENTION_MS, STEP_MS, with_absen
 from harness.workloads.shuffled import Phase, Workload, uncut, workload
 from msgspec.structs import replace
 
-from domain.errors import ResequencerError
+from resequencer.errors import ResequencerError
 
 _MOST_CYCLES = 3_000
 _HAVE_ABSENCES = 0.4

@@ -22,13 +22,13 @@ from fuzz.independent.envelope import Reading, read_envelope
 from fuzz.independent.json import NotJson, TooDeep
 from fuzz.independent.line import NotARecord, read_line
 
-from connectors.line_format import Line
-from domain.dead_letter import DeadLetterReason as Reason
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.envelope import DataEnvelope
-from domain.identifiers import hash_id
-from domain.record import Headers, Origin, Partition, Record
-from simulator.generate.flows import STATUSES
+from notification_service.connectors.line_format import Line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.identifiers import hash_id
+from notification_service.simulator.generate.flows import STATUSES
+from resequencer.dead_letter import DeadLetterReason as Reason
+from resequencer.envelope import DataEnvelope
+from resequencer.record import Headers, Origin, Partition, Record
 
 MAX_BYTES = 5 * 1024 * 1024
 TOPIC = "IPF_PROCESSING_DATA"

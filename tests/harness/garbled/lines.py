@@ -10,8 +10,8 @@ from shutil import rmtree
 from fuzz.corruption import CORRUPTIONS
 from fuzz.mutation import mutated
 
-from simulator.generate.plan import Plan
-from simulator.generate.simulation import simulate
+from notification_service.simulator.generate.plan import Plan
+from notification_service.simulator.generate.simulation import simulate
 
 PARTITIONS = 3
 UNITS_AT_ONCE = 1_000

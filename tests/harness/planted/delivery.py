@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from delivery import event_file
-from delivery.core import gate, published_events
-from delivery.ledger import claims, clock_repair, completion, intake, repair, retention
-from delivery.ledger.finishing import Finishing
-from delivery.ledger.ledger import Ledger
-from domain.steady_clock import SteadyClock
+from notification_service.delivery import event_file
+from notification_service.delivery.core import gate, published_events
+from notification_service.delivery.ledger import claims, clock_repair, completion, intake, repair, retention
+from notification_service.delivery.ledger.finishing import Finishing
+from notification_service.delivery.ledger.ledger import Ledger
+from resequencer.steady_clock import SteadyClock
 
 
 class Fault(NamedTuple):

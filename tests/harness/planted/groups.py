@@ -12,8 +12,8 @@ import msgspec
 from harness.spark.audited_service import Line, lines_of, write_lines
 from harness.spark.grouped_service import GroupedService
 
-from domain.notification import group_report_id
-from pipeline.audit.finding import Deviation
+from notification_service.jobs.audit.finding import Deviation
+from resequencer.notification import group_report_id
 
 
 class Struck(NamedTuple):

@@ -9,18 +9,18 @@ from kafka import errors
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from simulation.fakes.clients import FakeConsumer
 
-from connectors.kafka.consumer import Fetched, GroupMember, _Listener
-from connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
-from connectors.kafka.errors import to_transport_error
-from connectors.kafka.offsets import LogReader
-from connectors.kafka.producer import TransactionalProducer
-from connectors.kafka.publisher import Publisher
-from connectors.kafka.transport import KafkaTransport
-from connectors.port import PublishRefused, TransportUnavailable
-from domain.record import Partition
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
+from guardian.ports import PublishRefused, TransportUnavailable
 from guardian.publication_size import PublicationSize
+from notification_service.connectors.kafka.consumer import Fetched, GroupMember, _Listener
+from notification_service.connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
+from notification_service.connectors.kafka.errors import to_transport_error
+from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.producer import TransactionalProducer
+from notification_service.connectors.kafka.publisher import Publisher
+from notification_service.connectors.kafka.transport import KafkaTransport
+from resequencer.record import Partition
 
 
 def _group_as_of_now(member: GroupMember) -> Snapshot:
@@ -41,7 +41,7 @@ def generation_minus_one_accepted(patch: Patch) -> None:
     def without_generation(group_id: str, _: Membership) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata(group_id, -1, "", None)
 
-    patch.setattr("connectors.kafka.publisher.as_group_metadata", without_generation)
+    patch.setattr("notification_service.connectors.kafka.publisher.as_group_metadata", without_generation)
 
 
 def snapshot_in_mid_rebalance(patch: Patch) -> None:

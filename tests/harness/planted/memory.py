@@ -6,11 +6,11 @@ import pytest
 from harness.planted.protocol import Patch
 
 import resequencer.turn.release
-from domain.clock import Instant
-from domain.record import Partition
 from guardian.partitions import Partitions
 from guardian.takeover_backoff import TakeoverBackoff
 from guardian.unit_registry import Dues, UnitRegistry
+from resequencer.clock import Instant
+from resequencer.record import Partition
 
 
 def stash_bound_ignored(patch: Patch) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import our_mistake
 from guardian.guardian_actor import Escalated, Guardian
 from guardian.supervision import Failure
 from resequencer.actor import Resequencer
 from resequencer.batch import TakeTurn, TurnsTaken
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import our_mistake
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn
 from resequencer.turn.turn import Turn

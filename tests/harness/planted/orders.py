@@ -6,16 +6,16 @@ from typing import Any
 from harness.planted.protocol import Patch
 from msgspec.structs import replace
 
-from connectors.orders.port import OrderRecord
-from domain.clock import Instant
-from domain.order import OrderOutcome
-from domain.record import Partition
 from guardian.partition_orders import PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import Partitions
+from guardian.ports import OrderRecord
 from guardian.takeover import Takeover
+from resequencer.clock import Instant
+from resequencer.order import OrderOutcome
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Header
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
-from storage.port import Commit, Header
 
 
 def order_executed_again_after_a_takeover(patch: Patch) -> None:

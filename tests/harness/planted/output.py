@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from harness.spark.audited_service import AuditedService, Line, lines_of, write_lines
 
-from domain.notification import notification_id
-from pipeline.audit.finding import Deviation
+from notification_service.jobs.audit.finding import Deviation
+from resequencer.notification import notification_id
 
 Plant = Callable[[list[Line]], str | None]
 """Changes lines and returns the unit of the change, None if it belongs to no unit."""

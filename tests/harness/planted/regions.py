@@ -9,13 +9,13 @@ from simulation.regions.queues import Message, QueueSource
 from simulation.regions.sinks import Marker, MarkerSink, SinkServer
 
 import guardian.partitions
-from connectors.files.sink import FileSink
-from connectors.port import NothingLeft, OutputRecord, PartitionOutput, Position, TransportUnavailable
-from connectors.region.transport import RegionTransport, Route
-from domain.record import Partition, Record
 from guardian.owned_partition import OwnedPartition
+from guardian.ports import NothingLeft, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from guardian.takeover import Takeover
-from storage.port import Commit
+from notification_service.connectors.files.sink import FileSink
+from notification_service.connectors.region.transport import RegionTransport, Route
+from resequencer.record import Partition, Record
+from resequencer.storage_port import Commit
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]

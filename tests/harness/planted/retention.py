@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from harness.planted.protocol import Patch
 
-from connectors.port import Polled
-from domain.clock import Instant
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
+from guardian.ports import Polled
+from resequencer.clock import Instant
+from resequencer.storage_port import Commit
 from resequencer.turn.turn import Turn
-from storage.port import Commit
 
 
 def retention_counted_by_the_wall_clock(patch: Patch) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 from harness.planted.protocol import Patch
 
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
 from resequencer.batch import WITHOUT_END, Batch
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
 from resequencer.turn.decide import receive
 from resequencer.turn.turn import Turn
 from resequencer.unit import Remainder

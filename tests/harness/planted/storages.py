@@ -10,20 +10,20 @@ from simulation.shared_storage import SharedPartitionStore, SharedStorage
 from simulation.struck_storage import StruckPartitionStore
 
 import guardian.partitions
-from connectors.port import Channel, Position
-from domain.errors import OwnershipLost
-from domain.record import Partition
 from guardian.cycle import Cycle, PreparedCommit
 from guardian.done_offsets import DoneOffsets
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import Partitions
+from guardian.ports import Channel, Position
 from guardian.takeover import Takeover
 from guardian.unit_registry import UnitRegistry
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, Header, Pending, StorageUnavailable, UnitChange
 from resequencer.turn.turn import Turn
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
 from storage.none.memory import KeptPartition, Memory
-from storage.port import Commit, Header, Pending, StorageUnavailable, UnitChange
 
 
 def no_compare_and_set(patch: Patch) -> None:

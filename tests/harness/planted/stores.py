@@ -14,19 +14,19 @@ from harness.planted import kafka
 from harness.planted.protocol import Fault, Patch
 from msgspec.structs import replace
 
-import aggregation.payments.payments_of_message as payments
-from aggregation.core.processor import Turn
-from aggregation.kafka import restoring
-from aggregation.kafka.restoring import Restoring
-from aggregation.kafka.store import KafkaStore, _output
-from aggregation.payments.counting import with_member
-from aggregation.port import Step, Store
-from aggregation.runner import StoreRunner
-from aggregation.values.file import ValuesFile
-from connectors.kafka.topic_reader import CommittedReader
-from connectors.port import PublishRefused
-from domain.record import Partition
-from domain.steady_clock import SteadyClock
+import notification_service.aggregation.payments.payments_of_message as payments
+from guardian.ports import PublishRefused
+from notification_service.aggregation.core.processor import Turn
+from notification_service.aggregation.kafka import restoring
+from notification_service.aggregation.kafka.restoring import Restoring
+from notification_service.aggregation.kafka.store import KafkaStore, _output
+from notification_service.aggregation.payments.counting import with_member
+from notification_service.aggregation.port import Step, Store
+from notification_service.aggregation.runner import StoreRunner
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.connectors.kafka.topic_reader import CommittedReader
+from resequencer.record import Partition
+from resequencer.steady_clock import SteadyClock
 
 
 def counter_instead_of_transitions(patch: Patch) -> None:
@@ -93,7 +93,7 @@ def no_new_metadata_per_transaction(patch: Patch) -> None:
     def faulty(partition: Partition, step: Step, _: str) -> Any:
         return _output(partition, step, '["",0]')
 
-    patch.setattr("aggregation.kafka.store._output", faulty)
+    patch.setattr("notification_service.aggregation.kafka.store._output", faulty)
 
 
 def what_is_due_leaves_without_an_offset(patch: Patch) -> None:
@@ -207,7 +207,7 @@ def the_topics_deletions_are_not_read(patch: Patch) -> None:
 
 def members_are_left_when_a_group_is_swept(patch: Patch) -> None:
     """The head goes on to be swept after the first portion of its members."""
-    patch.setattr("aggregation.core.processor._FORGOTTEN_AT_ONCE", 1)
+    patch.setattr("notification_service.aggregation.core.processor._FORGOTTEN_AT_ONCE", 1)
     patch.setattr(ValuesFile, "members", lambda *_: ["u0"])
 
 

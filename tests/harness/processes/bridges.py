@@ -15,13 +15,13 @@ from harness.processes.operated_service import envelope_line
 from harness.processes.regions import RegionStage
 from harness.waiting import pause_at_random, wait_until
 
-from connectors.line_format import Line, decode_line
-from connectors.mqtt.client import connect
-from connectors.mqtt.errors import NOT_DELIVERED
-from connectors.mqtt.messages import outgoing
-from connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.errors import NOT_DELIVERED
+from notification_service.connectors.mqtt.messages import outgoing
+from notification_service.connectors.mqtt.settings import BrokerSettings
+from notification_service.status.bridge import BridgeFile, BridgeReport
 from servers.artemis.server import ArtemisServer
-from status.bridge import BridgeFile, BridgeReport
 
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon

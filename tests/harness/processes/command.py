@@ -1,4 +1,4 @@
-"""A command of the service in the process of the test: it answers as `python -m daemon …`, and no interpreter is started."""
+"""A command of the service in the process of the test: it answers as `python -m notification_service …`, and no interpreter is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threading import current_thread, main_thread
 
 from harness.rooms import ROOT
 
-from daemon.command_line import main
+from notification_service.command_line import main
 
 _IN_A_PROCESS = {"audit", "archive-topics", "bridge", "console", "restart", "run", "start", "supervise"}
 """They go on until a signal, start Spark, or leave a process behind."""

@@ -10,8 +10,8 @@ from harness.processes.daemon_guard import end_with_this_process
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
-from status.file import StatusFile
-from status.report import State, StatusReport
+from notification_service.status.file import StatusFile
+from notification_service.status.report import State, StatusReport
 
 
 class Daemon:
@@ -45,7 +45,7 @@ class Daemon:
         for child in Path(f"/proc/{self.supervisor}/task/{self.supervisor}/children").read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-                is_wanted = b"--slot" in command and command[command.index(b"daemon") + 1] == verb.encode()
+                is_wanted = b"--slot" in command and command[command.index(b"notification_service") + 1] == verb.encode()
                 if is_wanted and int(command[command.index(b"--slot") + 1]) == slot:
                     return int(child)
         return None

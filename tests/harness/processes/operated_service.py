@@ -15,9 +15,9 @@ from harness.driving import wire
 from harness.processes.command import may_run_here, run_here
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from connectors.line_format import Line, encode_line
-from status.file import StatusFile
-from status.report import State, StatusReport
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.status.file import StatusFile
+from notification_service.status.report import State, StatusReport
 
 FLOW = "PaymentInitiationFlow"
 EVENTS = ("PaymentReceived", "PaymentValidated", "PaymentAccepted", "SettlementStarted", "PaymentSettled", "PaymentCompleted")
@@ -53,7 +53,7 @@ def envelope_line(unit: str, sequence: int, **objects: Any) -> bytes:
 
 
 class OperatedService:
-    """`python -m daemon …` in `directory`, with these overrides for every command; one `run` at a time.
+    """`python -m notification_service …` in `directory`, with these overrides for every command; one `run` at a time.
 
     All processes are started with `environment`, or else with ours.
     """
@@ -240,7 +240,7 @@ class OperatedService:
         return self.log_file.read_text(encoding="utf-8") if self.log_file.exists() else ""
 
     def _command(self, verb: str, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "daemon", verb, *self.arguments, *arguments]
+        return [sys.executable, "-m", "notification_service", verb, *self.arguments, *arguments]
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from harness.processes.operated_service import OperatedService
 
-from status.file import StatusFile
-from status.report import StatusReport
+from notification_service.status.file import StatusFile
+from notification_service.status.report import StatusReport
 
 MB = 1_000_000
 _ENOUGH_MINUTES = 5

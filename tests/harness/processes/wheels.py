@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-NOT_PACKAGED = {"tests", "benchmarks"}
+NOT_INSTALLED = {"tests", "benchmarks", "servers"}
 _LEFT_BEHIND = {"__pycache__", "build", "dist", "run"}
 
 
@@ -19,27 +19,28 @@ def project_files() -> list[PurePosixPath]:
     if asked is not None and asked.returncode == 0:
         names = [PurePosixPath(name.decode()) for name in asked.stdout.split(b"\0") if name]
     else:
-        names = [PurePosixPath(each.relative_to(Path())) for each in Path().rglob("*") if not each.is_dir()]
+        names = [PurePosixPath(each.relative_to(Path())) for each in Path().rglob("*") if not each.is_dir() or each.is_symlink()]
         names = [each for each in names if not any(_is_left_behind(part) for part in each.parts)]
-    return [each for each in names if Path(each).is_file()]
+    return [each for each in names if Path(each).is_file() or Path(each).is_symlink()]
 
 
 def packages_of(files: Collection[PurePosixPath]) -> set[str]:
     """Return the top-level packages of the service."""
-    return {each.parts[0] for each in files if each.parts[1:] == ("__init__.py",)} - NOT_PACKAGED
+    return {each.parts[0] for each in files if each.parts[1:] == ("__init__.py",)} - NOT_INSTALLED
 
 
 def runtime_files() -> set[str]:
     """Return the files that a wheel must hold besides its description: all modules and data in the packages."""
     files = project_files()
     packages = packages_of(files)
-    return {str(each) for each in files if each.parts[0] in packages}
+    linked = {f"notification_service/{each}" for each in files if each.parts[0] == "conf"}
+    return linked | {str(each) for each in files if each.parts[0] in packages and not Path(each).is_symlink()}
 
 
 def copy_project(to: Path) -> None:
     for each in project_files():
         (to / each).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(each, to / each)
+        shutil.copyfile(each, to / each, follow_symlinks=False)
 
 
 def let_in(directory: Path, ignore_file: Path) -> list[PurePosixPath]:
@@ -48,7 +49,9 @@ def let_in(directory: Path, ignore_file: Path) -> list[PurePosixPath]:
     """
     lines = ignore_file.read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
-    files = [PurePosixPath(each.relative_to(directory)) for each in directory.rglob("*") if not each.is_dir()]
+    files = [
+        PurePosixPath(each.relative_to(directory)) for each in directory.rglob("*") if not each.is_dir() or each.is_symlink()
+    ]
     return [each for each in files if _is_let_in(each, patterns)]
 
 

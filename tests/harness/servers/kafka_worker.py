@@ -10,9 +10,6 @@ from harness.driving import NoChance
 from harness.service_under_test import FakeClock, Teller
 from harness.waiting import wait_until
 
-from connectors.kafka.transport import KafkaTransport
-from daemon.system_clock import SystemClock
-from domain.decoding import DecodingSettings, EnvelopeDecoder
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
@@ -21,12 +18,15 @@ from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
+from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.supervision.system_clock import SystemClock
 from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import Storage
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.none.storage import NoneSettings, NoneStorage
-from storage.port import Storage
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 _MOST_FAILURES = 50
 _tokens = count(1)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from connectors.kafka.client import OurNetClient
+from notification_service.connectors.kafka.client import OurNetClient
 from servers.artemis.server import ArtemisServer
 from servers.infinispan.server import InfinispanServer
 from servers.kafka.server import KafkaServer

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from delivery.core.rows import RetryMode
-from delivery.ledger.finishing import ClaimResult
-from delivery.settings import Receiver, Step
+from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
+from notification_service.delivery.core.rows import RetryMode
+from notification_service.delivery.ledger.finishing import ClaimResult
+from notification_service.delivery.settings import Receiver, Step
 
 _TROUBLED = 5
 _OWN = 3

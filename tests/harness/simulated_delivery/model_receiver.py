@@ -6,9 +6,9 @@ from random import Random
 
 from harness.simulated_delivery.plan import Plan
 
-from delivery.core.answers import Answer, NoAnswer, Trouble
-from delivery.core.rows import Claim
-from delivery.settings import Step
+from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
+from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.settings import Step
 
 _LEAST_MS, _MOST_MS = 3_000, 60_000
 

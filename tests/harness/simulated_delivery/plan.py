@@ -8,9 +8,9 @@ from typing import NamedTuple
 from harness.receivers import receiver
 from msgspec.structs import replace
 
-from delivery.core.rows import Item
-from delivery.ledger.intake import Portion
-from delivery.settings import OnFailed, Receiver, Steps
+from notification_service.delivery.core.rows import Item
+from notification_service.delivery.ledger.intake import Portion
+from notification_service.delivery.settings import OnFailed, Receiver, Steps
 
 NAME = "r"
 LIVE = f"live-{NAME}"

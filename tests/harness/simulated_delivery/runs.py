@@ -21,8 +21,8 @@ from harness.simulated_delivery.world import BEGIN_MS, World
 from harness.wild_clock import WildClock
 from sqlalchemy.exc import SQLAlchemyError
 
-from delivery.core.jobs import JobEvent
-from domain.errors import ResequencerError
+from notification_service.delivery.core.jobs import JobEvent
+from resequencer.errors import ResequencerError
 
 _STEPS = 260
 _CALM_TURNS = 200

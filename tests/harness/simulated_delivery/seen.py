@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from delivery.core.gate import Gate
+from notification_service.delivery.core.gate import Gate
 
 ENDED = ("processed", "rejected", "failed", "cancelled")
 

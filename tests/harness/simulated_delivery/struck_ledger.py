@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import event
 
-from delivery.errors import LedgerUnavailable
-from delivery.ledger.database import Database
-from domain.steady_clock import SteadyClock
+from notification_service.delivery.errors import LedgerUnavailable
+from notification_service.delivery.ledger.database import Database
+from resequencer.steady_clock import SteadyClock
 
 _NAME = "ledger.db"
 

@@ -10,11 +10,11 @@ from harness.simulated_delivery.plan import LIVE, Plan
 from harness.simulated_delivery.seen import ENDED, Eye, JobCounts, Row, Seen
 from harness.wild_clock import WildClock
 
-from delivery.core.answers import Again, Done, Failed, Limited, Rejected
-from delivery.core.gate import GateState
-from delivery.core.rows import Claim, RetryMode
-from delivery.ledger.finishing import ClaimResult
-from delivery.settings import OnFailed, Step
+from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Rejected
+from notification_service.delivery.core.gate import GateState
+from notification_service.delivery.core.rows import Claim, RetryMode
+from notification_service.delivery.ledger.finishing import ClaimResult
+from notification_service.delivery.settings import OnFailed, Step
 
 
 class PromiseBroken(AssertionError):

@@ -12,16 +12,16 @@ from harness.simulated_delivery.struck_ledger import Struck, StruckDatabase
 from harness.simulated_delivery.watch import Watch
 from harness.wild_clock import WildClock
 
-from delivery.core.answers import outcome_of
-from delivery.core.published_events import PublishedMark
-from delivery.core.rows import Claim
-from delivery.errors import IntakeLost, JobRefused
-from delivery.event_file import EventFile
-from delivery.ledger.finishing import ClaimResult
-from delivery.ledger.intake import Intake, Portion
-from delivery.ledger.ledger import Ledger
-from delivery.ledger.services import ServiceEvents
-from delivery.settings import Step
+from notification_service.delivery.core.answers import outcome_of
+from notification_service.delivery.core.published_events import PublishedMark
+from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.errors import IntakeLost, JobRefused
+from notification_service.delivery.event_file import EventFile
+from notification_service.delivery.ledger.finishing import ClaimResult
+from notification_service.delivery.ledger.intake import Intake, Portion
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.ledger.services import ServiceEvents
+from notification_service.delivery.settings import Step
 
 _Found = TypeVar("_Found")
 _CRASH, _AWAY, _LOST = 0.03, 0.03, 0.03

@@ -7,8 +7,8 @@ import msgspec
 from harness.simulated_schedules.timetable import MINUTE_MS, Timetable
 from harness.wild_clock import TRUSTED_MS
 
-from delivery.schedules.settings import Missed
-from domain.clock import instant_of, instant_text
+from notification_service.delivery.schedules.settings import Missed
+from resequencer.clock import instant_of, instant_text
 
 RECOVERS_MS = 75_000
 """After a fault, and at the first tick behind it, a tick may wait: for the lease of thirty seconds of a worker that died with its

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from harness.simulated_schedules.world import World
 
-from delivery.schedules import runner
-from domain.errors import ResequencerError
+from notification_service.delivery.schedules import runner
+from resequencer.errors import ResequencerError
 
 _PHASES, _STEPS = 3, 40
 _AT_ONCE = 2

@@ -11,14 +11,14 @@ from harness.receivers import receiver
 from harness.simulated_delivery.struck_ledger import StruckDatabase
 from sqlalchemy import select
 
-from delivery.ledger.ledger import Ledger
-from delivery.ledger.tables import JOBS, ROWS
-from delivery.schedules.core.progress import Progress, decode_progress
-from delivery.schedules.core.request import Request
-from delivery.schedules.ledger_sink import LedgerSink
-from delivery.schedules.sink import RequestSink, ScheduleBusy
-from domain.errors import TransientError
-from domain.steady_clock import SteadyClock
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.ledger.tables import JOBS, ROWS
+from notification_service.delivery.schedules.core.progress import Progress, decode_progress
+from notification_service.delivery.schedules.core.request import Request
+from notification_service.delivery.schedules.ledger_sink import LedgerSink
+from notification_service.delivery.schedules.sink import RequestSink, ScheduleBusy
+from resequencer.errors import TransientError
+from resequencer.steady_clock import SteadyClock
 
 _Found = TypeVar("_Found")
 _FAULT = 0.03

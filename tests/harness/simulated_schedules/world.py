@@ -10,9 +10,9 @@ from harness.simulated_schedules.sinks import LedgerPlace, NoAnswer, Place, Stru
 from harness.simulated_schedules.timetable import Timetable
 from harness.wild_clock import WildClock
 
-from delivery.schedules.keys import NamedKeys
-from delivery.schedules.runner import ScheduleRunner, TickInFuture
-from delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
+from notification_service.delivery.schedules.keys import NamedKeys
+from notification_service.delivery.schedules.runner import ScheduleRunner, TickInFuture
+from notification_service.delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
 
 _DAY_MS = 86_400_000
 _JUMPS_MS = (20_000, 45_000, 300_000, _DAY_MS, 365 * _DAY_MS)

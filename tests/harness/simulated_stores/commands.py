@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafka.partitioner.default import murmur2
 from simulation.fakes.broker import Stored
 
-from domain.headers import MEMBER
+from guardian.headers import MEMBER
 
 PARTITIONS = 2
 FINALS = frozenset({"ACCC", "RJCT", "CANC"})

@@ -23,8 +23,8 @@ from harness.simulated_stores.recomputed import (
 from kafka.structs import TopicPartition
 from simulation.fakes.broker import Stored, Transaction
 
-from aggregation.values.file import ValuesFile
-from domain.headers import DUE, GROUP_ID
+from guardian.headers import DUE, GROUP_ID
+from notification_service.aggregation.values.file import ValuesFile
 
 COMMANDS, VALUES, REPORTS, LETTERS = "FACTS", "VALUES", "REPORTS", "DEAD_LETTERS"
 _TOLD = (OPEN, COMPLETE, INCOMPLETE, CLOSED)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from harness.simulated_stores.commands import FINALS
 from simulation.fakes.broker import Stored
 
-from domain.headers import GROUP_ID, GROUP_REPORT, MEMBER
-from resequencer.handlers.iso20022.codes import TRANSACTION_STATUSES
+from guardian.headers import GROUP_ID, GROUP_REPORT, MEMBER
+from notification_service.payments.iso20022.codes import TRANSACTION_STATUSES
 
 OPEN, COMPLETE, INCOMPLETE, CLOSED, ENDED = "open", "complete", "incomplete", "closed", "ended"
 Value: TypeAlias = tuple[bytes, int | None]

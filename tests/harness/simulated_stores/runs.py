@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from harness.simulated_stores.world import World
 
-from domain.errors import ResequencerError
+from resequencer.errors import ResequencerError
 
 _TURNS = 60
 _PHASES = 3

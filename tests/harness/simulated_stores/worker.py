@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from simulation.fakes.clients import FakeConsumer
 from simulation.slot import Slot
 
-from aggregation.kafka.store import KafkaStore
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.runner import StoreRunner
-from aggregation.values.file import ValuesFile, Writing
-from connectors.kafka.core.client_options import ClientOptions
-from connectors.kafka.settings import KafkaSettings, KafkaTopics
-from connectors.port import TransportUnavailable
+from guardian.ports import TransportUnavailable
+from notification_service.aggregation.kafka.store import KafkaStore
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.runner import StoreRunner
+from notification_service.aggregation.values.file import ValuesFile, Writing
+from notification_service.connectors.kafka.core.client_options import ClientOptions
+from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
 
 if TYPE_CHECKING:
     from harness.simulated_stores.world import World

@@ -27,8 +27,8 @@ from simulation.fakes.broker import Entry
 from simulation.fakes.patching import fake_kafka
 from simulation.injected_faults import InjectedFaults
 
-from aggregation.payments.settings import PaymentsSettings
-from aggregation.values.file import ValuesFile
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.values.file import ValuesFile
 
 _NEVER_MS = 365 * 86_400_000
 _HOUR_MS = 3_600_000
@@ -283,17 +283,17 @@ def _patched(world: World) -> Iterator[None]:
 
     with ExitStack() as stack, fake_kafka(world.broker, lambda: world.at_work):
         for name, value in {
-            "connectors.kafka.topic_reader.make_client": make_client,
-            "connectors.kafka.topic_reader.monotonic": monotonic,
-            "connectors.kafka.topic_reader._AT_ONCE": 5,
-            "aggregation.kafka.store.monotonic": monotonic,
-            "aggregation.kafka.store._NOTE_SECONDS": world.plan.note_seconds,
-            "aggregation.kafka.store.uuid4": Token,
-            "aggregation.kafka.store._READ_SECONDS": world.plan.read_seconds,
-            "aggregation.kafka.restoring.monotonic": monotonic,
-            "aggregation.runner._AT_ONCE": world.plan.at_once,
-            "aggregation.values.file._BUSY_SECONDS": 0.0,
-            "aggregation.values.file.ValuesFile.writing": writing,
+            "notification_service.connectors.kafka.topic_reader.make_client": make_client,
+            "notification_service.connectors.kafka.topic_reader.monotonic": monotonic,
+            "notification_service.connectors.kafka.topic_reader._AT_ONCE": 5,
+            "notification_service.aggregation.kafka.store.monotonic": monotonic,
+            "notification_service.aggregation.kafka.store._NOTE_SECONDS": world.plan.note_seconds,
+            "notification_service.aggregation.kafka.store.uuid4": Token,
+            "notification_service.aggregation.kafka.store._READ_SECONDS": world.plan.read_seconds,
+            "notification_service.aggregation.kafka.restoring.monotonic": monotonic,
+            "notification_service.aggregation.runner._AT_ONCE": world.plan.at_once,
+            "notification_service.aggregation.values.file._BUSY_SECONDS": 0.0,
+            "notification_service.aggregation.values.file.ValuesFile.writing": writing,
         }.items():
             stack.enter_context(patch(name, value))
         yield

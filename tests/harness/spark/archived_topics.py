@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from harness.waiting import wait_ms
 
-from connectors.kafka.settings import KafkaSettings
-from daemon.system_clock import SystemClock
-from pipeline.archive.compaction import Compacted, CompactionSettings, Compactor
-from pipeline.archive.reading import ArchiveSnapshot
-from pipeline.archive.settings import ArchiveSettings
-from pipeline.archive.streaming import Archiver
-from pipeline.spark.java_client import java_options
-from tests.connectors.kafka.stage import KafkaStage, read_to_end
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.topic_archive.compaction import Compacted, CompactionSettings, Compactor
+from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
+from notification_service.jobs.topic_archive.settings import ArchiveSettings
+from notification_service.jobs.topic_archive.streaming import Archiver
+from notification_service.supervision.system_clock import SystemClock
+from tests.notification_service.connectors.kafka.stage import KafkaStage, read_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from harness.rooms import ROOT
 from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
-import conf
-from connectors.files.settings import FileSettings
-from pipeline.audit.lines import find_scope, read_portion
-from pipeline.audit.overdue import overdue
-from pipeline.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, UNIT, WAITING, Told, audit_rows
-from pipeline.audit.rules import AuditRules, AuditSettings
-from pipeline.audit.timing import Made, Timing, bucket_size
-from resequencer.handlers.notification_settings import parse_notification_settings
-from resequencer.handlers.settings import HandlerSettings, make_handler
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.jobs.audit.lines import find_scope, read_portion
+from notification_service.jobs.audit.overdue import overdue
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, UNIT, WAITING, Told, audit_rows
+from notification_service.jobs.audit.rules import AuditRules, AuditSettings
+from notification_service.jobs.audit.timing import Made, Timing, bucket_size
+from notification_service.payments.notification_settings import parse_notification_settings
+from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.simulator.generate.plan import Plan as SimulatedPlan
+from notification_service.simulator.generate.simulation import simulate
 from resequencer.strategies.registry import StrategySettings
-from simulator.generate.plan import Plan as SimulatedPlan
-from simulator.generate.simulation import simulate
 
 Line = dict[str, Any]
-TABLE = (Path(conf.__file__).parent / "notification-settings.csv").read_text(encoding="utf-8")
+TABLE = (ROOT / "conf" / "notification-settings.csv").read_text(encoding="utf-8")
 
 
 class AuditedService:

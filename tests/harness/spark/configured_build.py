@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from harness.waiting import wait_ms
 
-from daemon.configuration.configuration import load
-from daemon.configuration.kafka_settings import copied_settings
-from daemon.configuration.lookup_sources import load_job_settings
-from daemon.system_clock import SystemClock
-from pipeline.archive.settings import ArchiveSettings
-from pipeline.archive.streaming import Archiver
-from pipeline.lookups.job import Built, build_lookups
-from pipeline.spark.java_client import java_options
+from notification_service.configuration.configuration import load
+from notification_service.configuration.kafka_settings import copied_settings
+from notification_service.configuration.lookup_sources import load_job_settings
+from notification_service.jobs.lookups.job import Built, build_lookups
+from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.topic_archive.settings import ArchiveSettings
+from notification_service.jobs.topic_archive.streaming import Archiver
+from notification_service.supervision.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

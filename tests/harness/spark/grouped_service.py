@@ -10,20 +10,20 @@ from harness.spark.audited_service import AuditedService
 from harness.steady import steady
 from msgspec.structs import replace
 
-from aggregation.commands import FileCommands
-from aggregation.files.store import FileStore
-from aggregation.payments.commands import encode_close
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.payments.settings import PaymentsSettings
-from aggregation.runner import StoreRunner
-from connectors.files.settings import FileSettings
-from connectors.files.transport import FileTransport
-from pipeline.audit.rules import AuditSettings
+from notification_service.aggregation.commands import FileCommands
+from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.payments.commands import encode_close
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.runner import StoreRunner
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.files.transport import FileTransport
+from notification_service.jobs.audit.rules import AuditSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.audit.summary import AuditSummary
+    from notification_service.jobs.audit.summary import AuditSummary
 
 FINALS = ("ACCC", "RJCT", "CANC")
 DEADLINE_MS = 60_000
@@ -83,10 +83,10 @@ class GroupedService(AuditedService):
 
     def summarized(self, spark: SparkSession) -> AuditSummary:
         """Run the whole job, and summarize it."""
-        from pipeline.audit.counting import summarize
-        from pipeline.audit.file_rows import files_scope
-        from pipeline.audit.groups.sources import GroupDirectories
-        from pipeline.audit.job import audit_records
+        from notification_service.jobs.audit.counting import summarize
+        from notification_service.jobs.audit.file_rows import files_scope
+        from notification_service.jobs.audit.groups.sources import GroupDirectories
+        from notification_service.jobs.audit.job import audit_records
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)
@@ -94,12 +94,12 @@ class GroupedService(AuditedService):
 
     def of_groups(self, spark: SparkSession) -> list[tuple[str, str | None, str]]:
         """Return the findings of the groups alone, each with its unit or group and its sentence, without the replay of units."""
-        from pipeline.audit.file_rows import files_scope
-        from pipeline.audit.groups.job import audit_groups
-        from pipeline.audit.groups.sources import GroupDirectories
-        from pipeline.audit.row_audit import FINDING
-        from pipeline.audit.tables import TOLD
-        from pipeline.spark.arrow_rows import spark_schema
+        from notification_service.jobs.audit.file_rows import files_scope
+        from notification_service.jobs.audit.groups.job import audit_groups
+        from notification_service.jobs.audit.groups.sources import GroupDirectories
+        from notification_service.jobs.audit.row_audit import FINDING
+        from notification_service.jobs.audit.tables import TOLD
+        from notification_service.jobs.spark.arrow_rows import spark_schema
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)

@@ -1,12 +1,12 @@
 """A handler as a user may write it."""
 
-from domain.clock import Instant
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError
+from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.port import Message
+from notification_service.payments.settings import HandlerSettings
+from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError
 from resequencer.handler import Marks
-from resequencer.handlers.enrichment import Enrichment
-from resequencer.handlers.port import Message
-from resequencer.handlers.settings import HandlerSettings
 from resequencer.payment_data import PaymentData
 
 

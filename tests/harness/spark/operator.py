@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.service_under_test import DEADLINE_MS, Service
 
-from domain.order import Order, OrderKind
+from resequencer.order import Order, OrderKind
 
 
 class Operator:

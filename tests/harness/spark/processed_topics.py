@@ -13,21 +13,21 @@ from harness.waiting import wait_ms
 from kafka import TopicPartition
 from msgspec.structs import replace
 
-from connectors.kafka.settings import KafkaSettings
-from daemon.commands.audit import audit_settings
-from daemon.composition import make_order_book
-from daemon.configuration.configuration import load
-from domain.clock import instant_of
-from domain.order import Order, OrderKind
-from domain.record import Partition
-from pipeline.audit.counting import summarize
-from pipeline.audit.job import audit_records
-from pipeline.audit.kafka_scope import topics_scope
-from pipeline.audit.scope import Scope
-from pipeline.audit.summary import AuditSummary
+from notification_service.commands.audit import audit_settings
+from notification_service.configuration.configuration import load
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.jobs.audit.counting import summarize
+from notification_service.jobs.audit.job import audit_records
+from notification_service.jobs.audit.kafka_scope import topics_scope
+from notification_service.jobs.audit.scope import Scope
+from notification_service.jobs.audit.summary import AuditSummary
+from notification_service.status.report import State, StatusReport
+from notification_service.wiring.composition import make_order_book
+from resequencer.clock import instant_of
+from resequencer.order import Order, OrderKind
+from resequencer.record import Partition
 from servers.kafka.server import KafkaServer
-from status.report import State, StatusReport
-from tests.connectors.kafka.stage import KafkaStage
+from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,22 +10,22 @@ import msgspec
 from harness.service_under_test import FakeClock
 from harness.steady import steady
 
-from aggregation.commands import FileCommands
-from aggregation.files.store import FileStore
-from aggregation.payments.commands import encode_close
-from aggregation.payments.payments_of_message import PaymentsOfMessage
-from aggregation.payments.settings import PaymentsSettings
-from aggregation.runner import StoreRunner
-from connectors.files.settings import FileSettings
-from connectors.files.transport import FileTransport
-from connectors.line_format import Line, encode_line
-from domain.notification import notification_id
+from notification_service.aggregation.commands import FileCommands
+from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.payments.commands import encode_close
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
+from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.runner import StoreRunner
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.line_format import Line, encode_line
+from resequencer.notification import notification_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.audit.groups.job import GroupRecords
-    from pipeline.audit.row_audit import Told
+    from notification_service.jobs.audit.groups.job import GroupRecords
+    from notification_service.jobs.audit.row_audit import Told
 
 FINALS = ("ACCC", "RJCT", "CANC")
 _STATUSES = ("RCVD", "ACCP", "ACSC", "ACCC", "ACCC", "ACCC", "RJCT", "CANC")
@@ -70,7 +70,7 @@ class RandomGroups:
         runner.close()
 
     def told(self, spark: SparkSession) -> list[Told]:
-        from pipeline.audit.groups.sources import GroupDirectories, groups_of_files
+        from notification_service.jobs.audit.groups.sources import GroupDirectories, groups_of_files
 
         return told_of(spark, groups_of_files(spark, GroupDirectories(self.facts, self.groups), []))
 
@@ -146,12 +146,12 @@ def _state_numbers(payments: list[dict[str, Any]], chance: Random) -> None:
 
 def told_of(spark: SparkSession, records: GroupRecords) -> list[Told]:
     """Audit groups alone: no source position is settled, so no notifications are expected."""
-    from pipeline.audit.groups.job import audit_groups
-    from pipeline.audit.row_audit import Told
-    from pipeline.audit.rules import AuditSettings
-    from pipeline.audit.tables import TOLD
-    from pipeline.spark.arrow_rows import spark_schema
-    from resequencer.handlers.settings import HandlerSettings
+    from notification_service.jobs.audit.groups.job import audit_groups
+    from notification_service.jobs.audit.row_audit import Told
+    from notification_service.jobs.audit.rules import AuditSettings
+    from notification_service.jobs.audit.tables import TOLD
+    from notification_service.jobs.spark.arrow_rows import spark_schema
+    from notification_service.payments.settings import HandlerSettings
     from resequencer.settings import ResequencerSettings
     from resequencer.strategies.registry import StrategySettings
 

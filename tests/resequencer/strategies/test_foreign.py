@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from harness.driving import Driven, Envelopes
 
-from domain.dead_letter import DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.errors import ConfigurationError, EndedItsWorker, PermanentError
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.in_flight import CallKind
 from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Rank, StrategyState

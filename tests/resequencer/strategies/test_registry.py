@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 from harness.driving import drive
 
-from domain.dead_letter import DeadLetterReason
-from domain.errors import ConfigurationError
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import ConfigurationError
 from resequencer.strategies.port import StrategyState
 from resequencer.strategies.registry import STRATEGIES, StrategySettings, make_strategy
 from resequencer.strategies.strict_sequence import StrictSequence

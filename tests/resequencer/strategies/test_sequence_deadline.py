@@ -5,7 +5,7 @@ from harness.driving import Envelopes, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import PermanentError
+from resequencer.errors import PermanentError
 from resequencer.unit import Wake
 
 

@@ -2,7 +2,7 @@
 
 from harness.driving import Driven, Envelopes, drive
 
-from domain.order import OrderOutcome, OrderResult
+from resequencer.order import OrderOutcome, OrderResult
 
 HOUR = 3_600_000
 

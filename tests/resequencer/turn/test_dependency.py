@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from harness.driving import PAIN_001, drive
 
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake, entry_of
-from storage.port import WaitKind
 
 GONE = DependencyUnavailable("sanctions-api")
 AWAY = TransientError("the mapper is away")

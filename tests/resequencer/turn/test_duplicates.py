@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from harness.driving import Envelopes, drive
 
-from domain.dead_letter import DeadLetterReason
+from resequencer.dead_letter import DeadLetterReason
 from resequencer.unit import REMEMBERED_ENVELOPES, Unit
 
 

@@ -3,11 +3,11 @@
 import pytest
 from harness.driving import Driven, Envelopes
 
-from domain.clock import instant_text
-from domain.errors import TransientError
-from domain.order import LONGEST_HOLD_MS, OrderKind, OrderResult
+from resequencer.clock import instant_text
+from resequencer.errors import TransientError
+from resequencer.order import LONGEST_HOLD_MS, OrderKind, OrderResult
+from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake
-from storage.port import WaitKind
 from tests.resequencer.turn.ordered_units import HOUR, result, under_retry, waiting
 
 

@@ -7,7 +7,7 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.errors import PermanentError
+from resequencer.errors import PermanentError
 from resequencer.strategies.sequence import Sequence
 from resequencer.strategies.strict_sequence import StrictSequence
 from resequencer.unit import Wake

@@ -3,10 +3,10 @@
 import pytest
 from harness.driving import PAIN_001, Envelopes, drive
 
-from domain.clock import instant_text
-from domain.dead_letter import DeadLetterReason
-from domain.errors import DependencyUnavailable, TransientError
-from domain.order import LONGEST_HOLD_MS, OrderKind, OrderResult
+from resequencer.clock import instant_text
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import DependencyUnavailable, TransientError
+from resequencer.order import LONGEST_HOLD_MS, OrderKind, OrderResult
 from resequencer.unit import Wake
 from tests.resequencer.turn.ordered_units import HOUR, result, under_retry, waiting
 

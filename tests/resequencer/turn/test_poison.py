@@ -9,9 +9,9 @@ from harness.faltering import Mistakes, Place, faltering
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.dead_letter import DeadLetter, DeadLetterReason
-from domain.envelope import DataEnvelope
-from domain.notification import Notification
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.envelope import DataEnvelope
+from resequencer.notification import Notification
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn

@@ -3,7 +3,7 @@
 import pytest
 from harness.driving import PAIN_001, drive
 
-from domain.errors import TransientError
+from resequencer.errors import TransientError
 from resequencer.unit import Wake
 
 AWAY = TransientError("the mapper is away")

@@ -3,10 +3,10 @@
 import pytest
 from harness.driving import drive
 
-from domain.dead_letter import DeadLetterReason
-from domain.errors import EndedItsWorker, PermanentError, TransientError
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import EndedItsWorker, PermanentError, TransientError
+from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake
-from storage.port import WaitKind
 
 AWAY = TransientError("the mapper is away")
 

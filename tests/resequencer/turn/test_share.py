@@ -9,15 +9,15 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.clock import Instant
-from domain.dead_letter import DeadLetter
-from domain.envelope import DataEnvelope
-from domain.errors import PermanentError, TransientError
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetter
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import PermanentError, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.payment_data import PaymentData
+from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake
 from resequencer.unit_codec import encode_data, encode_state
-from storage.port import WaitKind
 
 ONE = 1
 """A share so small that each turn handles one envelope."""

@@ -3,9 +3,9 @@
 import pytest
 from harness.driving import Envelopes, drive
 
-from domain.errors import TransientError
+from resequencer.errors import TransientError
+from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake
-from storage.port import WaitKind
 
 FAR = range(100, 200)
 

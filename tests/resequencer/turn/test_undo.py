@@ -11,8 +11,8 @@ import pytest
 from harness.driving import Driven, Envelopes, drive
 
 import resequencer.unit
-from domain.errors import DependencyUnavailable, PermanentError, TransientError
-from domain.order import OrderKind
+from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.order import OrderKind
 from resequencer.unit import Unit, Wake
 
 _CODE = Path(resequencer.unit.__file__).parent

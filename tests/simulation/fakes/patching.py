@@ -10,9 +10,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from simulation.fakes.broker import FakeBroker
 from simulation.fakes.clients import FakeAdmin, FakeConsumer, FakeProducer, Line
 
-from connectors.kafka.core.fences import Fences
-from connectors.kafka.producer import TransactionalProducer
-from connectors.kafka.time_limit import Bounded
+from notification_service.connectors.kafka.core.fences import Fences
+from notification_service.connectors.kafka.producer import TransactionalProducer
+from notification_service.connectors.kafka.time_limit import Bounded
 
 _MAKERS = ("consumer", "offsets", "producer", "topics")
 _CLOCKED = ("reading", "offsets", "publisher", "producer", "topics")
@@ -38,9 +38,11 @@ def fake_kafka(broker: FakeBroker, line: Callable[[], Line]) -> Iterator[None]:
 
     with ExitStack() as stack:
         for module in _MAKERS:
-            stack.enter_context(patch(f"connectors.kafka.{module}.make_client", make_client))
+            stack.enter_context(patch(f"notification_service.connectors.kafka.{module}.make_client", make_client))
         for module in _CLOCKED:
-            stack.enter_context(patch(f"connectors.kafka.{module}.monotonic", lambda: next(looks) / _PER_SECOND))
+            stack.enter_context(
+                patch(f"notification_service.connectors.kafka.{module}.monotonic", lambda: next(looks) / _PER_SECOND)
+            )
         stack.enter_context(patch.object(Fences, "has_twin", lambda *_: False))
         stack.enter_context(patch.object(Bounded, "call", lambda _, call, __: call()))
         stack.enter_context(patch.object(TransactionalProducer, "discard", lambda _: None))

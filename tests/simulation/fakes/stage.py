@@ -10,10 +10,10 @@ from uuid import uuid4
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from simulation.fakes.broker import FakeBroker, Stored
 
-from connectors.kafka.settings import KafkaTopics
-from connectors.port import Channel
-from domain.record import Headers, Partition
-from tests.connectors.kafka.stage import KafkaStage, KafkaWorker
+from guardian.ports import Channel
+from notification_service.connectors.kafka.settings import KafkaTopics
+from resequencer.record import Headers, Partition
+from tests.notification_service.connectors.kafka.stage import KafkaStage, KafkaWorker
 
 Answer = TypeVar("Answer")
 _NO_MEMBER = ConsumerGroupMetadata("group", -1, "", None)

@@ -6,9 +6,9 @@ import pytest
 from simulation.fakes.patching import fake_kafka
 from simulation.fakes.stage import FakeStage, SafeLine
 
-from tests.connectors.kafka import test_ownership as ownership
-from tests.connectors.kafka import test_publish as publish
-from tests.connectors.kafka import test_transport as transport
+from tests.notification_service.connectors.kafka import test_ownership as ownership
+from tests.notification_service.connectors.kafka import test_publish as publish
+from tests.notification_service.connectors.kafka import test_transport as transport
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from harness.service_under_test import TOPIC
 from simulation.regions.sinks import Left
 
-from connectors.files.numbers import find_number
-from connectors.files.operations import SystemFiles
-from connectors.files.settings import FileSettings
-from connectors.files.sink import FileSink
-from connectors.line_format import Line, decode_line
-from connectors.port import Channel, OutputRecord
-from connectors.region.port import SinkCapabilities
+from guardian.ports import Channel, OutputRecord
+from notification_service.connectors.files.numbers import find_number
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.settings import FileSettings
+from notification_service.connectors.files.sink import FileSink
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.connectors.region.port import SinkCapabilities
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker

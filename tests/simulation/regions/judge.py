@@ -9,8 +9,8 @@ import msgspec
 from harness.crashes.outcomes import identity_of
 from harness.service_under_test import Dead, Told
 
-from connectors.port import Channel
-from domain.headers import DEAD_LETTER_SOURCE_POSITION, POSSIBLE_DUPLICATE
+from guardian.headers import DEAD_LETTER_SOURCE_POSITION, POSSIBLE_DUPLICATE
+from guardian.ports import Channel
 
 if TYPE_CHECKING:
     from simulation.regions.sinks import Left

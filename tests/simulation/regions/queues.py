@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from simulation.regions.sources import PARTITIONS, LeasedSource, Leases, next_offsets, to_record
 
-from connectors.port import Polled, Position, PublishRefused, TransportUnavailable
-from connectors.region.port import SourceCapabilities
-from domain.record import Partition, Record
+from guardian.ports import Polled, Position, PublishRefused, TransportUnavailable
+from notification_service.connectors.region.port import SourceCapabilities
+from resequencer.record import Partition, Record
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker

@@ -23,7 +23,7 @@ from harness.workloads.shuffled import Workload, uncut, workload
 from simulation.regions.judge import dead_of, find_lost_message, find_wrong_sink, first_of_each, told_of, values_of
 from simulation.regions.world import RegionWorld, SourceKind
 
-from domain.errors import ResequencerError
+from resequencer.errors import ResequencerError
 
 _TURNS = 25
 _MOST_UNITS = 7

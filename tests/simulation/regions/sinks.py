@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from connectors.port import NothingLeft, OutputRecord, PartitionOutput, Position, PublishRefused, TransportUnavailable
-from connectors.region.port import SinkCapabilities
-from domain.record import Partition
+from guardian.ports import NothingLeft, OutputRecord, PartitionOutput, Position, PublishRefused, TransportUnavailable
+from notification_service.connectors.region.port import SinkCapabilities
+from resequencer.record import Partition
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker

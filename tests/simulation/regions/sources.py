@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.service_under_test import TOPIC
 from simulation.reading import to_stored
 
-from connectors.port import Polled, Position, PublishRefused, TransportStatus, TransportUnavailable
-from connectors.region.port import SourceCapabilities
-from domain.record import Origin, Partition, Record
+from guardian.ports import Polled, Position, PublishRefused, TransportStatus, TransportUnavailable
+from notification_service.connectors.region.port import SourceCapabilities
+from resequencer.record import Origin, Partition, Record
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker

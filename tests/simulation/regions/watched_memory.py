@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 
 from simulation.regions.sinks import Left
 
-from domain.record import Partition
 from guardian.pending_output import from_pending
+from resequencer.record import Partition
+from resequencer.storage_port import Commit
 from storage.none.memory import Memory
-from storage.port import Commit
 
 
 class WatchedMemory(Memory):

@@ -15,10 +15,6 @@ from simulation.regions.sources import LeasedSource, LogSource
 from simulation.slot import Slot
 from simulation.struck_storage import StruckPartitionStore, StruckSharedStorage
 
-from connectors.region.port import Sink
-from connectors.region.transport import RegionTransport, routes_of
-from domain.decoding import DecodingSettings, EnvelopeDecoder
-from domain.record import Partition
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from guardian.cycle import Cycle
@@ -28,6 +24,10 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import MustReset, Region, RegionLimits
 from guardian.resets import RegionCycles
 from guardian.takeover_backoff import TakeoverBackoff
+from notification_service.connectors.region.port import Sink
+from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 

@@ -20,7 +20,7 @@ from simulation.regions.watched_memory import WatchedMemory
 from simulation.regions.worker import RegionWorker
 from simulation.shared_storage import Backup
 
-from domain.record import Partition
+from resequencer.record import Partition
 
 _MOST_STATE = KEPT + WINDOW
 _HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.5, 3

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
-from storage.port import Commit, PartitionStore, StorageUnavailable
 
 
 def memory_directory() -> TemporaryDirectory[str]:

@@ -14,11 +14,8 @@ from typing import TypeVar
 
 from harness.disk.faulty_disk import Call, FaultyDisk
 
-from domain.record import Partition
-from storage.embedded import database, partition, write_ahead_log
-from storage.embedded.partition import EmbeddedPartitionStore
-from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.port import (
+from resequencer.record import Partition
+from resequencer.storage_port import (
     Commit,
     Pending,
     Snapshot,
@@ -29,6 +26,9 @@ from storage.port import (
     WaitKind,
     Waits,
 )
+from storage.embedded import database, partition, write_ahead_log
+from storage.embedded.partition import EmbeddedPartitionStore
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 
 Answer = TypeVar("Answer")
 PARTITION = Partition("T", 0)

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Commit, Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
 from storage.embedded import commit_log, partition, storage
 from storage.embedded.commit_log import CommitLog, framed
 from storage.embedded.partition import EmbeddedPartitionStore
-from storage.port import Commit, Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
 from tests.storage.contract import OTHER, PARTITION, WAITS, following, idle, put, waiting
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 from tests.storage.embedded.test_torn_log import COMMITS, REFUSED, check, commit_of, cut, garble, zero

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage.port import Pending, StashEntry, UnitChange
+from resequencer.storage_port import Pending, StashEntry, UnitChange
 from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
 
 IDLE = 200_000

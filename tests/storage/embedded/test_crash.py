@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from harness.waiting import wait_until
 
-from domain.record import Partition
-from storage.port import PartitionStore, Pending, StashEntry, Storage, StorageUnavailable, UnitChange
+from resequencer.record import Partition
+from resequencer.storage_port import PartitionStore, Pending, StashEntry, Storage, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
 
 UNITS = [f"unit-{number}" for number in range(40)]
 
 COMMIT_UNTIL_KILLED = """
 import secrets, sys
-from domain.record import Partition
+from resequencer.record import Partition
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
+from resequencer.storage_port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
 
 def until_answered(call, *arguments):
     # Another process may write for long: then the same call again.

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from resequencer.storage_port import StashEntry, StorageRefused, UnitChange
 from storage.embedded import integrity
-from storage.port import StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
 from tests.storage.embedded.storages import EmbeddedHarness
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from storage.embedded.schema import FORMAT_VERSION, create
-from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
 
 UNPRIVILEGED = 65_534

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.port import Pending, StashEntry, UnitChange
+from resequencer.storage_port import Pending, StashEntry, UnitChange
 from tests.storage.contract import PARTITION, WAITS, put
 
 UNITS = 40

@@ -11,7 +11,7 @@ import pytest
 from harness.disk.faulty_disk import Call, FaultyDisk
 from harness.disk.power_cut import Disk, read_trace
 
-from storage.port import StorageRefused
+from resequencer.storage_port import StorageRefused
 from tests.storage.embedded.storages import memory_directory
 from tests.storage.embedded.struck_program import PARTITION, UNSYNCED_LOG, SimulatedRun, check_store
 

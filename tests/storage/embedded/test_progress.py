@@ -2,9 +2,9 @@
 
 import pytest
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import Pending, StashEntry, StorageRefused, UnitChange
 from storage.embedded.progress import Progress, find_progress
-from storage.port import Pending, StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import PARTITION, WAITS, idle, put
 
 

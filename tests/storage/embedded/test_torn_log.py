@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
+from resequencer.storage_port import Commit, Pending, Snapshot, StashEntry, StorageRefused, UnitChange
 from storage.embedded.partition import EmbeddedPartitionStore
 from storage.embedded.storage import EmbeddedStorage
-from storage.port import Commit, Pending, Snapshot, StashEntry, StorageRefused, UnitChange
 from tests.storage.contract import PARTITION, WAITS
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 

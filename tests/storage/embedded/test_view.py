@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
+from resequencer.storage_port import StorageRefused
 from storage.embedded import change_log, view
-from storage.port import StorageRefused
 from tests.storage.contract import OTHER, PARTITION, WAITS, idle, put, waiting
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 from tests.storage.model import machine_settings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
-from storage.port import StorageUnavailable
+from resequencer.storage_port import StorageUnavailable
 
 
 class Failure(Enum):

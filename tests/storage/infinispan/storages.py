@@ -7,11 +7,11 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
 from storage.infinispan.port import Cache
 from storage.infinispan.settings import LayoutSettings
 from storage.infinispan.storage import InfinispanStorage
 from storage.infinispan.view import InfinispanStorageView
-from storage.port import Commit, PartitionStore, StorageUnavailable
 
 RETENTION_MS = 1_000
 

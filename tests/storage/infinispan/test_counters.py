@@ -6,9 +6,9 @@ import httpx
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
+from resequencer.storage_port import StorageUnavailable
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.settings import ServerSettings
-from storage.port import StorageUnavailable
 
 
 def rest(*answers: httpx.Response) -> tuple[InfinispanRest, list[str]]:

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from domain.errors import OwnershipLost
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Pending, StorageUnavailable, UnitChange
 from storage.infinispan.data_loss import everything
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.port import Pending, StorageUnavailable, UnitChange
 from tests.storage.contract import PARTITION, expire_all, following, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import RETENTION_MS, SMALL, InfinispanHarness

@@ -5,9 +5,9 @@ import ssl
 import httpx
 import pytest
 
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 from storage.infinispan.durability import CLUSTERED_DEFINITION, LOCAL_DEFINITION, durability_of
 from storage.infinispan.errors import refuse, translated
-from storage.port import StorageRefused, StorageUnavailable
 
 
 def durability(kind, **settings):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resequencer.storage_port import Header, StorageRefused
 from storage.infinispan.keys import PageMemory
 from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
@@ -25,7 +26,6 @@ from storage.infinispan.layout.segment import (
 )
 from storage.infinispan.layout.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
 from storage.infinispan.layout.value_framing import PART_BYTES, Kind, Value, cut, joined
-from storage.port import Header, StorageRefused
 
 units = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 5)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from resequencer.storage_port import Snapshot, StorageUnavailable, UnitChange
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.port import Snapshot, StorageUnavailable, UnitChange
 from tests.storage.contract import OTHER, PARTITION, expire_all, following, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import RETENTION_MS, SMALL, InfinispanHarness

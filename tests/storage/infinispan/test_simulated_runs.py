@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from domain.record import Partition
+from resequencer.record import Partition
 from storage.infinispan import commit as infinispan_commit
 from storage.infinispan.commit import Preparation
 from storage.infinispan.commit_attempt import CommitAttempt

@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
+from resequencer.storage_port import Commit, PartitionStore, UnitChange
 from storage.none.storage import NoneSettings, NoneStorage
-from storage.port import Commit, PartitionStore, UnitChange
 from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 

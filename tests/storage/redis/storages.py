@@ -9,8 +9,8 @@ import redis
 from msgspec.structs import replace
 from redis.exceptions import MovedError
 
+from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
 from servers.redis.server import RedisServer
-from storage.port import Commit, PartitionStore, StorageUnavailable
 from storage.redis.keys import RedisKeys
 from storage.redis.partition import RedisPartitionStore
 from storage.redis.settings import RedisSettings

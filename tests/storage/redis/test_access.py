@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from servers.redis.server import RedisServer
-from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from storage.redis.url import RedisLogin, RedisPlace, read_place
 from tests.storage.contract import WAITS, idle, put
 

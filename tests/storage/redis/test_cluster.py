@@ -4,9 +4,9 @@ import pytest
 from harness.waiting import wait_until
 from redis.crc import key_slot
 
-from domain.record import Partition
+from resequencer.record import Partition
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 from servers.redis.cluster import RedisCluster
-from storage.port import StorageRefused, StorageUnavailable
 from storage.redis.keys import RedisKeys
 from storage.redis.url import RedisLogin, read_place
 from tests.storage.contract import WAITS, following, idle, put, waiting

@@ -8,10 +8,10 @@ import logging
 import pytest
 from harness.waiting import wait_until
 
-from domain.errors import OwnershipLost
-from domain.record import Partition
+from resequencer.errors import OwnershipLost
+from resequencer.record import Partition
+from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from servers.redis.server import RedisServer
-from storage.port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from tests.storage.contract import WAITS, following, idle, put
 from tests.storage.redis.storages import is_answered
 

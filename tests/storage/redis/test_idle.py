@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from domain.errors import OwnershipLost
-from storage.port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
 from storage.redis import partition
 from storage.redis.keys import RedisKeys
 from tests.storage.contract import OTHER, PARTITION, expire_all, idle, put, waiting

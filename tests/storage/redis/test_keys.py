@@ -2,8 +2,8 @@
 
 import pytest
 
-from domain.errors import OwnershipLost
-from storage.port import Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
+from resequencer.errors import OwnershipLost
+from resequencer.storage_port import Pending, StashEntry, StorageRefused, StorageUnavailable, UnitChange
 from storage.redis import partition as redis_partition
 from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
 from tests.storage.redis.storages import unit_key

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
 from servers.redis.server import RedisServer
-from storage.port import StorageRefused, StorageUnavailable, StorageWithheld
 from storage.redis.keys import RedisKeys
 from storage.redis.view import RedisStorageView
 from tests.storage.contract import PARTITION, WAITS, idle, put, waiting

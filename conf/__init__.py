@@ -1,1 +1,0 @@
-"""The configuration as it is shipped: `reference.conf` with every key, files to start from, and the notification settings."""

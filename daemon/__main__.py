@@ -1,7 +1,0 @@
-"""`python -m daemon` is `resequencer`."""
-
-import sys
-
-from daemon.command_line import main
-
-sys.exit(main())

@@ -1,9 +1,0 @@
-"""What Alembic runs: the versions that are missing, in the transaction of the given connection."""
-
-from alembic import context
-
-from delivery.ledger.tables import METADATA
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA, transactional_ddl=True)
-with context.begin_transaction():
-    context.run_migrations()

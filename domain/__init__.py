@@ -1,1 +1,0 @@
-"""The types that all packages share: records, envelopes, notifications, dead letters, orders, errors, trace context. No I/O."""

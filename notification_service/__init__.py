@@ -1,0 +1,1 @@
+"""What stands around the engine: events, notifications, delivery, groups, the console, the command line and its processes."""

@@ -1,0 +1,97 @@
+"""Reads what stores have completed, from outside of their workers: in the order of writing, from any place, and up to the end."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.scan import scan
+from notification_service.connectors.line_format import Defect, decode_line
+from resequencer.record import Headers
+
+Place = Mapping[int, int]
+"""By partition the offset at which reading goes on. Of a file, which has the partition 0 alone, it counts bytes."""
+
+ONLY = 0
+
+
+class Completed(NamedTuple):
+    """A record of a completion, without its value. The next one of its partition is at `next_offset` or behind it."""
+
+    partition: int
+    offset: int
+    next_offset: int
+    headers: Headers
+
+
+class CompletionsLog(Protocol):
+    """Used by one thread. Any call may raise the errors of a transport (guardian/ports.py)."""
+
+    def begins(self) -> Place:
+        """Return the first offset of each partition that still exists."""
+        ...
+
+    def ends(self) -> Place:
+        """Return the offsets behind what is decided now."""
+        ...
+
+    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+        """Return about `most` records of these partitions from these offsets on, and where reading goes on.
+
+        None after a moment without any. A partition whose offset is gone is read from the first that exists.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileCompletions:
+    """Reads the file of completions, which is never rotated. A last line without its end is not there yet."""
+
+    def __init__(self, path: Path, files: FileOperations) -> None:
+        self._path = path
+        self._files = files
+
+    def begins(self) -> Place:
+        return {ONLY: 0}
+
+    def ends(self) -> Place:
+        return {ONLY: _end_of_last_line(self._path)}
+
+    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+        found: list[Completed] = []
+        offset = at.get(ONLY, 0)
+        if not self._path.exists() or self._path.stat().st_size < offset:
+            return found, {ONLY: offset}
+        for line in scan(self._path, self._files, offset):
+            length = line.cut.length if line.cut is not None else len(line.content)
+            following = line.start + length + 1
+            decoded = None if line.cut is not None else decode_line(line.content)
+            if decoded is not None and not isinstance(decoded, Defect):
+                found.append(Completed(ONLY, line.start, following, decoded.headers))
+            offset = following
+            if len(found) >= most:
+                break
+        return found, {ONLY: offset}
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+_BLOCK = 65_536
+
+
+def _end_of_last_line(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            at = file.seek(0, 2)
+            while at > 0:
+                first = max(0, at - _BLOCK)
+                file.seek(first)
+                found = file.read(at - first).rfind(b"\n")
+                if found >= 0:
+                    return first + found + 1
+                at = first
+    except FileNotFoundError:
+        pass
+    return 0

@@ -1,0 +1,200 @@
+"""Brings the local copy of a partition's values up to what the topic holds."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka import TopicPartition
+from msgspec.structs import replace
+
+from guardian.ports import TransportRefused, TransportUnavailable
+from notification_service.aggregation.core.processor import Slot, Stored
+from notification_service.aggregation.kafka.records import read_value
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topic_reader import CommittedReader
+from notification_service.connectors.kafka.topics import Right, Topic, Topics
+from resequencer.clock import Clock
+from resequencer.errors import ResequencerError
+from resequencer.steady_clock import SteadyClock
+
+_RETENTION_MS = 86_400_000
+"""Kafka's default of `delete.retention.ms`: so long a topic keeps the record that a value was deleted."""
+
+_SAFE_PART = 0.9
+"""A copy is used for this part of that time; the rest is for reading."""
+
+_VALUES_AT_ONCE, _BYTES_AT_ONCE = 50_000, 32 << 20
+"""What is written in one transaction. Less makes SQLite write the same pages more often."""
+
+_TOPIC_ID, _NEXT_OFFSET, _READ_AT = "topic-id", "next-offset", "read-at"
+_LOG = logging.getLogger("resequencer.aggregation")
+
+
+class _Noted(NamedTuple):
+    """A copy holds everything below `next_offset`. What has replaced or deleted it since, the topic keeps from `read_at` on.
+
+    `read_at` is in seconds since 1970.
+    """
+
+    next_offset: int
+    read_at: float
+
+
+class Restoring:
+    """Restores the values of partitions of one topic. Its clients are connected with the first one. Used from one thread.
+
+    `notes` are sentences for an operator about settings of the topic by which values get lost. The age of a copy is judged by
+    `clock`, and noted only while it is trusted: a copy that is taken for younger than it is brings back what was deleted.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: SteadyClock) -> None:
+        values, commands = settings.topics.values, settings.topics.input
+        self._topic = values
+        self._settings = replace(settings, topics=KafkaTopics(values, values, values))
+        self._topics = Topics(replace(settings, topics=KafkaTopics(commands, values, values)), Right.READ)
+        self._clock = clock
+        self._reader: CommittedReader | None = None
+        self._retention_ms: float = _RETENTION_MS
+        self.notes: tuple[str, ...] = ()
+
+    def restore(self, number: int, file: ValuesFile, wait_seconds: float = 60, read_seconds: float = inf) -> None:
+        """Read what the topic holds beyond the copy, up to the end of what was written by now.
+
+        All transactions that were begun before are decided then: a marker may come later than the position that it belongs to.
+
+        Raises:
+            TransportUnavailable: The brokers do not answer, a transaction stays open for `wait_seconds`, or there is more to read
+                than `read_seconds` allow; the next call goes on where this one ended.
+            TransportRefused: The topic has no such partition.
+        """
+        if file.is_damaged:
+            file.clear()
+        topic = self._look(number)
+        reader, name, until = self._connected(), TopicPartition(self._topic, number), monotonic() + read_seconds
+        reader.choose({number})
+        try:
+            began = seconds_of(self._clock)
+            end, begin = reader.decided_ends(wait_seconds)[name], reader.begins()[name]
+            noted = self._find_noted(file, topic.topic_id, begin, end)
+            if noted is None:
+                file.clear()
+                noted = _Noted(begin, began)
+            reader.seek(name, noted.next_offset)
+            values = self._read(reader, file, topic.topic_id, noted, {name: end}, until)
+            # The first age of a copy is what it is: no older one is known.
+            read_at = began if self._clock.was_trusted else noted.read_at
+            _note(file, values, topic.topic_id, _Noted(end, read_at))
+        finally:
+            reader.choose(())  # Nothing is read ahead of a partition that may not be read again.
+        _LOG.info("values of %s-%d: read from offset %d to %d", self._topic, number, noted.next_offset, end)
+
+    def close(self) -> None:
+        reader, self._reader = self._reader, None
+        for each in (reader, self._topics):
+            with suppress(ResequencerError):
+                if each is not None:
+                    each.close()
+
+    def _connected(self) -> CommittedReader:
+        if self._reader is None:
+            self._look_at_settings()
+            self._reader = CommittedReader(self._settings, [self._topic], ())
+        return self._reader
+
+    def _look(self, number: int) -> Topic:
+        """Return the topic as it is now."""
+        topic, commands = self._topics.find(self._topic), self._topics.input
+        wanted = max(number + 1, 0 if commands is None else commands.partitions)
+        if topic.partitions < wanted:
+            problem = f"it has {topic.partitions} partitions, but the topic of its commands has {wanted}"
+            raise TransportRefused(f"topic {topic.name}", f"{problem}. Give it {wanted} (kafka-topics --alter)")
+        return topic
+
+    def _look_at_settings(self) -> None:
+        policy = self._topics.find_setting(self._topic, "cleanup.policy")
+        kept = self._topics.find_setting(self._topic, "delete.retention.ms")
+        self._retention_ms = float(_RETENTION_MS if kept is None else kept)
+        notes = []
+        if policy is not None and policy != "compact":
+            loss = "values that did not change for as long as its retention get lost, and their groups begin anew"
+            notes.append(f"topic {self._topic} has cleanup.policy = {policy}: {loss}. Set it to compact")
+        if self._retention_ms < _RETENTION_MS:
+            cost = (
+                "A local copy that is older is read anew, and a worker that needs longer to read the topic keeps deleted values"
+            )
+            text = f"topic {self._topic} forgets after {self._retention_ms / 1000:g} s what was deleted"
+            notes.append(f"{text}. {cost}. Set its delete.retention.ms to {_RETENTION_MS} or more")
+        for each in notes:
+            _LOG.warning("%s", each)
+        self.notes = tuple(notes)
+
+    def _find_noted(self, file: ValuesFile, topic_id: UUID, begin: int, end: int) -> _Noted | None:
+        """Return from where the copy can be brought up to date; None if it cannot be, or there is none."""
+        noted, offset, read_at = file.note(_TOPIC_ID), file.note(_NEXT_OFFSET), file.note(_READ_AT)
+        if noted != str(topic_id) or offset is None or read_at is None:
+            return None
+        try:
+            found = _Noted(int(offset), float(read_at))
+        except ValueError:
+            return None
+        # A copy from the future has a wrong age: the clock was set.
+        is_young = 0 <= seconds_of(self._clock) - found.read_at < _SAFE_PART * self._retention_ms / 1000
+        return found if is_young and begin <= found.next_offset <= end else None
+
+    def _read(
+        self,
+        reader: CommittedReader,
+        file: ValuesFile,
+        topic_id: UUID,
+        noted: _Noted,
+        ends: Mapping[TopicPartition, int],
+        until: float,
+    ) -> Mapping[Slot, Stored | None]:
+        """Read up to the ends, and write it in portions; return the last one.
+
+        A portion is noted with the age of what was read first: the deletions that may be missing are those of that.
+        """
+        values: dict[Slot, Stored | None] = {}
+        size = 0
+        for name, records in reader.read(ends):
+            values.update(found for each in records if (found := read_value(each)) is not None)
+            size += sum(_size_of(each) for each in records)
+            if not records or (len(values) < _VALUES_AT_ONCE and size < _BYTES_AT_ONCE and monotonic() < until):
+                continue
+            next_offset = records[-1].offset + 1
+            _note(file, values, topic_id, noted._replace(next_offset=next_offset))
+            values, size = {}, 0
+            if monotonic() > until and next_offset < ends[name]:
+                raise TransportUnavailable(f"its values are being read: offset {next_offset} of {ends[name]}")
+        return values
+
+
+def seconds_of(clock: Clock) -> float:
+    """Return the instant as copies note it: in seconds since 1970."""
+    return clock.now() / 1_000
+
+
+def note_read(file: ValuesFile, next_offset: int, read_at: float | None) -> None:
+    """Note that the copy held everything below the offset at this instant, in seconds; None: its age stays what it was."""
+    with file.writing() as writing:
+        writing.note(_NEXT_OFFSET, str(next_offset))
+        if read_at is not None:
+            writing.note(_READ_AT, repr(read_at))
+
+
+def _note(file: ValuesFile, values: Mapping[Slot, Stored | None], topic_id: UUID, noted: _Noted) -> None:
+    with file.writing() as writing:
+        writing.put(values)
+        writing.note(_TOPIC_ID, str(topic_id))
+        writing.note(_NEXT_OFFSET, str(noted.next_offset))
+        writing.note(_READ_AT, repr(noted.read_at))
+
+
+def _size_of(fetched: Any) -> int:
+    return len(fetched.value or b"")

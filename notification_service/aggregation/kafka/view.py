@@ -1,0 +1,85 @@
+"""The view of a store on topics: reads the values' topic into files of its own."""
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from pathlib import Path
+
+from kafka.partitioner.default import murmur2
+
+from notification_service.aggregation.core.processor import Stored
+from notification_service.aggregation.kafka.restoring import Restoring
+from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.view import FileView
+from notification_service.connectors.kafka.settings import KafkaSettings
+from resequencer.steady_clock import SteadyClock
+
+_PREFIX, _SUFFIX = "partition-", ".db"
+
+
+class TopicView:
+    """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
+
+    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: SteadyClock) -> None:
+        self._restoring = Restoring(settings, clock)
+        self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
+        self._copies = CopiedView(directory, partitions)
+
+    def refresh(self, key: str | None = None) -> None:
+        for number in self._files if key is None else [number_of(key, len(self._files))]:
+            self._restoring.restore(number, self._files[number])
+
+    def find(self, key: str) -> Stored | None:
+        return self._copies.find(key)
+
+    def heads(self) -> Iterator[tuple[str, bytes]]:
+        return self._copies.heads()
+
+    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+        return self._copies.members(key, after, most)
+
+    def close(self) -> None:
+        self._restoring.close()
+        for file in self._files.values():
+            file.close()
+        self._copies.close()
+
+
+class CopiedView:
+    """Reads the files that a `TopicView` keeps in `directory`, as they are; `refresh` does nothing.
+
+    Any thread and process may have one. Without `partitions` it reads the files that are there.
+    """
+
+    def __init__(self, directory: Path, partitions: int | None = None) -> None:
+        count = _count_of(directory) if partitions is None else partitions
+        self._views = {number: FileView(ValuesFile(_file_of(directory, number), is_copy=True)) for number in range(count)}
+
+    def refresh(self, key: str | None = None) -> None:
+        """Do nothing."""
+
+    def find(self, key: str) -> Stored | None:
+        return self._views[number_of(key, len(self._views))].find(key) if self._views else None
+
+    def heads(self) -> Iterator[tuple[str, bytes]]:
+        return merge(*(each.heads() for each in self._views.values()))
+
+    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+        return self._views[number_of(key, len(self._views))].members(key, after, most) if self._views else ()
+
+    def close(self) -> None:
+        for each in self._views.values():
+            each.close()
+
+
+def number_of(key: str, partitions: int) -> int:
+    """Return the partition of a key, as Kafka's default partitioner gives it."""
+    return int(murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
+def _file_of(directory: Path, number: int) -> Path:
+    return directory / f"{_PREFIX}{number}{_SUFFIX}"
+
+
+def _count_of(directory: Path) -> int:
+    names = [each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for each in directory.glob(f"{_PREFIX}*{_SUFFIX}")]
+    return 1 + max((int(each) for each in names if each.isdigit()), default=-1)

@@ -1,0 +1,57 @@
+"""Reads the values of a store from outside of its workers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from notification_service.aggregation.core.processor import Slot, Stored
+from notification_service.aggregation.values.file import ValuesFile
+
+_AT_ONCE = 1_000
+
+
+class StoreView(Protocol):
+    """Values as they were at the last `refresh`. Any call may raise the errors of a transport (guardian/ports.py)."""
+
+    def refresh(self, key: str | None = None) -> None:
+        """Look at what there is now; with `key` it is enough to know the values of that key."""
+        ...
+
+    def find(self, key: str) -> Stored | None:
+        """Return the head of a key."""
+        ...
+
+    def heads(self) -> Iterator[tuple[str, bytes]]:
+        """Yield all keys with their heads, in the order of the keys."""
+        ...
+
+    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+        """Return members of a key behind `after` with their values, in the order of their names."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileView:
+    """The view of a store in files, and of one on topics whose values were read into a file. Another process may write it."""
+
+    def __init__(self, file: ValuesFile) -> None:
+        self._path = file.path
+        self._file = file
+
+    def refresh(self, key: str | None = None) -> None:
+        """Do nothing: the file is always read as it is."""
+
+    def find(self, key: str) -> Stored | None:
+        return self._file.find(Slot(key)) if self._path.exists() else None
+
+    def heads(self) -> Iterator[tuple[str, bytes]]:
+        after = ""
+        while self._path.exists() and (found := self._file.heads(after, _AT_ONCE)):
+            yield from found
+            after = found[-1][0]
+
+    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+        return self._file.member_values(key, after, most) if self._path.exists() else ()
+
+    def close(self) -> None:
+        self._file.close()

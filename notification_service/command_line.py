@@ -1,0 +1,178 @@
+"""The command line: `resequencer COMMAND [--config FILE] [--set key=value …] [--json]`."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from notification_service.commands.command import Command
+from notification_service.configuration.configuration import DEFAULT_FILE
+from notification_service.configuration.overrides import add_overrides, one_by_one
+from notification_service.supervision.exit_code import ExitCode, NotJudged
+from resequencer.errors import ConfigurationError, ResequencerError, TransientError
+from resequencer.printable import without_secrets
+
+COMMANDS: dict[str, Command] = {
+    "archive": Command("move processed input into the archive", "notification_service.commands.archive.command:archive"),
+    "archive-topics": Command(
+        "copy the topics to Parquet, each record once",
+        "notification_service.commands.archive_topics:archive_topics",
+        "notification_service.commands.archive_topics:add_arguments",
+    ),
+    "audit": Command(
+        "check from the records that the output is complete, unique and in order",
+        "notification_service.commands.audit:audit",
+        "notification_service.commands.audit:add_arguments",
+    ),
+    "bridge": Command(
+        "carry messages from a broker of MQTT or AMQP to the input; the service does so by itself",
+        "notification_service.commands.bridge:bridge",
+        "notification_service.commands.bridge:add_arguments",
+    ),
+    "check": Command(
+        "validate the configuration and print the effective one",
+        "notification_service.commands.check.command:check",
+        "notification_service.commands.check.command:add_arguments",
+    ),
+    "console": Command(
+        "serve what operators see: pages, API and metrics by HTTP",
+        "notification_service.commands.console.command:console",
+        "notification_service.commands.console.command:add_arguments",
+    ),
+    "dead-letters": Command(
+        "list, show, requeue, edit or discard dead letters",
+        "notification_service.commands.dead_letters.command:dead_letters",
+        "notification_service.commands.dead_letters.command:add_arguments",
+    ),
+    "delivery": Command(
+        "deliver notifications to the receivers, and see and steer the jobs",
+        "notification_service.commands.delivery.command:delivery",
+        "notification_service.commands.delivery.command:add_arguments",
+    ),
+    "demo": Command(
+        "run the main job on simulated payments, start to end",
+        "notification_service.commands.demo.command:demo",
+        "notification_service.commands.demo.command:add_arguments",
+    ),
+    "groups": Command(
+        "list, show or close the payments of a message",
+        "notification_service.commands.groups.command:groups",
+        "notification_service.commands.groups.command:add_arguments",
+    ),
+    "run": Command(
+        "run the service in the foreground until SIGTERM",
+        "notification_service.commands.run:run",
+        "notification_service.commands.run:add_arguments",
+    ),
+    "supervise": Command(
+        "run the service with its supervisor in the foreground; start does so in the background",
+        "notification_service.commands.supervise:supervise",
+        "notification_service.commands.supervise:add_arguments",
+    ),
+    "start": Command(
+        "start the service as a daemon and wait until it is ready",
+        "notification_service.commands.start:start",
+        "notification_service.worker.scheduled_archive:add_archive_flag",
+    ),
+    "stop": Command("stop the daemon after it has drained", "notification_service.commands.start:stop"),
+    "restart": Command(
+        "stop, then start",
+        "notification_service.commands.start:restart",
+        "notification_service.worker.scheduled_archive:add_archive_flag",
+    ),
+    "lookups": Command(
+        "build, list, show or roll back the lookups of the handlers",
+        "notification_service.commands.lookups.command:lookups",
+        "notification_service.commands.lookups.command:add_arguments",
+    ),
+    "logs": Command(
+        "print the last lines of the daemon's log",
+        "notification_service.commands.logs:show_logs",
+        "notification_service.commands.logs:add_arguments",
+    ),
+    "status": Command("show whether the service is ready, and what waits", "notification_service.commands.status.command:status"),
+    "simulate": Command(
+        "write envelopes of simulated payments",
+        "notification_service.commands.simulate:simulate",
+        "notification_service.simulator.arguments:add_simulate_arguments",
+    ),
+    "orders": Command(
+        "list the orders that operators gave, and what came of them",
+        "notification_service.commands.orders:orders",
+        "notification_service.commands.orders:add_orders_arguments",
+    ),
+    "partitions": Command(
+        "list, pause or resume partitions",
+        "notification_service.commands.orders:partitions",
+        "notification_service.commands.orders:add_partitions_arguments",
+    ),
+    "region": Command(
+        "show the regions of the workers, or reset one that has failed",
+        "notification_service.commands.region:region",
+        "notification_service.commands.region:add_arguments",
+    ),
+    "sink": Command(
+        "show or change server, qos and topics of the sink mqtt while the service runs",
+        "notification_service.commands.sink:sink",
+        "notification_service.commands.sink:add_arguments",
+    ),
+    "units": Command(
+        "list what waits, show everything about one unit of work, or order what is done with it",
+        "notification_service.commands.units.command:units",
+        "notification_service.commands.units.command:add_arguments",
+    ),
+    "verify": Command(
+        "compare the output with what the simulator expected",
+        "notification_service.commands.verify:verify",
+        "notification_service.commands.verify:add_arguments",
+    ),
+}
+
+
+FAILURES = {
+    ConfigurationError: ExitCode.CONFIGURATION_REFUSED,
+    TransientError: ExitCode.OUT_OF_REACH,
+    NotJudged: ExitCode.NOT_JUDGED,
+}
+"""The exit code of each family of errors. Any other error gives NOT_SO."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. An expected error is one line per problem on stderr, never a traceback."""
+    arguments = parse(sys.argv[1:] if argv is None else argv)
+    try:
+        code = COMMANDS[arguments.command].run(arguments)
+        sys.stdout.flush()
+    except ResequencerError as error:
+        return _failed(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output (`| head`) has enough; the interpreter's own flush must not fail on it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    return code
+
+
+def _failed(error: ResequencerError) -> int:
+    sys.stdout.flush()
+    for line in without_secrets(str(error)).splitlines():
+        sys.stderr.write(f"resequencer: {line}\n")
+    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """Parse the command line. Only the modules of the command that it names are imported: all of them take 0.1 s."""
+    parser = ArgumentParser(
+        "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
+        if name in argv:
+            each.add_argument("--config", type=Path, default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
+            add_overrides(each, help="set a key, overriding the file; the value is HOCON")
+            each.add_argument("--json", action="store_true", help="print JSON")
+            command.add_arguments(each)
+    return parser.parse_args([*one_by_one(argv)])

@@ -1,0 +1,314 @@
+"""`resequencer delivery …`: runs a delivery worker, and starts, shows, cancels and repairs jobs."""
+
+import getpass
+import re
+import sys
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from notification_service.commands.delivery.direct import NAMES, direct_delivery, direct_subcommands
+from notification_service.commands.delivery.schedules import schedules
+from notification_service.commands.subcommands import Subcommand, add_subcommands, instant, load_for
+from notification_service.configuration.configuration import Configuration
+from notification_service.delivery.core.jobs import GateReport, Job, RowError
+from notification_service.delivery.errors import JobRefused
+from notification_service.delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.ledger.services import Service
+from notification_service.events.identifiers import find_id_flaw
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.lifeline import Lifeline
+from notification_service.supervision.log_format import configure_logs
+from notification_service.supervision.stop_signal import StopSignal
+from notification_service.wiring.delivery.composition import make_ledger, make_report, make_worker
+from notification_service.wiring.delivery.sources import (
+    delivers_files,
+    find_service,
+    source_of_archive,
+    source_of_files,
+    source_of_topic,
+)
+from resequencer.clock import instant_text
+from resequencer.printable import counted, printable
+
+_Told = TypeVar("_Told", bound=msgspec.Struct)
+_MOST_ERRORS = 1_000
+_MOST_WAITING = 100
+_MOST_HELD = 100
+
+
+def delivery(arguments: Namespace) -> ExitCode:
+    """Run the subcommand."""
+    configuration = load_for(arguments)
+    if arguments.subcommand in NAMES:
+        return direct_delivery(arguments, configuration)
+    if arguments.subcommand == "schedules":
+        return schedules(arguments, configuration)
+    service = find_service(configuration) if arguments.subcommand in ("run", "start") else Service()
+    with closing(make_ledger(configuration, getattr(arguments, "slot", None), service)) as ledger:
+        if arguments.subcommand == "run":
+            return _run(arguments, configuration, ledger)
+        if arguments.subcommand == "start":
+            return _start(arguments, configuration, ledger)
+        return _COMMANDS[arguments.subcommand](arguments, ledger)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the subcommands of `delivery`."""
+    add_subcommands(
+        parser,
+        Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
+        Subcommand("start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start),
+        Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
+        Subcommand("show", "show one job", _add_job),
+        Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
+        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept),
+        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
+        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
+        Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
+        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
+        Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
+        Subcommand("release", "let a unit go on that a failed row holds", _add_release),
+        *direct_subcommands(),
+        Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
+        is_required=True,
+    )
+
+
+def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
+    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
+    stop.install()
+    configure_logs(configuration.logging)
+    report = None if arguments.slot is None else make_report(configuration, arguments.slot)
+    make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set, report)
+    return ExitCode.DONE
+
+
+def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
+    if arguments.receiver not in ledger.receivers:
+        raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
+    if arguments.job.startswith((LIVE_JOB, SCHEDULE_JOB)):
+        raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
+    if (flaw := find_id_flaw(arguments.job)) is not None:
+        raise JobRefused(f"the name of the job {flaw}; choose another name")
+    if (found := ledger.find_job(arguments.job)) is not None:
+        # What a source holds now is not what it held then.
+        if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
+            raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
+        _say("started before", arguments.job)
+        return ExitCode.DONE
+    is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
+    _say("started" if is_new else "started before", arguments.job)
+    return ExitCode.DONE
+
+
+def _source(arguments: Namespace, configuration: Configuration) -> str:
+    if arguments.files and (arguments.topic or arguments.archive or arguments.since or arguments.until or arguments.offsets):
+        problem = "--topic, --archive, --since, --until and --from-offset do not go with them"
+        raise JobRefused(f"files are delivered whole: {problem}")
+    if arguments.offsets and (not arguments.topic or arguments.since):
+        raise JobRefused("--from-offset goes with --topic alone, and not with --since")
+    if arguments.topic:
+        return source_of_topic(configuration, arguments.since, arguments.until, dict(arguments.offsets))
+    if arguments.archive:
+        return source_of_archive(configuration, arguments.since, arguments.until)
+    if not arguments.files:
+        raise JobRefused("name files of notifications, or --topic, or --archive")
+    missing = [path for path in arguments.files if not path.is_file()]
+    if missing:
+        raise JobRefused(f"{missing[0]} is missing or is no file")
+    return source_of_files(configuration, arguments.files)
+
+
+def _jobs(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    return _list(arguments, ledger.jobs(), job_line, "job")
+
+
+def _show(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    job = ledger.find_job(arguments.job)
+    if job is None:
+        raise JobRefused(f"there is no job {arguments.job}; `resequencer delivery jobs` lists them")
+    return _list(arguments, [job], job_line, "job")
+
+
+def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    ledger.cancel_job(arguments.job)
+    _say("cancelled", arguments.job)
+    return ExitCode.DONE
+
+
+def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
+    _say(f"{arguments.job} does without {lacks}")
+    return ExitCode.DONE
+
+
+def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    done, left = ledger.retry_failed(arguments.job, with_late=arguments.late)
+    text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
+    if left:
+        text += f"; {left} left, because a later one of the unit was delivered already: --late delivers them all the same"
+    _say(text)
+    return ExitCode.DONE
+
+
+def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    found = ledger.errors(arguments.job, _MOST_ERRORS)
+    job = ledger.find_job(arguments.job)
+    if job is not None and job.failed + job.rejected > len(found) == _MOST_ERRORS:
+        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MOST_ERRORS}")
+    return _list(arguments, found, error_line, "error")
+
+
+def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    return _list(arguments, ledger.gates(), gate_line, "gate")
+
+
+def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    ledger.open_gate(_known(arguments, ledger))
+    _say("opened the gate of", arguments.receiver)
+    return ExitCode.DONE
+
+
+def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    found = ledger.waiting(_known(arguments, ledger), _MOST_WAITING)
+    for unit, row in ledger.held(arguments.receiver, _MOST_HELD):
+        _say(f"unit {unit} is held by row {row}, which failed")
+    return _list(arguments, found, lambda each: (
+        f"{each.unit}  {each.status}{f' ({each.mode})' if each.mode else ''}  {each.step} due {instant_text(each.due_at)}"
+        f"  attempts {each.attempts}  job {each.job}{f'  {each.error}' if each.error else ''}"
+    ), "row")  # fmt: skip
+
+
+def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
+    ledger.release_unit(_known(arguments, ledger), arguments.unit)
+    _say("released", arguments.unit)
+    return ExitCode.DONE
+
+
+_COMMANDS: dict[str, Callable[[Namespace, Ledger], ExitCode]] = {
+    "jobs": _jobs,
+    "show": _show,
+    "cancel": _cancel,
+    "accept-loss": _accept_loss,
+    "retry-failed": _retry_failed,
+    "errors": _errors,
+    "gates": _gates,
+    "open-gate": _open_gate,
+    "waiting": _waiting,
+    "release": _release,
+}
+
+
+def job_line(job: Job) -> str:
+    """Return a job on one line for people."""
+    expected = "?" if job.expected is None else str(job.expected)
+    retries = ", ".join(f"{name} {count}" for name, count in msgspec.structs.asdict(job.retries).items() if count) or "none"
+    parts = [
+        f"{job.id}  {job.state.value}  to {job.receiver}  {job.processed} of {expected} processed",
+        f"{job.rejected} rejected, {job.failed} failed, {job.cancelled} cancelled, {job.open} open",
+        f"{job.duplicates} duplicates, {job.not_selected} not selected",
+        f"retries: {retries}",
+    ]
+    parts += [f"{counted(job.held_units, 'unit')} held"] if job.held_units else []
+    parts += [f"lacks {job.lacks}"] if job.lacks else []
+    parts += [f"accepted: {each}" for each in job.accepted.splitlines()]
+    return "  ".join([*parts, f"started {instant_text(job.started_at)} by {job.started_by}"])
+
+
+def gate_line(gate: GateReport) -> str:
+    """Return a gate on one line for people."""
+    state = "open" if gate.is_open else "shut"
+    parts = [f"{gate.receiver}  {state}  {gate.waiting} waiting, {gate.running} running, at most {gate.limit} at once"]
+    if gate.probe_at is not None and gate.since is not None:
+        parts.append(f"since {instant_text(gate.since)}, next probe {instant_text(gate.probe_at)}: {gate.reason}")
+    parts += [f"{counted(gate.held_units, 'unit')} held"] if gate.held_units else []
+    return "  ".join([*parts, f"{gate.probes} probes, slept {gate.slept_ms / 1_000:.0f} s"])
+
+
+def error_line(error: RowError) -> str:
+    """Return an error on one line for people."""
+    calls = counted(error.attempts, "call")
+    at = instant_text(error.at)
+    return f"{error.unit}  {error.notification_id}  {error.status}  {error.step}  {calls}  {at}  {error.error}"
+
+
+def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:
+    told = list(found)
+    for each in told:
+        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(line(each)) + "\n")
+    sys.stderr.write(f"resequencer: {counted(len(told), noun)}\n")
+    return ExitCode.DONE
+
+
+def _known(arguments: Namespace, ledger: Ledger) -> str:
+    receiver: str = arguments.receiver
+    if receiver not in ledger.receivers:
+        raise JobRefused(f"there is no receiver {receiver}; known are {', '.join(ledger.receivers)}")
+    return receiver
+
+
+def _say(*words: str) -> None:
+    sys.stderr.write(printable(f"resequencer: {' '.join(words)}") + "\n")
+
+
+def _add_run(parser: ArgumentParser) -> None:
+    """Add what only a supervisor gives its delivery workers."""
+    parser.add_argument("--slot", type=int, help=SUPPRESS)
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+
+
+def _add_start(parser: ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="a name of your choice; the same command again changes nothing")
+    parser.add_argument("receiver", metavar="RECEIVER")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="files of notifications, in this order")
+    held = parser.add_mutually_exclusive_group()
+    held.add_argument("--topic", action="store_true", help="deliver what the topic of notifications holds now")
+    held.add_argument("--archive", action="store_true", help="deliver what the archive of the topics holds now")
+    parser.add_argument("--since", type=instant, metavar="INSTANT", help="only what was written then or later: 2026-03-28T18:00Z")
+    parser.add_argument("--until", type=instant, metavar="INSTANT", help="only what was written before")
+    parser.add_argument(
+        "--from-offset",
+        dest="offsets",
+        action="append",
+        default=[],
+        type=_offset,
+        metavar="PARTITION@OFFSET",
+        help="only this partition of the topic, from this offset on; once for each partition",
+    )
+
+
+def _offset(text: str) -> tuple[int, int]:
+    """Return partition and offset. Raises ArgumentTypeError for another text."""
+    found = re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text)
+    if found is None:
+        raise ArgumentTypeError(f"{text} is not PARTITION@OFFSET, such as 3@1200")
+    return int(found[1]), int(found[2])
+
+
+def _add_job(parser: ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+
+
+def _add_accept(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    parser.add_argument("--because", required=True, metavar="TEXT", help="why; it is kept with the job")
+
+
+def _add_retry(parser: ArgumentParser) -> None:
+    _add_job(parser)
+    parser.add_argument("--late", action="store_true", help="also those behind which a later one of the unit was delivered")
+
+
+def _add_receiver(parser: ArgumentParser) -> None:
+    parser.add_argument("receiver", metavar="RECEIVER")
+
+
+def _add_release(parser: ArgumentParser) -> None:
+    _add_receiver(parser)
+    parser.add_argument("unit", metavar="UNIT")

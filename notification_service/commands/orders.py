@@ -1,0 +1,270 @@
+"""`resequencer units release | skip | hold | …`, `resequencer partitions …` and `resequencer orders`: gives and lists orders."""
+
+import secrets
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from contextlib import closing
+from time import monotonic, sleep
+
+import msgspec
+
+from guardian.ports import OrderBook
+from notification_service.commands.subcommands import Subcommand, add_subcommands, instant, load_for
+from notification_service.configuration.configuration import Configuration
+from notification_service.console.orders.giving import NotGiven, Wish, give, make_order
+from notification_service.console.orders.listing import list_orders
+from notification_service.console.orders.order_answer import ToldOrder, tell_order
+from notification_service.console.sources import Sources
+from notification_service.console.units.find import known_partitions
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.wiring.composition import make_order_book
+from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.dead_letter_stores import sign
+from resequencer.clock import Instant, instant_text
+from resequencer.keys.value_types import Duration, Mismatch
+from resequencer.order import Order, OrderKind
+from resequencer.printable import counted, printable
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind
+from storage.view_port import StorageView, UnitView
+
+_HOLD = Duration("1s", "24h")
+_SINCE = Duration("1s", "3650d")
+_WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.3
+_DAY_MS = 86_400_000
+_SKEW_MS = 600_000
+"""The owner's clock may be behind ours by so much: outcomes have its instants."""
+
+UNIT_ORDERS = (
+    OrderKind.RELEASE,
+    OrderKind.SKIP,
+    OrderKind.HOLD,
+    OrderKind.RESUME,
+    OrderKind.EXTEND,
+    OrderKind.RETRY,
+    OrderKind.DEAD_LETTER,
+)
+
+_SUMMARIES = {
+    OrderKind.RELEASE: "order that what waits in a unit is released now, as at its deadline",
+    OrderKind.SKIP: "order that the lowest missing number of a unit is given up",
+    OrderKind.HOLD: "order that nothing of a unit is handled for a time",
+    OrderKind.RESUME: "order that a held unit goes on",
+    OrderKind.EXTEND: "order another deadline for a unit",
+    OrderKind.RETRY: "order that the attempt that is due later is made now",
+    OrderKind.DEAD_LETTER: "order that a stashed envelope becomes a dead letter",
+}
+
+
+def unit_subcommands() -> tuple[Subcommand, ...]:
+    """Return the subcommands of `units` that give orders."""
+    return tuple(Subcommand(each.value, _SUMMARIES[each], _adding(each)) for each in UNIT_ORDERS)
+
+
+def order_for_unit(arguments: Namespace) -> ExitCode:
+    """Give the order of this subcommand of `units`, and wait for its outcome."""
+    configuration = load_for(arguments)
+    sources = console_sources(configuration)
+    if sources.open_view is None:
+        raise NotGiven("with storage none only pause and resume of a partition are possible: resequencer partitions pause")
+    kind = OrderKind(arguments.subcommand)
+    wish = Wish(
+        kind,
+        arguments.because,
+        for_ms=getattr(arguments, "for_ms", None),
+        until=getattr(arguments, "until", None),
+        position=getattr(arguments, "position", None),
+        despite_backlog=getattr(arguments, "despite_backlog", False),
+    )
+    with closing(make_order_book(configuration)) as book, closing(sources.open_view()) as view:
+        partition, found = _find_unit(sources, view, arguments.unit, arguments.partition)
+        order = make_order(wish, sign().by, sources.clock.now(), secrets.token_hex(16), arguments.unit, found.waits)
+
+        def is_held() -> bool:
+            unit = view.find_unit(partition, arguments.unit)
+            return unit is not None and unit.waits is not None and unit.waits.kind is WaitKind.HELD
+
+        return _give(arguments, configuration, book, (partition, order), is_held if kind is OrderKind.HOLD else None)
+
+
+def partitions(arguments: Namespace) -> ExitCode:
+    """Run `resequencer partitions list | pause | resume`."""
+    configuration = load_for(arguments)
+    sources = console_sources(configuration)
+    if arguments.subcommand == "list":
+        return _list_partitions(arguments, sources)
+    known, problems = known_partitions(sources, sources.find_report())
+    if arguments.partition not in known:
+        told = "; ".join(problems) or f"known are {', '.join(map(str, known)) or 'none'}"
+        raise NotGiven(f"there is no partition {arguments.partition}: {told}")
+    kind = OrderKind.PAUSE if arguments.subcommand == "pause" else OrderKind.RESUME_PARTITION
+    order = make_order(Wish(kind, arguments.because), sign().by, sources.clock.now(), secrets.token_hex(16), None, None)
+    with closing(make_order_book(configuration)) as book:
+        return _give(arguments, configuration, book, (arguments.partition, order), None)
+
+
+def add_partitions_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `partitions`."""
+    add_subcommands(
+        parser,
+        Subcommand("list", "one line per partition: position, lag, what holds it back, whether it is paused"),
+        Subcommand("pause", "order that the input of a partition is not read", _add_partition),
+        Subcommand("resume", "order that the input of a paused partition is read again", _add_partition),
+        is_required=True,
+    )
+
+
+def orders(arguments: Namespace) -> ExitCode:
+    """Run `resequencer orders`: one line per order of the last time, the newest first."""
+    configuration = load_for(arguments)
+    sources = console_sources(configuration)
+    with closing(make_order_book(configuration)) as book:
+        since = sources.clock.now() - arguments.since
+        listed = _listed(sources, book, since)
+    for each in listed:
+        if arguments.unit is None or each.unit == arguments.unit:
+            sys.stdout.write(_json(each) if arguments.json else printable(order_line(each)) + "\n")
+    sys.stderr.write(f"resequencer: {counted(len(listed), 'order')} since {instant_text(since)}\n")
+    return ExitCode.DONE
+
+
+def add_orders_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `orders`."""
+    parser.add_argument("--since", type=_duration(_SINCE), default=_DAY_MS, metavar="DURATION", help="how far back; default: 1d")
+    parser.add_argument("--unit", metavar="ID", help="only those of this unit")
+
+
+def _give(
+    arguments: Namespace,
+    configuration: Configuration,
+    book: OrderBook,
+    wanted: tuple[Partition, Order],
+    is_in_force: Callable[[], bool] | None,
+) -> ExitCode:
+    """Append the order and wait for its outcome. `is_in_force` tells whether an order without an outcome took effect."""
+    partition, order = wanted
+    given = give(book, partition, order, configuration.http.approval)
+    if given.stage is not None:
+        sys.stdout.write(f"proposed as {order.id}: another person has to approve it in the console (http.approval)\n")
+        return ExitCode.DONE
+    sys.stderr.write(f"resequencer: order {order.id} is given to the owner of {partition}; waiting for its outcome\n")
+    until = monotonic() + arguments.wait
+    while monotonic() < until:
+        for each in book.outcomes([partition], order.at - _SKEW_MS):
+            if each.outcome.order is not None and each.outcome.order.id == order.id:
+                sys.stdout.write(printable(f"{each.outcome.result.value}: {each.outcome.text}") + "\n")
+                return ExitCode.NOT_SO if each.outcome.result.is_refusal else ExitCode.DONE
+        if is_in_force is not None and is_in_force():
+            sys.stdout.write("held; the outcome follows when the hold ends\n")
+            return ExitCode.DONE
+        sleep(_LOOK_SECONDS)
+    sys.stdout.write("no outcome yet: the order stands, and is executed when the owner of the partition reads it\n")
+    return ExitCode.OUT_OF_REACH
+
+
+def _find_unit(sources: Sources, view: StorageView, unit: str, only: Partition | None) -> tuple[Partition, UnitView]:
+    """Return where the unit is.
+
+    Raises:
+        NotGiven: It is in no partition, or in several.
+    """
+    known, problems = ((only,), ()) if only is not None else known_partitions(sources, sources.find_report())
+    found = [(each, here) for each in known if (here := view.find_unit(each, unit)) is not None]
+    waiting = [each for each in found if each[1].waits is not None] or found
+    if not waiting:
+        raise NotGiven("; ".join((f"the storage has no unit {printable(unit)}", *problems)))
+    if len(waiting) > 1:
+        raise NotGiven(f"unit {printable(unit)} is in {' and in '.join(str(each) for each, _ in waiting)}; say --partition")
+    return waiting[0]
+
+
+def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder]:
+    known, problems = known_partitions(sources, sources.find_report())
+    for problem in problems:
+        sys.stderr.write(f"resequencer: {problem}\n")
+    listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
+    return [tell_order(each) for each in listed]
+
+
+def order_line(each: ToldOrder) -> str:
+    """The order and what came of it, on one line for people."""
+    approved = "" if each.approved_by is None else f", approved by {each.approved_by}"
+    told = "" if each.text is None else f": {each.text}"
+    ended = "" if each.ended_at is None else f" at {each.ended_at}"
+    what = f"{each.order.value} {each.unit or each.partition}"
+    return f"{each.at}  {what}  by {each.by}{approved}, because {each.because}  {each.result_or_state}{ended}{told}  {each.id}"
+
+
+def _json(each: ToldOrder) -> str:
+    return msgspec.json.encode(each).decode() + "\n"
+
+
+def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:
+    report = sources.find_report()
+    found = () if report is None else report.whole.partitions
+    for each in found:
+        if arguments.json:
+            sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+            continue
+        lag = "" if each.lag is None else f", {each.lag:,} {sources.lag_unit} behind"
+        held = "" if each.held_by is None else f", held back by {each.held_by} since {each.held_since}"
+        paused = "" if each.paused_by is None else f", paused by {each.paused_by} since {each.paused_since}"
+        sys.stdout.write(printable(f"{each.partition}  read to {each.read_to}{lag}{held}{paused}  (worker {each.slot})") + "\n")
+    sys.stderr.write(f"resequencer: {counted(len(found), 'partition')} by the workers' last reports\n")
+    return ExitCode.DONE
+
+
+def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
+    def add(parser: ArgumentParser) -> None:
+        parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
+        if kind is OrderKind.DEAD_LETTER:
+            parser.add_argument("position", type=int, metavar="OFFSET", help="the offset of its record, as `units show` has it")
+        if kind is OrderKind.HOLD:
+            parser.add_argument(
+                "--for", dest="for_ms", type=_duration(_HOLD), required=True, metavar="DURATION", help="up to 24h: 4h"
+            )
+        if kind is OrderKind.EXTEND:
+            parser.add_argument("--until", type=instant, required=True, metavar="INSTANT", help="2026-03-28T23:33Z")
+        if kind in (OrderKind.RELEASE, OrderKind.SKIP):
+            parser.add_argument("--despite-backlog", action="store_true", help="even if the partition has unread records")
+        parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="if the unit is in several partitions")
+        _add_because(parser)
+
+    return add
+
+
+def _add_partition(parser: ArgumentParser) -> None:
+    parser.add_argument("partition", type=_partition, metavar="TOPIC-N", help="as `partitions list` names it")
+    _add_because(parser)
+
+
+def _add_because(parser: ArgumentParser) -> None:
+    parser.add_argument("--because", required=True, type=_reason, metavar="TEXT", help="the reason; it is stored with your name")
+    parser.add_argument(
+        "--wait", type=float, default=_WAIT_SECONDS, metavar="SECONDS", help="how long to wait for the outcome; default: 30"
+    )
+
+
+def _reason(text: str) -> str:
+    if not text.strip() or len(text) > 1_000:
+        raise ArgumentTypeError("say why, in 1 to 1000 characters")
+    return text
+
+
+def _partition(text: str) -> Partition:
+    found = Partition.find(text)
+    if found is None:
+        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
+    return found
+
+
+def _duration(kind: Duration) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            return int(kind.read(text) or 0)
+        except Mismatch as error:
+            raise ArgumentTypeError(f"expected {kind.expects}") from error
+
+    return read

@@ -1,0 +1,202 @@
+"""The sections of a configuration: each field describes the key that it is made of. Durations are in ms, sizes in bytes.
+
+If the settings of a package are a section or most of one, the package describes the keys. Such settings are used here unchanged,
+or with further keys of the same section added.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from notification_service.aggregation.settings import AggregationSettings
+from notification_service.bridge.settings import BridgeSettings
+from notification_service.configuration.region_sections import JmsInput, JmsOutput, MqttOutput, RegionSettings, XmsOutput
+from notification_service.console.settings import HttpSettings
+from notification_service.delivery.settings import DeliverySettings
+from notification_service.payments.target_types import TARGET_TYPES
+from resequencer.keys.configuration_key import Key, OpenSection, Section
+from resequencer.keys.list_types import Wholes
+from resequencer.keys.value_types import (
+    Choice,
+    Choices,
+    Duration,
+    FilePath,
+    Foreign,
+    Location,
+    Names,
+    Size,
+    Switch,
+    Text,
+    TopicName,
+    Whole,
+)
+from resequencer.settings import ResequencerSettings
+from resequencer.strategies.registry import STRATEGIES
+from storage.infinispan.settings import ServerSettings
+from storage.redis.settings import RedisServerSettings
+
+ClientOptions = tuple[tuple[str, str | int | float | bool], ...]
+"""Options of a Kafka client by their Kafka names; a text that may be a secret is a `Secret`."""
+
+_NOTIFICATION = "payment-status-notification"
+
+
+class TransportType(StrEnum):
+    KAFKA = "kafka"
+    FILE = "file"
+    JMS = "jms"
+    MQTT = "mqtt"
+    XMS = "xms"
+
+
+SOURCES = (TransportType.KAFKA, TransportType.FILE, TransportType.JMS)
+"""The kinds that can be read again from a position, or that keep what is not acknowledged and deliver it again in order."""
+
+_BRIDGED = "mqtt and xms cannot begin a region: a bridge reads them and appends to kafka or file, see ipf.bridge"
+
+
+class StorageType(StrEnum):
+    """`cache` is another name for `infinispan` and is that here."""
+
+    NONE = "none"
+    EMBEDDED = "embedded"
+    REDIS = "redis"
+    INFINISPAN = "infinispan"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "StorageType | None":
+        return cls.INFINISPAN if value == "cache" else None
+
+
+class Acknowledge(StrEnum):
+    WHEN_SETTLED = "when-settled"
+    WHEN_HANDLED = "when-handled"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class Ingress(msgspec.Struct, frozen=True):
+    """`batch_size` is the number of records that a poll takes at most; with `archive_every_ms` None only people archive.
+
+    `kafka_partitions` are the numbers of the partitions that this service reads; if empty, the group shares all out.
+    """
+
+    transport: Annotated[TransportType, Key(Choice(SOURCES, remark=_BRIDGED))]
+    batch_size: Annotated[int, Key(Whole(1, 100_000))]
+    max_record_bytes: Annotated[int, Key(Size("1K", "64M"))]
+    topic: Annotated[str, Key(TopicName(), "kafka.consumer.topic")]
+    kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
+    kafka_partitions: Annotated[tuple[int, ...], Key(Wholes(0, 999_999, "the group shares them out"), "kafka.partitions")]
+    jms: Annotated[JmsInput, Section("jms")]
+    file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
+    archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
+    archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never by itself"), "file.archive-every")]
+
+
+class Notifications(msgspec.Struct, frozen=True):
+    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own
+    handler.
+
+    `rotate_bytes` None: outputs are never rotated. `notifications_kept` None: rotated notifications are never deleted.
+    """
+
+    run_directory: Annotated[Path, Key(FilePath("run/<name of the configuration file>"))]
+    transport: Annotated[TransportType, Key(Choice(tuple(TransportType)))]
+    further_transports: Annotated[tuple[str, ...], Key(Choices(tuple(TransportType)))]
+    topic: Annotated[str, Key(TopicName(), "kafka.producer.topic")]
+    kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
+    markers_topic: Annotated[str, Key(TopicName(), "kafka.markers.topic")]
+    jms: Annotated[JmsOutput, Section("jms")]
+    mqtt: Annotated[MqttOutput, Section("mqtt")]
+    xms: Annotated[XmsOutput, Section("xms")]
+    output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
+    rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
+    notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
+    dead_letters_topic: Annotated[str, Key(TopicName(), "dead-letters.topic")]
+    target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
+    handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
+    settings: Annotated[Path, Key(FilePath())]
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """Where operators' orders are given and their outcomes published. The topics are for transport kafka."""
+
+    is_enabled: Annotated[bool, Key(Switch(), "enabled")]
+    topic: Annotated[str, Key(TopicName())]
+    outcomes_topic: Annotated[str, Key(TopicName())]
+    directory: Annotated[Path, Key(FilePath("<run-directory>/orders"), "file.directory")]
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """`is_required`: the service does not start without a release. Else it reads the settings file until there is one."""
+
+    directory: Annotated[Path, Key(FilePath("<run-directory>/lookups"))]
+    is_required: bool
+    sources: Annotated[Path, Key(FilePath())]
+    check_every_ms: Annotated[int, Key(Duration("100ms", "1h"))]
+    keep: Annotated[int, Key(Whole(1, 1_000))]
+
+
+class RecordsArchive(msgspec.Struct, frozen=True):
+    """The archive of the topics; `location` is a path or a URL of Hadoop's."""
+
+    location: Annotated[str, Key(Location("<run-directory>/records"), "directory")]
+    every_ms: Annotated[int, Key(Duration("1s", "1d"))]
+    batch_records: Annotated[int, Key(Whole(1, 100_000_000), "batch-size")]
+
+
+class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
+    """The settings of units, and others of the same section. `strategy` may be `package.module:Class`."""
+
+    storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache")))]
+    strategy: Annotated[str, Key(Choice(tuple(STRATEGIES), "Class"))]
+    custom_data_keys: Annotated[tuple[str, ...], Key(Names())]
+    pds_data_keys: Annotated[tuple[str, ...], Key(Names())]
+    handling_limit_ms: Annotated[int, Key(Duration("100ms", "1h"))]
+    idle_timeout_ms: Annotated[int, Key(Duration("1ms", "1d"))]
+    acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]
+    retention_ms: Annotated[int, Key(Duration("1s", "365d"))]
+    stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
+
+
+class Storages(msgspec.Struct, frozen=True):
+    """The settings of each storage that can be chosen."""
+
+    namespace: Annotated[str, Key(Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens"))]
+    embedded_file: Annotated[Path, Key(FilePath("<run-directory>/state.db"), "embedded.file")]
+    redis: Annotated[RedisServerSettings, Section("redis")]
+    infinispan: Annotated[ServerSettings, Section("infinispan")]
+
+
+class Logging(msgspec.Struct, frozen=True):
+    """`level` is debug, info, warning or error."""
+
+    format: Annotated[LogFormat, Key(Choice(tuple(LogFormat)))]
+    level: Annotated[str, Key(Choice(("debug", "info", "warning", "error")))]
+
+
+class Sections(msgspec.Struct, frozen=True, kw_only=True):
+    """All sections of the configuration."""
+
+    ingress: Annotated[Ingress, Section("ipf.processing-data.ingress")]
+    bridge: Annotated[BridgeSettings, Section("ipf.bridge")]
+    notification: Annotated[Notifications, Section(_NOTIFICATION)]
+    region: Annotated[RegionSettings, Section(f"{_NOTIFICATION}.region")]
+    orders: Annotated[Orders, Section(f"{_NOTIFICATION}.orders")]
+    aggregation: Annotated[AggregationSettings, Section(f"{_NOTIFICATION}.aggregation")]
+    lookups: Annotated[Lookup, Section(f"{_NOTIFICATION}.lookups")]
+    archive: Annotated[RecordsArchive, Section(f"{_NOTIFICATION}.archive")]
+    resequencer: Annotated[Resequencers, Section(f"{_NOTIFICATION}.resequencer")]
+    storage: Annotated[Storages, Section(f"{_NOTIFICATION}.storage")]
+    worker_count: Annotated[int, Key(Whole(1, 256), f"{_NOTIFICATION}.worker.count")]
+    restart_pause_ms: Annotated[int, Key(Duration("1ms", "10m"), f"{_NOTIFICATION}.worker.restart-pause")]
+    stale_after_ms: Annotated[int, Key(Duration("2s", "10m"), f"{_NOTIFICATION}.worker.stale-after")]
+    clock_trusted_after_ms: Annotated[int, Key(Duration("0s", "1d"), f"{_NOTIFICATION}.clock.trusted-after")]
+    delivery: Annotated[DeliverySettings, Section(f"{_NOTIFICATION}.delivery")]
+    http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
+    logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]

@@ -1,0 +1,136 @@
+"""The port through which an operator reads, requeues and discards dead letters."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from notification_service.connectors.dead_letters.actions import (
+    Action,
+    Deed,
+    Editing,
+    EditProposed,
+    EditRejected,
+    LetterId,
+    Requeued,
+)
+from notification_service.connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
+from resequencer.clock import Instant
+from resequencer.errors import ResequencerError
+
+
+class Signature(NamedTuple):
+    """The person who acts, and the instant, both as text."""
+
+    by: str
+    at: str
+
+
+Sign: TypeAlias = Callable[[], Signature]
+"""Return the person who acts and the current instant."""
+
+
+class AskedFor(NamedTuple):
+    """Selects dead letters: those set aside at `since` or later, or those with one of `numbers`; by default all.
+
+    A store may skip other dead letters and their actions where it need not read them. `receiver` is the one to which they could
+    not be delivered; None means the dead letters of the service itself, or those of the receiver whose topic `numbers` name.
+    """
+
+    since: Instant | None = None
+    numbers: tuple[str, ...] = ()
+    receiver: str | None = None
+
+
+class Outcome(NamedTuple):
+    """The result for one dead letter: what was `done`, or the problem that prevented it.
+
+    `done` is the state that the letter has now. `position` is that of its record in the input, if it was requeued or edited.
+    """
+
+    number: str
+    position: str | None
+    problem: str | None = None
+    done: str = Requeued.state
+
+
+class DeadLettersInUse(ResequencerError):
+    """Another process requeues, edits or discards dead letters at this moment."""
+
+    def __init__(self) -> None:
+        super().__init__("another `dead-letters requeue`, `edit` or `discard` is running; try again when it has ended")
+
+
+class DeadLetterStore(Protocol):
+    """The dead letters of a service, which may be running. Used by one operator, from one thread.
+
+    Any call may raise TransportUnavailable or TransportRefused. A reported outcome is durable; repeating the same command
+    does the rest, each record once.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place from which the dead letters are read, as text for people."""
+        ...
+
+    def letters(self) -> Iterator[StoredDeadLetter]:
+        """Yield all dead letters, one at a time in memory. Within a file or topic partition they come in the order of storing."""
+        ...
+
+    def actions(self) -> Iterator[Action]:
+        """Yield the actions taken so far by all operators; those on one dead letter in order."""
+        ...
+
+    def begin(self) -> Iterator[Outcome]:
+        """Start requeueing or discarding; call it before either. It fences all earlier callers.
+
+        Yields the outcomes of requeues that a crash interrupted and that are completed now, edits with the value given then.
+
+        Raises:
+            DeadLettersInUse: Another process requeues, edits or discards now.
+        """
+        ...
+
+    def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
+        """Put the records back into the input, each once; those with an `edit` with its value, and key and headers as they were.
+
+        The dead letters stay stored as they are. The caller has checked that they may be requeued. An edit that the transport's
+        limits do not let through is refused with the sizes.
+        """
+        ...
+
+    def discard(self, letters: Sequence[LetterId], because: str) -> None:
+        """Note that nothing will be done about these dead letters, all or none."""
+        ...
+
+    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
+        """Note that this edit is proposed, with its value. Nothing is sent."""
+        ...
+
+    def reject(self, letter: LetterId, because: str) -> None:
+        """Note that the proposed edit is rejected."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def last_actions(store: DeadLetterStore) -> dict[LetterId, Deed]:
+    """Return the last deed on each dead letter that has one; without the values of edits, which would fill the memory."""
+    deeds = (action for action in store.actions() if not isinstance(action, EditProposed | EditRejected))
+    return {action.letter_id: _without_value(action) for action in deeds}
+
+
+def last_states(store: DeadLetterStore, now: Instant) -> dict[LetterId, str]:
+    """Return the state of each dead letter that has actions."""
+    states, proposed = dict[LetterId, str](), dict[LetterId, str]()
+    for action in store.actions():
+        proposed.pop(action.letter_id, None)
+        if isinstance(action, EditProposed):
+            proposed |= {action.letter_id: action.state} if action.is_open(now) else {}
+        elif not isinstance(action, EditRejected):
+            states[action.letter_id] = action.state
+    return states | proposed
+
+
+def _without_value(action: Deed) -> Deed:
+    return msgspec.structs.replace(action, value=b"") if isinstance(action, Editing) else action

@@ -1,0 +1,68 @@
+"""Reads `dead-letters.jsonl` and the files rotated out of it, and rebuilds each line's dead letter."""
+
+import logging
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from guardian.ports import Channel
+from notification_service.connectors.dead_letters.stored_dead_letter import StoredDeadLetter, stored_dead_letter
+from notification_service.connectors.files.dead_letter_actions import FILE_NAME
+from notification_service.connectors.files.line_reader import FoundLine
+from notification_service.connectors.files.numbers import find_number
+from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.rotated_names import find_rotated
+from notification_service.connectors.files.scan import scan_output
+from notification_service.connectors.line_format import Defect, decode_line
+
+_MOST_TOLD = 1_000
+_LOG = logging.getLogger("resequencer.connectors")
+
+
+class DeadLettersFile:
+    """The dead letters of an output directory. Only reads; the service may be appending meanwhile."""
+
+    def __init__(self, directory: Path, files: FileOperations) -> None:
+        self.path = directory / f"{Channel.DEAD_LETTERS}.jsonl"
+        self._files = files
+        self._told: set[tuple[Path, int]] = set()
+
+    def letters(self) -> Iterator[StoredDeadLetter]:
+        """Yield the dead letters of all complete lines in order, one at a time in memory.
+
+        A line that is no dead letter is skipped and logged once.
+        """
+        for path, line in scan_output(self.path, self._files):
+            read = _read(line)
+            if isinstance(read, StoredDeadLetter):
+                yield read
+            else:
+                self._tell(path, line.start, read)
+
+    def find_others(self) -> list[str]:
+        """Return names of files in the directory that look like dead letters moved aside; `letters` does not read them."""
+        if not self.path.parent.is_dir():
+            return []
+        names = {each.name for each in self.path.parent.iterdir() if each.name.startswith(Channel.DEAD_LETTERS)}
+        read = {self.path.name, *(each.path.name for each in find_rotated(self.path))}
+        return sorted(name for name in names - read if not name.startswith(FILE_NAME))
+
+    def _tell(self, path: Path, start: int, defect: Defect) -> None:
+        if (path, start) not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add((path, start))
+            _LOG.warning("%s: skipped the line at byte %d, which is no dead letter: %s", path, start, defect.problem)
+
+
+def _read(line: FoundLine) -> StoredDeadLetter | Defect:
+    if line.cut:
+        return Defect(f"it has {line.cut.length} bytes")
+    number, read = find_number(line.content), decode_line(line.content)
+    if isinstance(read, Defect):
+        return read
+    if number is None:
+        return Defect("it has no number")
+    try:
+        digest = blake2b(line.content, digest_size=16).hexdigest()
+        return stored_dead_letter(str(number), digest, read.key, read.headers, read.value)
+    except ValueError as error:
+        return Defect(str(error))

@@ -1,0 +1,139 @@
+"""`positions.json`: the published position of each partition, and the output files' lengths at that moment."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from guardian.ports import Position, TransportRefused
+from notification_service.connectors.files.errors import translated
+from notification_service.connectors.files.numbers import from_ranges, to_ranges
+from notification_service.connectors.files.operations import FileOperations, sync_directory, write_all
+from resequencer.record import Partition
+
+FORMAT = 1
+_LOG = logging.getLogger("resequencer.connectors")
+
+
+class Positions(msgspec.Struct, frozen=True):
+    """`lengths` are the output files' lengths in bytes, by name. A position's `beyond` lists numbers published beyond it.
+
+    `rotated` is the number of the last rotated file, by the same names. No number is used twice, even if the file is gone.
+    `highest` has the highest number of an output record that was published for each partition, before `beyond`. `before` is how
+    many bytes the files had that an output had before its present one, by the same names.
+    """
+
+    lengths: Mapping[str, int]
+    partitions: Mapping[Partition, Position]
+    rotated: Mapping[str, int] = {}
+    highest: Mapping[Partition, int] = {}
+    before: Mapping[str, int] = {}
+
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""The range that the databases accept too."""
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+class _Entry(msgspec.Struct):
+    topic: str
+    partition: _Count
+    offset: _Count
+    metadata: str
+    beyond: list[tuple[int, int]] = []
+    highest: _Count = 0
+
+
+class _Document(msgspec.Struct):
+    format: int
+    lengths: dict[str, _Count]
+    partitions: list[_Entry]
+    rotated: dict[str, _Count] = {}
+    before: dict[str, _Count] | msgspec.UnsetType = msgspec.UNSET
+
+
+class PositionsFile:
+    """The stored positions. A write replaces the whole file, so it is always complete; a power cut may restore an older one."""
+
+    def __init__(self, path: Path, files: FileOperations) -> None:
+        self._path = path
+        self._files = files
+        self._lasting: frozenset[Partition] = frozenset()
+
+    def read(self) -> Positions | None:
+        """Return the stored positions; None if the file is missing or damaged.
+
+        Raises:
+            TransportRefused: A newer version wrote the file.
+        """
+        try:
+            with translated(self._path):
+                data = _read_whole(self._path)
+            if data is None:
+                return None
+            if (version := msgspec.json.decode(data, type=_Format).format) != FORMAT:
+                remedy = "Start the version that wrote it, or drain there and move the output directory away"
+                raise TransportRefused(str(self._path), f"has format {version}, this version reads {FORMAT}. {remedy}")
+            return _from_document(msgspec.json.decode(data, type=_Document))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            _LOG.error("%s is damaged (%s); searching the output files for the published numbers instead", self._path, error)
+            return None
+
+    def write(self, positions: Positions) -> None:
+        """Replace the file. The content is durable, the name is not: a power cut may restore an older file.
+
+        An older file has the same partitions.
+        Raises:
+            TransportUnavailable: The file still holds the positions before.
+        """
+        fresh = self._path.with_suffix(".json.tmp")
+        with translated(fresh):
+            descriptor = self._files.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                write_all(self._files, descriptor, msgspec.json.encode(_to_document(positions)) + b"\n")
+                self._files.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._files.replace(fresh, self._path)
+            if not positions.partitions.keys() <= self._lasting:
+                sync_directory(self._files, self._path.parent)
+                self._lasting = frozenset(positions.partitions)
+
+
+def _read_whole(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _from_document(document: _Document) -> Positions:
+    partitions = {
+        Partition(each.topic, each.partition): Position(each.offset, each.metadata, from_ranges(each.beyond))
+        for each in document.partitions
+    }
+    highest = {Partition(each.topic, each.partition): each.highest for each in document.partitions if each.highest}
+    before = {} if document.before is msgspec.UNSET else document.before
+    return Positions(document.lengths, partitions, document.rotated, highest, before)
+
+
+def _to_document(positions: Positions) -> _Document:
+    entries = [
+        _Entry(
+            topic=partition.topic,
+            partition=partition.number,
+            offset=position.offset,
+            metadata=position.metadata,
+            beyond=to_ranges(position.beyond),
+            highest=positions.highest.get(partition, 0),
+        )
+        for partition, position in positions.partitions.items()
+    ]
+    before = dict(positions.before) or msgspec.UNSET
+    return _Document(FORMAT, dict(positions.lengths), entries, dict(positions.rotated), before)

@@ -1,0 +1,103 @@
+"""Copies the output queues to files in the form of the file transport, for comparing them as files. Nothing is taken away."""
+
+from contextlib import suppress
+from functools import partial
+from io import BufferedWriter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from guardian.ports import Channel, TransportRefused, TransportUnavailable
+from notification_service.connectors.jms.client import connect
+from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.connectors.region.repeats import Repeats
+
+if TYPE_CHECKING:
+    from notification_service.connectors.jms.browser import Browser
+    from notification_service.connectors.jms.connection import Io, JmsConnection
+
+_SILENCE_SECONDS = 1.0
+"""A browser that got nothing for so long has seen the whole queue: the broker does not tell its end."""
+
+_LONGEST_SECONDS = 3_600
+
+
+class _Copy:
+    """The copy of a queue. `last` is the id of the last message that was looked at. What `repeats` has had is passed over."""
+
+    def __init__(self, queue: str, file: BufferedWriter, repeats: Repeats | None) -> None:
+        self.queue = queue
+        self.file = file
+        self.repeats = repeats
+        self.count = 0
+        self.last: object = None
+
+
+class QueueExport:
+    """Browses the queues from their beginnings, and appends to `<channel>.jsonl` what was not there the last time.
+
+    It needs the whole queue: a message that another program takes away before it was copied is missing in the copy. Of a queue to
+    which messages are sent at least once, `repeats` tells those that came before: they are not copied again.
+    """
+
+    def __init__(self, settings: JmsSinkSettings | XmsSinkSettings, directory: Path, repeats: Repeats | None = None) -> None:
+        self._settings = settings
+        queues = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
+        self._copies = [_Copy(queue, (directory / f"{channel}.jsonl").open("ab"), repeats) for channel, queue in queues.items()]
+        self._connection: JmsConnection | None = None
+
+    def catch_up(self) -> None:
+        """Copy the messages that are there now.
+
+        Raises:
+            TransportUnavailable: The broker does not answer.
+            TransportRefused: A queue cannot be browsed, or messages that were copied are gone.
+        """
+        if self._connection is None or self._connection.is_lost:
+            self._connection = connect(self._settings.broker)
+        for copy in self._copies:
+            self._connection.call(partial(_browse, copy), _LONGEST_SECONDS)
+            copy.file.flush()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for copy in self._copies:
+            copy.file.close()
+
+
+def _browse(copy: _Copy, io: "Io") -> None:
+    """Copy, in the thread of the connection, what comes behind the messages that were copied before."""
+    from notification_service.connectors.jms.browser import Browser
+
+    browser = Browser(partial(_take, copy))
+    link = io.open_browser(copy.queue, browser)
+    browser.attach(link)
+    _wait_for_silence(io, browser, copy.queue)
+    link.close()
+    if browser.count < copy.count or browser.problem is not None:
+        problem = browser.problem or f"it has {browser.count} messages, and {copy.count} were read before"
+        raise TransportRefused(f"queue {copy.queue}", f"{problem}: another program takes messages away. Stop it, and begin again")
+
+
+def _wait_for_silence(io: "Io", browser: "Browser", queue: str) -> None:
+    with suppress(TransportUnavailable):
+        while browser.problem is None:
+            io.wait(partial(browser.has_more_than, browser.count), queue, _SILENCE_SECONDS)
+
+
+def _take(copy: _Copy, at: int, message: Any) -> str | None:
+    """Copy the message at this place of the queue, from 1; return why the queue cannot be compared."""
+    from notification_service.connectors.jms.messages import read_record
+    from resequencer.record import Origin, Partition
+
+    if at < copy.count:
+        return None
+    if at == copy.count:
+        return None if message.id == copy.last else "its first messages are others than before"
+    record = read_record(Origin(Partition(copy.queue, 0), at), message, b"", 1 << 30, needs_id=False)
+    line = Line(record.value, record.key, record.headers)
+    if copy.repeats is None or copy.repeats.take(line):
+        copy.file.write(encode_line(line))
+    copy.count, copy.last = at, message.id
+    return None

@@ -1,0 +1,61 @@
+"""The metadata of a committed offset: the topic in which the offset counts, then the guardian's own text.
+
+    resequencer/1 iYfkEOkLQ5W2DPKv0Y3mCA 4 ["b5c1…",17,42]
+
+The format's number, the topic's id (base 64), the topic's number of partitions, the text. Metadata of another form was written
+by another program.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from uuid import UUID
+
+import msgspec
+
+from guardian.ports import TransportRefused
+
+MOST_CHARACTERS = 4096
+"""The brokers' default limit (`offset.metadata.max.bytes`, which counts characters). The parts before the text take up to 64."""
+
+_FORMAT = 1
+_FORM = re.compile(r"resequencer/([1-9][0-9]{0,5}) ([A-Za-z0-9_-]{22}) ([1-9][0-9]{0,8}) (.*)", re.ASCII | re.DOTALL)
+_ANY_FORMAT = re.compile(r"resequencer/([1-9][0-9]{0,5}) ", re.ASCII)
+
+
+class OffsetMetadata(msgspec.Struct, frozen=True):
+    """`partitions` is the topic's number of partitions when this was written; `text` belongs to the guardian."""
+
+    topic_id: UUID
+    partitions: int
+    text: str
+
+    def encode(self, what: str) -> str:
+        """Return the text to commit. `what` names the partition in an error.
+
+        Raises:
+            TransportRefused: The text is longer than the brokers' limit; nothing was sent.
+        """
+        topic_id = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
+        encoded = f"resequencer/{_FORMAT} {topic_id} {self.partitions} {self.text}"
+        length = len(encoded.encode("utf-16-le", "surrogatepass")) // 2  # As Java counts.
+        if length > MOST_CHARACTERS:
+            problem = f"the metadata of its position has {length} characters, but brokers accept {MOST_CHARACTERS}"
+            raise TransportRefused(what, f"{problem}. This is a defect of the service: report it")
+        return encoded
+
+
+def find_metadata(encoded: str | None, what: str) -> OffsetMetadata | None:
+    """Return the metadata if the service wrote it; None if another program did.
+
+    Raises:
+        TransportRefused: A newer version of the service wrote it.
+    """
+    encoded = encoded or ""
+    newer = _ANY_FORMAT.match(encoded)
+    if newer and int(newer[1]) > _FORMAT:
+        raise TransportRefused(what, f"its position has format {newer[1]}; start the newer version that wrote it")
+    match = _FORM.fullmatch(encoded)
+    if match is None:
+        return None
+    topic_id = UUID(bytes=urlsafe_b64decode(match[2] + "=="))
+    return OffsetMetadata(topic_id, int(match[3]), match[4])

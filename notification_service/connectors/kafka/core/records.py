@@ -1,0 +1,86 @@
+"""Converts between Kafka's records and those of the service."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from resequencer.clock import Instant
+from resequencer.record import Cut, Headers, Origin, Partition, Record
+
+BEGINNING_BYTES = 64 * 1024
+"""How many bytes are kept of a value beyond the limit."""
+
+
+RawHeaders = list[tuple[str, bytes | None]]
+"""Headers as kafka-python represents them."""
+
+
+class UndecodableHeaders(RawHeaders):
+    """The headers of a damaged record; `defect` describes the damage.
+
+    The client passes only a record's headers on unchanged, so the defect travels with them.
+    """
+
+    def __init__(self, headers: RawHeaders, defect: str) -> None:
+        super().__init__(headers)
+        self.defect = defect
+
+
+class ProducerRecord(NamedTuple):
+    """One record to be sent. With `partition` None its key determines the partition. The value None deletes a key."""
+
+    topic: str
+    key: bytes | None
+    headers: Headers
+    value: bytes | None
+    partition: int | None = None
+
+
+def to_records(partition: Partition, fetched: Iterable[Any], max_value_bytes: int) -> list[Record]:
+    """Convert the records of one partition, in order.
+
+    A value of more than `max_value_bytes` is cut. A null value, or a part that the client cannot read, becomes a defect.
+    """
+    return [_to_record(Origin(partition, each.offset), each, max_value_bytes) for each in fetched]
+
+
+def _to_record(origin: Origin, fetched: Any, max_value_bytes: int) -> Record:
+    headers: Headers = tuple([(name, data or b"") for name, data in fetched.headers or ()])
+    written_at = fetched.timestamp if fetched.timestamp is not None and fetched.timestamp >= 0 else None
+    record = to_record(origin, fetched.key, fetched.value, headers, max_value_bytes, written_at)
+    if isinstance(fetched.headers, UndecodableHeaders):
+        return msgspec.structs.replace(record, defect=fetched.headers.defect)
+    return record
+
+
+def to_record(
+    origin: Origin,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    max_value_bytes: int,
+    written_at: Instant | None = None,
+) -> Record:
+    """Convert a record that the service did not fetch itself, to what the service would make of it."""
+    if value is None:
+        return Record(origin, b"", key, headers, defect="it has no value", written_at=written_at)
+    if len(value) > max_value_bytes:
+        cut = Cut(len(value), sha256(value).hexdigest())
+        return Record(origin, value[: min(BEGINNING_BYTES, max_value_bytes)], key, headers, cut=cut, written_at=written_at)
+    return Record(origin, value, key, headers, written_at=written_at)
+
+
+def size_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], value: bytes | None) -> int:
+    """Return the largest size that the record takes in a batch of its own, in bytes (message format 2), uncompressed."""
+    size = _BATCH_BYTES + _RECORD_BYTES + len(value or b"") + (len(key) if key is not None else 0)
+    for name, data in headers:
+        size += 2 * _VARINT_BYTES + len(data) + (len(name) if name.isascii() else len(name.encode()))
+    return size
+
+
+_BATCH_BYTES = 61
+_VARINT_BYTES = 5
+_RECORD_BYTES = 21 + 3 * _VARINT_BYTES
+"""The sizes of length, attributes, timestamp and offset; then of the lengths of key and value and the number of headers."""

@@ -1,0 +1,194 @@
+"""Sends records to topics for any source, each once: a marker tells how far each partition of the source has left."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+
+from kafka import errors
+
+from guardian.ports import (
+    NothingLeft,
+    OutputRecord,
+    PartitionOutput,
+    Position,
+    PublishRefused,
+    TransportRefused,
+    TransportUnavailable,
+)
+from notification_service.connectors.kafka.core.fences import Fences
+from notification_service.connectors.kafka.core.marker import Marker, highest_of, marker_after
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.errors import text_of, to_transport_error
+from notification_service.connectors.kafka.fitting import Fitting
+from notification_service.connectors.kafka.producer import NotTaken
+from notification_service.connectors.kafka.region.markers import Markers
+from notification_service.connectors.kafka.region.owned_partition import FENCED, OwnedPartition
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topics import Topics
+from notification_service.connectors.region.port import SinkCapabilities
+from resequencer.clock import Clock
+from resequencer.errors import ResequencerError
+from resequencer.record import Partition
+
+
+class _Part:
+    """What leaves for one partition: `records[i]` is sent for `output[i]`, and the marker is sent last."""
+
+    def __init__(self, owned: OwnedPartition, output: list[OutputRecord], records: list[ProducerRecord], marker: Marker) -> None:
+        self.owned = owned
+        self.output = output
+        self.records = records
+        self.marker = marker
+
+
+class KafkaSink:
+    """Implements the port of sinks. Nothing is connected before the first call.
+
+    The input of `settings.topics` is the markers' topic, which is made if it is missing. The transactional id of `settings` is
+    the beginning of those of the source's partitions. `clock` gives the instant of dead letters that are made here.
+
+    The records of each partition leave in a transaction of its own, with the marker. All transactions of a publication are
+    written before the first one is committed. So a publication for a partition that another worker owns leaves nothing.
+    """
+
+    capabilities = SinkCapabilities(is_transactional=True, remembers=True)
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = Topics(settings)
+        self._fitting = Fitting(settings, self._topics, clock)
+        self._markers = Markers(settings)
+        self._owned: dict[Partition, OwnedPartition] = {}
+        self._fences: dict[Partition, Fences] = {}
+        self._is_connected = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As the port describes. Two workers that own one partition take it over from each other, and nothing leaves twice."""
+        now = monotonic()
+        problem = "another worker publishes for it again and again: two workers or two services read it. Give each its own"
+        return tuple(f"{each}: {problem}" for each, fences in sorted(self._fences.items()) if fences.has_twin(now))
+
+    def position(self, partition: Partition) -> Position | None:
+        self._connect()
+        self._drop(partition)
+        owned = self._owned[partition] = OwnedPartition(partition, self._settings, self._markers)
+        return None if owned.marker is None else owned.marker.position
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        """As the port describes. A record that its topic refuses for its size leaves as a dead letter under its number."""
+        self._connect()
+        if unread := [each.partition for each in outputs if each.partition not in self._owned]:
+            raise PublishRefused(f"their markers were not read, or another worker owns them: {', '.join(map(str, unread))}")
+        self._regain(outputs)
+        parts = [self._part(each) for each in outputs]
+        while not self._write(parts):
+            self._regain(outputs)
+        self._commit(parts)
+        for part in parts:
+            part.owned.is_ahead = False
+            part.owned.instead.clear()
+
+    def close(self) -> None:
+        """Close all clients. One that fails to close ends with the process."""
+        owned, self._owned = self._owned, {}
+        for close in (*[each.close for each in owned.values()], self._markers.close, self._topics.close):
+            with suppress(ResequencerError):
+                close()
+        self._is_connected = False
+
+    def _connect(self) -> None:
+        if not self._is_connected:
+            self._markers.make_topic(self._topics)
+            self._fitting.look()
+            self._is_connected = True
+
+    def _regain(self, outputs: Sequence[PartitionOutput]) -> None:
+        for each in outputs:
+            self._owned[each.partition].reopen()  # All of them first: markers are read up to the first open transaction.
+        for each in outputs:
+            try:
+                self._owned[each.partition].regain()
+            except PublishRefused:
+                self._lose(each.partition)
+                raise
+
+    def _drop(self, partition: Partition) -> None:
+        if partition in self._owned:
+            self._owned.pop(partition).discard()
+
+    def _lose(self, partition: Partition) -> None:
+        self._drop(partition)
+        self._fences.setdefault(partition, Fences()).note(monotonic())
+
+    def _part(self, output: PartitionOutput) -> _Part:
+        owned = self._owned[output.partition]
+        highest = highest_of(owned.marker)
+        fresh = [each for each in output.records if each.number > highest and self._fitting.has_topic(each)]
+        records = [owned.instead.get(each.number, record) for each, record in zip(fresh, self._fitting.fit(fresh), strict=True)]
+        return _Part(owned, fresh, records, marker_after(owned.marker, output))
+
+    def _write(self, parts: Sequence[_Part]) -> bool:
+        """Write the transactions, and wait until all records have arrived; no transaction is committed.
+
+        Returns False if one record was replaced by another, and everything must be written again.
+        """
+        part = None
+        try:
+            for part in parts:
+                part.owned.producer.begin([*part.records, self._record_of(part)])
+            for part in parts:
+                part.owned.producer.wait()
+        except NotTaken as error:
+            assert part is not None
+            _discard(parts)
+            self._replace(part, error)
+            return False
+        except errors.KafkaError as error:
+            assert part is not None
+            _discard(parts)
+            raise self._failed(part, parts, error) from error
+        except BaseException:
+            _discard(parts)
+            raise
+        return True
+
+    def _commit(self, parts: Sequence[_Part]) -> None:
+        for at, part in enumerate(parts):
+            try:
+                part.owned.end(part.marker)
+            except PublishRefused:
+                _discard(parts[at:])
+                self._lose(part.owned.partition)
+                raise
+            except errors.KafkaError as error:
+                _discard(parts[at:])
+                raise to_transport_error("the output", error) from error
+            except BaseException:
+                _discard(parts[at:])
+                raise
+
+    def _failed(self, part: _Part, parts: Sequence[_Part], error: errors.KafkaError) -> ResequencerError:
+        """Return the error of a publication of which nothing was committed."""
+        if isinstance(error, FENCED):
+            self._lose(part.owned.partition)
+            return PublishRefused(f"another worker publishes for {part.owned.partition}: {text_of(error)}")
+        problem = to_transport_error("the output", error)
+        is_partly_there = any(each.owned.is_ahead for each in parts)
+        return NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) and not is_partly_there else problem
+
+    def _replace(self, part: _Part, error: NotTaken) -> None:
+        if error.at == len(part.records):
+            size, topic = len(self._record_of(part).value or b""), self._settings.topics.input
+            problem = f"it does not accept a marker of {size} bytes ({error}). Raise its max.message.bytes"
+            raise TransportRefused(f"topic {topic}", problem)
+        output = part.output[error.at]
+        part.owned.instead[output.number] = part.records[error.at] = self._fitting.instead(output, part.records[error.at], error)
+
+    def _record_of(self, part: _Part) -> ProducerRecord:
+        return part.marker.to_record(self._settings.topics.input, part.owned.key)
+
+
+def _discard(parts: Sequence[_Part]) -> None:
+    for part in parts:
+        part.owned.discard()

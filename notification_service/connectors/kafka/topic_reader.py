@@ -1,0 +1,183 @@
+"""Reads topics without a group: committed records, from any offset, up to the current ends."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from guardian.ports import TransportUnavailable
+from notification_service.connectors.kafka.client import make_client
+from notification_service.connectors.kafka.errors import translated
+from notification_service.connectors.kafka.offset_queries import find_offsets, find_since
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topics import Topics
+from resequencer.clock import Instant
+from resequencer.record import Partition
+
+_POLL_MS = 200
+_AT_ONCE = 5_000
+_SILENT_SECONDS = 30
+"""How long to wait for the next records: a partition that moves to another broker is not read for some seconds."""
+_DECIDED_SECONDS = 60
+"""How long to wait for an open transaction: the brokers end it within its time-out and some 10 s more."""
+
+
+class CommittedReader:
+    """A reader of some of the service's topics. Any call may raise TransportUnavailable or TransportRefused.
+
+    With `numbers` it reads only the partitions with these numbers.
+    """
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
+        self._settings = settings
+        self._topics = topics
+        looked = Topics(settings if settings.topics.facts in topics else settings.without_facts())
+        try:
+            looked.look()
+        finally:
+            looked.close()
+        self._uncommitted: KafkaConsumer | None = None
+        self._names: list[TopicPartition] = []
+        self._reader = self._made("read_committed")
+        self.choose(numbers)
+
+    @property
+    def _what(self) -> str:
+        return ", ".join(self._topics)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the current ends of the decided parts."""
+        return self._ends(self._reader)
+
+    def choose(self, numbers: Collection[int] | None = None) -> None:
+        """Read only the partitions with these numbers from now on, from their beginnings; None: all."""
+        with translated(self._what):
+            found = [TopicPartition(topic, number) for topic in self._topics for number in self._partitions(topic)]
+            self._names = [each for each in found if numbers is None or each.partition in numbers]
+            self._reader.assign(self._names)
+            if self._names:
+                self._reader.seek_to_beginning()
+
+    def decided_ends(self, wait_seconds: float = _DECIDED_SECONDS) -> dict[TopicPartition, int]:
+        """Return the ends once all records written before the call are decided.
+
+        Raises:
+            TransportUnavailable: A transaction stays open for longer than `wait_seconds`.
+        """
+        until = monotonic() + wait_seconds
+        if self._uncommitted is None:
+            self._uncommitted = self._made("read_uncommitted")
+        written = self._ends(self._uncommitted)
+        while True:
+            ends = self.ends()
+            if all(end >= written[name] for name, end in ends.items()):
+                return ends
+            if monotonic() > until:
+                raise TransportUnavailable(f"{self._what}: a transaction is still open after {wait_seconds} s; try again")
+            with translated(self._what):
+                self._reader.poll(timeout_ms=_POLL_MS, max_records=1)  # Only to wait; `read` begins with a seek.
+
+    def seek_beginnings(self) -> None:
+        with translated(self._what):
+            self._reader.seek_to_beginning()
+
+    def seek_instant(self, since: Instant) -> None:
+        """Seek in each partition to the first record with a timestamp of `since` or later."""
+        with translated(self._what):
+            found = find_since(self._reader, self._names, since, self._settings.call_timeout_ms)
+            ends = self.ends()
+            for name in self._names:
+                self._reader.seek(name, found.get(name, ends[name]))
+
+    def seek_only(self, offsets: Mapping[Partition, int]) -> None:
+        """Seek to these offsets, or to the first that still exists; partitions not named are not read."""
+        with translated(self._what):
+            starts = find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
+            ends = self.ends()
+            for name in self._names:
+                self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
+
+    def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
+        """Yield the records from the current offsets up to `ends`, one piece of one partition at a time, in order.
+
+        Afterwards the reader stands at the ends; records beyond them are read again by the next call.
+
+        Raises:
+            TransportUnavailable: Nothing comes although the ends are not reached.
+        """
+        limit_ms = self._settings.call_timeout_ms
+        before, came_at = dict[TopicPartition, int](), monotonic()
+        while True:
+            with translated(self._what):
+                offsets = {name: self._reader.position(name, timeout_ms=limit_ms) for name in ends}
+                if all(offsets[name] >= end for name, end in ends.items()):
+                    return
+                if offsets != before:
+                    before, came_at = offsets, monotonic()
+                elif monotonic() - came_at > _SILENT_SECONDS:
+                    raise TransportUnavailable(f"{self._what}: the brokers have sent nothing for {_SILENT_SECONDS} s; try again")
+                polled = self._reader.poll(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
+            for name, records in polled.items():
+                within = [each for each in records if each.offset < ends[name]]
+                if len(within) < len(records):
+                    self._reader.seek(name, records[len(within)].offset)
+                yield name, within
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the partitions, of a reader of one topic."""
+        return [each.partition for each in self._names]
+
+    def begins(self) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition that still exists."""
+        with translated(self._what):
+            return find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
+
+    def since(self, instant: Instant) -> dict[TopicPartition, int]:
+        """Return the offset of the first record with a timestamp of `instant` or later, the end where there is none."""
+        with translated(self._what):
+            found = find_since(self._reader, self._names, instant, self._settings.call_timeout_ms)
+        return {**self.ends(), **found}
+
+    def read_only(self, names: Collection[TopicPartition]) -> None:
+        """Let `poll` return records of these partitions alone, until the next call."""
+        others = [each for each in self._names if each not in names]
+        self._reader.resume(*names)
+        if others:
+            self._reader.pause(*others)
+
+    def seek(self, name: TopicPartition, offset: int) -> None:
+        self._reader.seek(name, offset)
+
+    def poll(self, most: int) -> dict[TopicPartition, list[Any]]:
+        """Return up to `most` records behind the current offsets; an empty dict after a moment without any."""
+        with translated(self._what):
+            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=most)
+        return polled
+
+    def position(self, name: TopicPartition) -> int:
+        """Return the offset that the next poll goes on with."""
+        with translated(self._what):
+            found: int = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
+        return found
+
+    def close(self) -> None:
+        if self._uncommitted is not None:
+            self._uncommitted.close()
+        self._reader.close()
+
+    def _made(self, isolation_level: str) -> KafkaConsumer:
+        options = {
+            name: value for name, value in self._settings.consumer.items() if name not in ("group_id", "group_instance_id")
+        }
+        given = {**options, "group_id": None, "isolation_level": isolation_level}
+        reader: KafkaConsumer = make_client(self._what, KafkaConsumer, given)
+        return reader
+
+    def _partitions(self, topic: str) -> list[int]:
+        return sorted(self._reader.partitions_for_topic(topic))
+
+    def _ends(self, reader: KafkaConsumer) -> dict[TopicPartition, int]:
+        with translated(self._what):
+            return find_offsets(reader, self._names, "end", self._settings.call_timeout_ms)

@@ -1,0 +1,119 @@
+"""The sink of MQTT. It keeps no marker: after a reset what is pending leaves again. So with qos 1 and 2 it leaves at least once,
+and with qos 0 it may be lost.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.messages import Outgoing, outgoing
+from notification_service.connectors.mqtt.preflight import refuse_qos
+from notification_service.connectors.mqtt.sending import Sending
+from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
+from notification_service.connectors.region.left import Left, Numbered
+from notification_service.connectors.region.letters import find_fitting
+from notification_service.connectors.region.port import SinkCapabilities
+from resequencer.clock import Clock
+from resequencer.errors import ResequencerError
+from resequencer.printable import counted
+from resequencer.record import Partition
+
+if TYPE_CHECKING:
+    from notification_service.connectors.mqtt.connection import MqttConnection
+
+
+class MqttSink:
+    """Implements the port of sinks. Nothing is connected before the first publication.
+
+    `current` returns the settings that count now. They are asked for before each publication, so what is pending leaves by
+    those that count when it leaves. `clock` gives the instant of dead letters that are made here.
+    """
+
+    capabilities = SinkCapabilities(is_transactional=False, remembers=False)
+
+    def __init__(
+        self,
+        current: Callable[[], MqttSinkSettings],
+        clock: Clock,
+        connect: "Callable[[BrokerSettings], MqttConnection]" = connect,
+    ) -> None:
+        self._current = current
+        self._clock = clock
+        self._connect = connect
+        self._connection: MqttConnection | None = None
+        self._broker: BrokerSettings | None = None
+        self._left = Left()
+        self._undelivered = 0
+        self._told: str | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """As the port describes. A broker that has no subscriber for a message takes it, confirms it and drops it."""
+        told = [] if self._told is None else [self._told]
+        if self._undelivered:
+            dropped = counted(self._undelivered, "message")
+            told.append(f"sink mqtt: the broker dropped {dropped} of the last publication, which had no subscriber")
+        return told
+
+    def position(self, partition: Partition) -> None:
+        """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
+        self._left.forget(partition)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        """As the port describes. A notification that is too large for the broker leaves as a dead letter under its number.
+
+        Raises:
+            TransportRefused: The broker does not take a message, or not with this qos.
+        """
+        settings = self._current()
+        self._told = settings.told
+        topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
+        remaining = [each for each in self._left.remaining(outputs) if each.record.channel in topics]
+        if remaining:
+            self._send(remaining, topics, settings)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _send(self, remaining: Sequence[Numbered], topics: dict[Channel, str], settings: MqttSinkSettings) -> None:
+        connection = self._connected(settings.broker)
+        limits = connection.limits
+        refuse_qos(settings, limits.qos)
+        sending = Sending(connection, settings.qos)
+        try:
+            sending.send(remaining, lambda record: self._message(record, topics, limits.packet_bytes))
+        except ResequencerError:
+            self.close()  # What is under way on it has no effect any more.
+            raise
+        finally:
+            self._left.note(remaining[: sending.confirmed])
+        self._undelivered = sending.undelivered
+
+    def _message(self, record: OutputRecord, topics: dict[Channel, str], most_bytes: int) -> Outgoing:
+        """Return the message of a record, or of a smaller one that the broker takes.
+
+        Raises:
+            TransportRefused: It takes none.
+        """
+
+        def made(each: OutputRecord) -> Outgoing:
+            return outgoing(topics[each.channel], each.key, each.headers, each.value)
+
+        def find_problem(each: OutputRecord) -> str | None:
+            size = made(each).packet_bytes
+            return None if size <= most_bytes else f"the packet takes {size} bytes, but the broker accepts {most_bytes}"
+
+        found = find_fitting(record, find_problem, self._clock.now())
+        if found is None:
+            problem = f"the broker accepts packets of {most_bytes} bytes only. Raise its limit"
+            raise TransportRefused(f"topic {topics[record.channel]}", problem)
+        return made(found)
+
+    def _connected(self, broker: BrokerSettings) -> "MqttConnection":
+        if self._connection is None or self._connection.is_lost or broker != self._broker:
+            self.close()
+            self._connection, self._broker = self._connect(broker), broker
+        return self._connection

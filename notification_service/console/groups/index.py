@@ -1,0 +1,249 @@
+"""An index of the groups in a SQLite file: which there are, in the order of the page, by state and by text.
+
+It is made of the heads in pieces, and what did not change since is not written again; so neither a page nor a refresh has all
+groups in memory. It is the console's own and can be made anew at any time, so nothing of it is synced.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.head import GroupState
+from notification_service.aggregation.payments.problems import Problem
+from notification_service.aggregation.view import StoreView
+from resequencer.clock import Instant
+from resequencer.errors import TransientError
+from storage.private_file import make_private
+
+_AT_ONCE = 1_000
+_MOST_COUNTED = 10_000
+_BUSY_SECONDS = 5.0
+_SEARCH_SECONDS = 2.0
+"""How long a text is searched for: among a million groups a search for one that is not there takes longer."""
+_STEPS = 10_000
+_ANEW = """
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE known (key TEXT PRIMARY KEY, mark BLOB NOT NULL, place INTEGER NOT NULL, at INTEGER NOT NULL,
+        state TEXT NOT NULL, has_problem INTEGER NOT NULL, text TEXT NOT NULL, party TEXT NOT NULL) WITHOUT ROWID;
+    CREATE INDEX known_place ON known (place, at, key);
+    CREATE INDEX known_state ON known (state, has_problem);
+"""
+_PROBLEMS = tuple(f"{each}:" for each in Problem)
+_NOT_THROUGH = (GroupState.OPEN, GroupState.INCOMPLETE)
+_PLACES = {GroupState.OPEN: 0, GroupState.INCOMPLETE: 0, GroupState.COMPLETE: 1, GroupState.CLOSED: 1, GroupState.ENDED: 2}
+"""What is not through comes first, what has ended last."""
+
+
+class IndexUnusable(TransientError):
+    """The file cannot be written or read; with `is_damaged` it must be made anew."""
+
+    def __init__(self, path: Path, error: sqlite3.Error | OSError, *, is_damaged: bool) -> None:
+        self.is_damaged = is_damaged
+        super().__init__(f"the index of the groups cannot be used: {path}: {error}")
+
+
+class GroupFilter(NamedTuple):
+    """Which groups are listed: all that is given must hold. `text` is part of the key or of the message's id, whatever its case.
+
+    With `sees_parties` it may also be part of the initiating party: otherwise the filter would tell who has no right to know.
+    """
+
+    state: str = ""
+    has_problem: bool = False
+    text: str = ""
+    sees_parties: bool = False
+
+
+class Found(NamedTuple):
+    """The first keys of a filter, and how many it has; if not `is_counted`, there are more.
+
+    If not `is_whole`, the search took too long and was given up: there may be others, and none was counted.
+    """
+
+    keys: tuple[str, ...] = ()
+    matching: int = 0
+    is_counted: bool = True
+    is_whole: bool = True
+
+
+class GroupTotals(msgspec.Struct, frozen=True):
+    """How many groups there are in each state, how many of those that are not through have a problem.
+
+    `oldest_at` is when the oldest group that is not through began (ms since 1970), None if all are through.
+    """
+
+    by_state: Mapping[str, int] = {}
+    with_problems: int = 0
+    oldest_at: Instant | None = None
+
+    @property
+    def groups(self) -> int:
+        return sum(self.by_state.values())
+
+    @property
+    def not_through(self) -> int:
+        return sum(self.by_state.get(each.value, 0) for each in _NOT_THROUGH)
+
+
+class GroupIndex:
+    """The file. One thread refreshes it, any thread may ask."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def refresh(self, view: StoreView) -> GroupTotals:
+        """Take over what differs. Called by one thread, with the view that this thread has refreshed.
+
+        Raises:
+            IndexUnusable: It cannot be written.
+            The errors of the view.
+        """
+        with self._translated():
+            connection = self._opened()
+            after, heads = "", view.heads()
+            while piece := list(islice(heads, _AT_ONCE)):
+                _take(connection, piece, after)
+                after = piece[-1][0]
+            connection.execute("DELETE FROM known WHERE key > ?", (after,))
+            return _totals(connection)
+
+    def find(self, wanted: GroupFilter, most: int) -> Found:
+        """Return the first `most` keys: what is not through, the oldest first; then the others, the latest change first.
+
+        Raises:
+            IndexUnusable: It cannot be read.
+        """
+        if not self._path.exists():
+            return Found()
+        sql, values = _condition(wanted)
+        with self._translated(), _reading(self._path) as connection:
+            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+                return Found()
+            until = monotonic() + _SEARCH_SECONDS
+            connection.set_progress_handler(lambda: int(monotonic() > until), _STEPS)
+            # All rows in the order of the table are read ten times as fast as in the order of an index.
+            order = "+place, +at, +key" if wanted.text else "place, at, key"
+            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
+            keys = tuple(_until_interrupted(connection, listed, (*values, most)))
+            if monotonic() > until:
+                return Found(keys, len(keys), is_counted=False, is_whole=False)
+            connection.set_progress_handler(None, 0)
+            bounded = f"SELECT count(*) FROM (SELECT 1 FROM known WHERE {sql} LIMIT ?)"  # noqa: S608 - As above.
+            (matching,) = connection.execute(bounded, (*values, _MOST_COUNTED + 1)).fetchone()
+        return Found(keys, min(matching, _MOST_COUNTED), matching <= _MOST_COUNTED)
+
+    def delete(self) -> None:
+        """Delete the file: the next refresh makes it anew."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
+            connection = sqlite3.connect(make_private(self._path), timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                connection.executescript(_ANEW)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            raise IndexUnusable(self._path, error, is_damaged=False) from error
+        except sqlite3.Error as error:
+            raise IndexUnusable(self._path, error, is_damaged=True) from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=_BUSY_SECONDS, isolation_level=None, uri=True)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _until_interrupted(connection: sqlite3.Connection, sql: str, values: Sequence[object]) -> Iterator[str]:
+    try:
+        for (key,) in connection.execute(sql, values):
+            yield key
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+
+
+def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], after: str) -> None:
+    """Write the heads that are new or differ, and delete the others between `after` and the last one, in one transaction."""
+    sql = "SELECT key, mark FROM known WHERE key > ? AND key <= ?"
+    marks = dict(connection.execute(sql, (after, heads[-1][0])).fetchall())
+    gone = [(key,) for key in marks.keys() - {key for key, _ in heads}]
+    changed = [(key, mark, head) for key, head in heads if marks.get(key) != (mark := blake2b(head, digest_size=8).digest())]
+    rows = [row for key, mark, head in changed if (row := _row(key, mark, head)) is not None]
+    if rows or gone:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("DELETE FROM known WHERE key = ?", gone)
+        connection.executemany("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
+
+
+def _row(key: str, mark: bytes, head: bytes) -> tuple[object, ...] | None:
+    try:
+        group = describe(key, head)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # A later version may have written it.
+    place = _PLACES[group.state]
+    at = group.first_at if place == 0 else -group.last_at
+    text = f"{key}\n{group.message_id}".casefold()
+    return key, mark, place, at, group.state.value, int(needs_person(group)), text, group.initiating_party.casefold()
+
+
+def needs_person(group: GroupView) -> bool:
+    """Whether the group is not through and has a problem, so that it cannot become complete by itself. Notes do not count."""
+    return group.state in _NOT_THROUGH and any(each.startswith(_PROBLEMS) for each in group.problems)
+
+
+def _totals(connection: sqlite3.Connection) -> GroupTotals:
+    by_state: dict[str, int] = {}
+    with_problems = 0
+    for state, has_problem, count in connection.execute("SELECT state, has_problem, count(*) FROM known GROUP BY 1, 2"):
+        by_state[state] = by_state.get(state, 0) + count
+        with_problems += count if has_problem else 0
+    (oldest_at,) = connection.execute("SELECT min(at) FROM known WHERE place = 0").fetchone()
+    return GroupTotals(by_state, with_problems, oldest_at)
+
+
+def _condition(wanted: GroupFilter) -> tuple[str, list[object]]:
+    sql, values = ["1"], list[object]()
+    if wanted.state:
+        sql.append("state = ?")
+        values.append(wanted.state)
+    if wanted.has_problem:
+        sql.append("has_problem = 1")
+    if wanted.text:
+        folded = wanted.text.casefold()
+        sql.append("(instr(text, ?) OR instr(party, ?))" if wanted.sees_parties else "instr(text, ?)")
+        values += [folded, folded] if wanted.sees_parties else [folded]
+    return " AND ".join(sql), values

@@ -1,0 +1,137 @@
+"""The consoles of the group's other machines: asked in the background, and never trusted."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from threading import Event, Lock, Thread
+from time import monotonic
+
+import httpx
+import msgspec
+
+from notification_service.console.service_answer import PeerAnswer, ServiceAnswer
+from resequencer.clock import Clock, instant_of, instant_text
+from resequencer.printable import printable
+
+_log = logging.getLogger("resequencer.console")
+_EVERY_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
+_OLD_SECONDS = 10.0
+"""An answer that is older is waited for a moment when a person looks again."""
+
+_WAIT_SECONDS = 1.0
+_MOST_BYTES = 4 * 1024 * 1024
+_MOST_WORKERS = 1_000
+_MEANINGS = {
+    401: "it refuses the login (401); set http.peers-token to a token that its users-file has",
+    403: "its token may not look (403); give the token the role viewer",
+    404: "it is no console of this version (404)",
+}
+
+
+class PeerFailed(Exception):
+    """A peer gave no answer that can be used; the text says why."""
+
+
+class Peers:
+    """Asks each peer at most once in two seconds, and only while its answers are looked at. May be used from several threads."""
+
+    def __init__(self, urls: Sequence[str], token: str, clock: Clock) -> None:
+        self._peers = tuple(_Peer(url, token, clock) for url in urls)
+
+    def look(self) -> tuple[PeerAnswer, ...]:
+        """Return the last answer of each peer, in the order of the settings. It waits for a second at most."""
+        asked = [each.ask() for each in self._peers]
+        until = monotonic() + _WAIT_SECONDS
+        for each in asked:
+            if each is not None:
+                each.wait(max(0.0, until - monotonic()))
+        return tuple(each.answer for each in self._peers)
+
+
+class _Peer:
+    def __init__(self, url: str, token: str, clock: Clock) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        self._clock = clock
+        self._lock = Lock()
+        self._answered: Event | None = None
+        self._asked_at: float | None = None
+        self._ended_at: float | None = None
+        self.answer = PeerAnswer(self._url, False, None, None, (), "it was not asked yet")
+
+    def ask(self) -> Event | None:
+        """Ask again if it is time. Return what tells of the end, if what is known is too old to be shown without waiting."""
+        with self._lock:
+            now = monotonic()
+            if self._answered is None and (self._asked_at is None or now - self._asked_at >= _EVERY_SECONDS):
+                self._asked_at, self._answered = now, Event()
+                Thread(target=self._fetch, args=(self._answered,), name="peer", daemon=True).start()
+            is_old = self._ended_at is None or now - self._ended_at > _OLD_SECONDS
+            return self._answered if is_old else None
+
+    def _fetch(self, answered: Event) -> None:
+        try:
+            told = fetch(self._url, self._token)
+            at = instant_text(self._clock.now())
+            self.answer = PeerAnswer(self._url, True, told.state, at, told.workers)
+        except PeerFailed as error:
+            self.answer = msgspec.structs.replace(self.answer, is_answering=False, problem=str(error))
+        except Exception:  # noqa: BLE001 - The outermost loop of the thread: the next look may succeed.
+            _log.exception("the peer %s could not be asked", self._url)
+            self.answer = msgspec.structs.replace(self.answer, is_answering=False, problem="it could not be asked; see the log")
+        finally:
+            with self._lock:
+                self._answered, self._ended_at = None, monotonic()
+            answered.set()
+
+
+def fetch(url: str, token: str) -> ServiceAnswer:
+    """Ask the console at this URL for its service. The whole exchange takes two seconds at most, however slowly it answers.
+
+    Raises:
+        PeerFailed: No answer, or one that cannot be used.
+    """
+    try:
+        return asyncio.run(_fetch(url, token))
+    except TimeoutError as error:
+        raise PeerFailed(f"it does not answer within {_TIMEOUT_SECONDS:.0f} s") from error
+    except httpx.HTTPError as error:
+        why = printable(str(error)) or type(error).__name__
+        raise PeerFailed(f"it does not answer: {why}") from error
+
+
+async def _fetch(url: str, token: str) -> ServiceAnswer:
+    """A limit for each read would not do: a peer that sends its answer byte by byte keeps each of them."""
+    headers = {"Accept-Encoding": "identity", **({"Authorization": f"Bearer {token}"} if token else {})}
+    async with (
+        asyncio.timeout(_TIMEOUT_SECONDS),
+        # No proxy of the environment gets the token, and no redirection leads it elsewhere.
+        httpx.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False, follow_redirects=False) as client,
+        client.stream("GET", f"{url}/api/v1/service", headers=headers) as answer,
+    ):
+        if answer.status_code != httpx.codes.OK:
+            raise PeerFailed(_MEANINGS.get(answer.status_code, f"it answered {answer.status_code}"))
+        return _checked(await _body(answer))
+
+
+async def _body(answer: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in answer.aiter_raw():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise PeerFailed(f"its answer is longer than {_MOST_BYTES:,} bytes")
+    return bytes(body)
+
+
+def _checked(body: bytes) -> ServiceAnswer:
+    """Return the answer if the pages can show it."""
+    try:
+        told = msgspec.json.decode(body, type=ServiceAnswer)
+        for each in told.workers:
+            instant_of(each.report.reported_at)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise PeerFailed("its answer is not that of a console of this version") from error
+    if len(told.workers) > _MOST_WORKERS:
+        raise PeerFailed(f"its answer has more than {_MOST_WORKERS:,} workers")
+    return told

@@ -1,0 +1,512 @@
+"""What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from guardian.histogram import HistogramReport
+from guardian.region import RegionState
+from notification_service.console.aggregation_metrics import aggregation_metrics
+from notification_service.console.bridge_metrics import bridge_metrics
+from notification_service.console.groups.index import GroupTotals
+from notification_service.console.sources import ArchiveDistance
+from notification_service.status.aggregation import AggregationStatus
+from notification_service.status.bridge import BridgeStatus
+from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
+from notification_service.status.report import PartitionStatus, RegionStatus, State, StatusReport
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from resequencer.clock import instant_of
+from resequencer.record import Partition
+
+STATES = (*[state.value for state in State], STALE)
+_PREFIX = "resequencer_"
+
+Value: TypeAlias = float | HistogramReport
+Samples: TypeAlias = Iterable[tuple[tuple[str, ...], Value | None]]
+"""The values of all labels but `slot`, each with the value; None if it is not known, which leaves the sample out."""
+
+
+class Worker(NamedTuple):
+    """One worker's state as `status` says it, and its report."""
+
+    state: str
+    report: StatusReport
+
+
+class Described(NamedTuple):
+    """A metric of a worker. Its samples also have the label `slot`, since its counters start at 0 with each worker.
+
+    `name` is without the prefix and, for a counter, without `_total`. `kind` is Prometheus's word for the type.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+    samples: Callable[[Worker], Samples]
+
+    @property
+    def full_name(self) -> str:
+        """The name that Prometheus shows. A histogram also has `_bucket`, `_sum` and `_count` behind it."""
+        return f"{_PREFIX}{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+COUNTERS = {
+    "records": ("records_read", "Records that were read."),
+    "differing_keys": ("records_with_differing_key", "Envelopes whose record has another key than their unit."),
+    "misplaced_records": ("records_misplaced", "Records from another partition than the usual one for their key."),
+    "arrived": ("envelopes_arrived", "Envelopes that reached their unit."),
+    "handled": ("envelopes_handled", "Envelopes that were handled."),
+    "stashed": ("envelopes_stashed", "Envelopes that were stashed."),
+    "duplicates": ("envelopes_duplicate", "Envelopes that had arrived before and were dropped."),
+    "late": ("envelopes_late", "Envelopes that were notified after a later one of their flow."),
+    "incomplete": ("envelopes_incomplete", "Envelopes that were notified although an earlier one was missing."),
+    "retries": ("attempts_failed", "Attempts that failed temporarily."),
+    "overruns": ("attempts_overrun", "Attempts that took longer than processing-timeout."),
+    "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
+    "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
+    "facts": ("facts", "Facts that were let out: statuses of payments, notified or not."),
+    "released_units": ("units_released", "Stashes that were released at a deadline or a bound."),
+    "publications_refused": ("publications_refused", "Publications that were refused because the group had rebalanced."),
+    "heals": ("heals", "Partitions for which the storage did not know the commit that the position refers to."),
+    "ownership_lost": ("partitions_lost", "Partitions that another worker took over while this one held them."),
+}
+"""By the name of the count in a report (docs/operations.md)."""
+
+_HISTOGRAMS = {
+    "stash_wait": ("stash_wait_seconds", "Time that an envelope was stashed until it was handled or became a dead letter."),
+    "record_to_publication": (
+        "record_to_publication_seconds",
+        "Time from a record's timestamp until what its cycle let out was published; on Kafka only.",
+    ),
+    "storage_commit": ("storage_commit_seconds", "Time of a partition's commit, including retries."),
+    "publication": ("publication_seconds", "Time of a publication, including retries."),
+}
+_STEPS = ("poll", "decide", "commit", "publish")
+
+
+def _state(worker: Worker) -> Samples:
+    return [((state,), float(state == worker.state)) for state in STATES]
+
+
+def _plain(get: Callable[[StatusReport], Value | None], worker: Worker) -> Samples:
+    return [((), get(worker.report))]
+
+
+def _count(name: str, worker: Worker) -> Samples:
+    return [((), worker.report.counts.get(name, 0))]
+
+
+def _partitions(get: Callable[[PartitionStatus], float | None], worker: Worker) -> Samples:
+    return [((each.partition,), get(each)) for each in worker.report.partitions]
+
+
+def _histogram(name: str, worker: Worker) -> Samples:
+    return [((), worker.report.histograms.get(name))]
+
+
+def _steps(worker: Worker) -> Samples:
+    return [((step,), worker.report.histograms.get(f"cycle_{step}")) for step in _STEPS]
+
+
+def _region_state(worker: Worker) -> Samples:
+    found = worker.report.region
+    return [] if found is None else [((state.value,), float(state == found.state)) for state in RegionState]
+
+
+def _of_region(get: Callable[[RegionStatus], float | None], worker: Worker) -> Samples:
+    return [] if worker.report.region is None else [((), get(worker.report.region))]
+
+
+def _region_durations(worker: Worker) -> Samples:
+    found = worker.report.region
+    if found is None:
+        return []
+    steps = {"drain": found.drain_ms, "checkpoint": found.checkpoint_ms, "publication": found.publication_ms}
+    steps["reset"] = found.reset_ms
+    return [((step,), None if took is None else took / 1_000) for step, took in steps.items()]
+
+
+def _seconds_of(instant: str | None) -> float | None:
+    return None if instant is None else instant_of(instant) / 1_000
+
+
+def _gauge(name: str, meaning: str, get: Callable[[StatusReport], float | None]) -> Described:
+    return Described(name, "gauge", (), meaning, partial(_plain, get))
+
+
+def _count_paused(report: StatusReport) -> float:
+    return sum(each.paused_by is not None for each in report.partitions)
+
+
+def _of_partition(name: str, meaning: str, get: Callable[[PartitionStatus], float | None]) -> Described:
+    return Described(name, "gauge", ("partition",), meaning, partial(_partitions, get))
+
+
+METRICS: tuple[Described, ...] = (
+    Described("worker_state", "gauge", ("state",), "1 for the state that the worker is in, 0 for the others.", _state),
+    _gauge("worker_start_timestamp_seconds", "When the worker started.", lambda each: _seconds_of(each.started_at)),
+    _gauge("worker_report_timestamp_seconds", "When the worker last reported.", lambda each: _seconds_of(each.reported_at)),
+    Described(
+        "worker_restarts",
+        "counter",
+        ("reason",),
+        "Restarts of the worker under this supervisor: exit-code, signal, "
+        "hung (handling-limit), record (in flight), told (by an operator).",
+        lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
+    ),
+    Described("region_state", "gauge", ("state",), "1 for the state of the worker's region, 0 for the others.", _region_state),
+    Described(
+        "region_intervals",
+        "counter",
+        (),
+        "Intervals of the region that had work and were completed.",
+        partial(_of_region, lambda each: each.sequence),
+    ),
+    Described(
+        "region_resets",
+        "counter",
+        (),
+        "Resets of the region, ordered ones included.",
+        partial(_of_region, lambda each: each.resets),
+    ),
+    Described(
+        "region_resets_in_a_row",
+        "gauge",
+        (),
+        "Resets in a row that did not help. An interval with work, a quiet minute and an order of an operator end the row.",
+        partial(_of_region, lambda each: each.attempts),
+    ),
+    Described(
+        "region_last_duration_seconds",
+        "gauge",
+        ("step",),
+        "How long the steps of the last interval with work took, and the last reset.",
+        _region_durations,
+    ),
+    *(Described(name, "counter", (), meaning, partial(_count, count)) for count, (name, meaning) in COUNTERS.items()),
+    Described(
+        "notifications",
+        "counter",
+        ("outcome",),
+        "Notifications that were committed, by the status in the pain.002.",
+        lambda worker: [((status,), count) for status, count in worker.report.notifications.items()],
+    ),
+    Described(
+        "dead_letters",
+        "counter",
+        ("reason",),
+        "Dead letters that were committed, by reason.",
+        lambda worker: [((reason,), count) for reason, count in worker.report.dead_letters.items()],
+    ),
+    Described(
+        "orders",
+        "counter",
+        ("order", "outcome"),
+        "Outcomes of orders that were committed, by the kind of the order and its result.",
+        lambda worker: [(tuple(name.split(" ", 1)), count) for name, count in worker.report.orders.items()],
+    ),
+    _gauge("paused_partitions", "Partitions of the worker that an order paused.", _count_paused),
+    *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),
+    Described("cycle_step_seconds", "histogram", ("step",), "Time of each step of a cycle that had work.", _steps),
+    _gauge("units_active", "Units with an actor.", lambda each: each.units.active),
+    _gauge("units_waiting", "Units in which something waits.", lambda each: each.units.waiting),
+    _gauge("units_backlogged", "Deadlines that have passed but wait for unread records.", lambda each: each.units.backlogged),
+    _gauge("units_held", "Waiting units that an order holds.", lambda each: each.units.held),
+    _gauge("stashed_envelopes", "Envelopes in the stashes.", lambda each: each.units.stashed_envelopes),
+    _gauge("stashed_bytes", "Bytes of stashes in memory.", lambda each: each.units.stashed_bytes_in_memory),
+    _gauge(
+        "oldest_wait_timestamp_seconds",
+        "Since when the unit that has waited longest waits; absent while none waits.",
+        lambda each: _seconds_of(min((wait.since for wait in each.oldest_waits), default=None)),
+    ),
+    _gauge("longest_wait_seconds", "Longest time that an envelope was stashed.", lambda each: each.longest_wait_ms / 1_000),
+    _of_partition("partition_read_offset", "Where reading goes on.", lambda each: each.read_to),
+    _of_partition("partition_acknowledged_offset", "Where reading would begin after a restart.", lambda each: each.acknowledged),
+    _of_partition("partition_unpublished_records", "Committed records that are not published.", lambda each: each.unpublished),
+    _of_partition("partition_lag", "Unread part of the log: offsets on Kafka, bytes on files.", lambda each: each.lag),
+    _of_partition(
+        "partition_stable_lag",
+        "Unread part of the log up to its stable end, which open transactions hold back: offsets on Kafka, bytes on files.",
+        lambda each: each.lag_to_stable_end,
+    ),
+    _of_partition(
+        "partition_lag_seconds",
+        "For how long at most the oldest unread record has been unread; absent where that is not known.",
+        lambda each: None if each.lag_ms is None else each.lag_ms / 1_000,
+    ),
+    _of_partition(
+        "partition_held_offset", "The offset that holds the acknowledged position back, if one does.", lambda each: each.held_by
+    ),
+    _of_partition(
+        "partition_held_timestamp_seconds",
+        "Since when that offset holds the position back.",
+        lambda each: _seconds_of(each.held_since),
+    ),
+    Described(
+        "partition_untaken",
+        "gauge",
+        ("partition", "server"),
+        "1 for a partition that is assigned but not taken over yet, because this server is unavailable.",
+        lambda worker: [((each.partition, each.unavailable), 1) for each in worker.report.untaken],
+    ),
+    Described(
+        "server_up",
+        "gauge",
+        ("server",),
+        "1 if the worker's source, storage or output answers, 0 if not; absent until that is known.",
+        lambda worker: [((name,), float(each.is_available)) for name, each in worker.report.servers.items()],
+    ),
+    Described(
+        "server_change_timestamp_seconds",
+        "gauge",
+        ("server",),
+        "Since when the server answers, or does not.",
+        lambda worker: [((name,), _seconds_of(each.since)) for name, each in worker.report.servers.items()],
+    ),
+    Described(
+        "dependency_waiting_units",
+        "gauge",
+        ("server",),
+        "Units that wait for a server which handlers cannot reach; absent while it answers.",
+        lambda worker: [((name,), units) for name, units in worker.report.unavailable.items()],
+    ),
+    Described(
+        "lookups_info",
+        "gauge",
+        ("version",),
+        "1 with the version of the lookups in use as a label; absent where there are none.",
+        lambda worker: [] if worker.report.lookups_version is None else [((worker.report.lookups_version,), 1)],
+    ),
+    _gauge(
+        "lookups_created_timestamp_seconds",
+        "When the lookups in use were built.",
+        lambda each: _seconds_of(each.lookups_created_at),
+    ),
+)
+
+_FAMILIES: dict[str, type[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+SERVICE_METRICS = {
+    "up": "1 while the service runs, 0 while it does not.",
+    "ready": "1 if all workers are ready, 0 if not.",
+    "workers": "How many workers the service has.",
+}
+"""Gauges of the whole service, without labels. The others are absent while it does not run."""
+
+
+NEW_DEAD_LETTERS = (
+    "dead_letters_new",
+    "Dead letters about which no operator has done anything, also of earlier runs; absent while they cannot be counted.",
+)
+"""A gauge of the whole service with the label `reason`. The console counts them now and then, also while no worker runs."""
+
+ARCHIVE_METRICS: Mapping[str, tuple[str, Callable[[ArchiveDistance], int]]] = {
+    "archive_retained_offsets": (
+        "Offsets from the log's first one to the end of the archive of the topics; negative if records were deleted "
+        "before they were archived.",
+        lambda each: each.retained,
+    ),
+    "archive_lag_offsets": (
+        "Offsets of the log, up to its stable end, that are not in the archive of the topics.",
+        lambda each: each.lag,
+    ),
+}
+"""Gauges of the whole service with the label `partition`; absent without an archive at a path, and while it is not known."""
+
+
+DELIVERY_WORKERS = (
+    "delivery_workers_delivering",
+    "How many delivery workers of the service deliver; absent where no receiver is configured.",
+)
+GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
+    "delivery_gate_open": ("1 while the gate of the receiver is open, 0 while it is shut.", lambda each: int(each.is_open)),
+    "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
+    "delivery_rows_failed": (
+        "Rows of the ledger that have failed, until they are delivered again or deleted.",
+        lambda each: each.failed,
+    ),
+    "delivery_units_held": ("Units that wait for a person, because a row of them has failed.", lambda each: each.held_units),
+    "delivery_jobs_stalled": (
+        "Jobs that take nothing in although their source was not read to the end.",
+        lambda each: each.stalled_jobs,
+    ),
+    "delivery_jobs_missing": (
+        "Jobs that lack a part of their source, which went before it was read, until an operator accepts the loss.",
+        lambda each: each.missing_jobs,
+    ),
+    "delivery_intake_age_seconds": (
+        "Time since the source of the live job was read; absent without a live job.",
+        lambda each: None if each.unread_ms is None else each.unread_ms / 1_000,
+    ),
+}
+"""Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+RETRIES = ("delivery_rows_retried", "How often rows that the ledger holds were to be called for again, by the mode of the retry.")
+"""A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
+TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
+    "delivery_topic_lag_offsets": (
+        "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
+        lambda partitions: sum(max(0, each.end - each.position) for each in partitions),
+    ),
+    "delivery_records_blocked": (
+        "Records that were read, and of which a call has failed.",
+        lambda partitions: sum(each.blocked for each in partitions),
+    ),
+    "delivery_oldest_open_timestamp_seconds": (
+        "When the oldest record that was read and is not done was written to its topic; absent if there is none.",
+        lambda partitions: min(
+            (instant_of(each.oldest_at) / 1_000 for each in partitions if each.oldest_at is not None), default=None
+        ),
+    ),
+    "delivery_partitions_paused": (
+        "Partitions that are read no further, because too much is blocked or because a person has to act.",
+        lambda partitions: sum(each.pause is not None or each.problem is not None for each in partitions),
+    ),
+}
+"""Gauges with the labels `receiver` and `topic`, over the partitions of this service's workers."""
+SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
+    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
+    "schedule_overdue_tick_timestamp_seconds": (
+        "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
+        lambda each: _seconds(each.overdue_since),
+    ),
+    "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
+    "schedule_ticks_waiting": (
+        "The requests that wait for the receiver of the ledger: as many as so many ticks of the schedule make.",
+        lambda each: each.ticks_waiting,
+    ),
+}
+"""Gauges with the label `schedule`."""
+
+
+class ServiceCollector(Collector):
+    """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
+
+    `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
+    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups,
+    and `find_bridge` what the bridge does.
+    """
+
+    def __init__(
+        self,
+        find_report: Callable[[], ServiceReport | None],
+        find_new_dead_letters: Callable[[], Mapping[str, int] | None],
+        find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
+        find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
+        find_aggregation: Callable[[], tuple[AggregationStatus, GroupTotals | None]] = lambda: (AggregationStatus(), None),
+        find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
+    ) -> None:
+        self._find_report = find_report
+        self._find_new_dead_letters = find_new_dead_letters
+        self._find_archive_distances = find_archive_distances
+        self._find_delivery = find_delivery
+        self._find_aggregation = find_aggregation
+        self._find_bridge = find_bridge
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._find_report()
+        is_up = found is not None and found.state != NOT_RUNNING
+        workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
+        is_ready = found is not None and found.state == State.READY
+        for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
+            yield GaugeMetricFamily(f"{_PREFIX}{name}", SERVICE_METRICS[name], value=float(value))
+        name, meaning = NEW_DEAD_LETTERS
+        letters = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("reason",))
+        for reason, count in (self._find_new_dead_letters() or {}).items():
+            letters.add_metric((reason,), count)
+        yield letters
+        distances = self._find_archive_distances() or {}
+        for name, (meaning, get) in ARCHIVE_METRICS.items():
+            family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("partition",))
+            for partition, distance in distances.items():
+                family.add_metric((str(partition),), get(distance))
+            yield family
+        delivery = self._find_delivery()
+        yield from _of_delivery(delivery)
+        yield from _of_schedules(delivery)
+        yield from aggregation_metrics(*self._find_aggregation())
+        yield from bridge_metrics(self._find_bridge())
+        for each in METRICS:
+            yield _family(each, workers)
+
+
+def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
+    name, meaning = DELIVERY_WORKERS
+    delivering = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
+    if status.delivery_workers:
+        delivering.add_metric((), sum(each.problem is None for each in status.delivery_workers))
+    yield delivering
+    for name, (meaning, get) in GATE_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
+        for gate in status.gates:
+            if (value := get(gate)) is not None:
+                family.add_metric((gate.receiver,), value)
+        if name == "delivery_gate_open":
+            for receiver in status.direct:
+                family.add_metric((receiver.receiver,), int(receiver.reason is None))
+        yield family
+    yield _retries(status)
+    for name, (meaning, find) in TOPIC_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
+        for labels, partitions in _by_topic(status).items():
+            if (value := find(partitions)) is not None:
+                family.add_metric(labels, value)
+        yield family
+
+
+def _retries(status: DeliveryStatus) -> Metric:
+    name, meaning = RETRIES
+    family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "mode"))
+    for gate in status.gates:
+        for mode, number in gate.retries:
+            family.add_metric((gate.receiver, mode), number)
+    return family
+
+
+def _of_schedules(status: DeliveryStatus) -> Iterator[Metric]:
+    for name, (meaning, get) in SCHEDULE_METRICS.items():
+        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("schedule",))
+        for each in status.schedules:
+            value = get(each)
+            if value is not None:
+                family.add_metric((each.schedule,), value)
+        yield family
+
+
+def _seconds(instant: str | None) -> float | None:
+    return None if instant is None else instant_of(instant) / 1_000
+
+
+def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:
+    found: defaultdict[tuple[str, str], list[DeliveredPartition]] = defaultdict(list)
+    for receiver in status.direct:
+        for each in receiver.partitions:
+            partition = Partition.find(each.partition)
+            found[receiver.receiver, partition.topic if partition else each.partition].append(each)
+    return found
+
+
+def _family(described: Described, workers: Iterable[Worker]) -> Metric:
+    name, labels = f"{_PREFIX}{described.name}", ("slot", *described.labels)
+    family = _FAMILIES[described.kind](name, described.meaning, labels=labels)
+    for worker in workers:
+        for values, value in described.samples(worker):
+            of_sample = (str(worker.report.slot), *values)
+            if isinstance(family, HistogramMetricFamily):
+                if isinstance(value, HistogramReport):
+                    family.add_metric(of_sample, _buckets(value), value.sum)
+            elif isinstance(value, int | float):
+                family.add_metric(of_sample, value)
+    return family
+
+
+def _buckets(report: HistogramReport) -> list[tuple[str, float]]:
+    return list(zip([*map(str, report.bounds), "+Inf"], report.counts, strict=True))

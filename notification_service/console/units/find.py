@@ -1,0 +1,249 @@
+"""Finds a unit of work, in whatever partition it is, and tells its story."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+
+import msgspec
+
+from notification_service.console.sources import Sources
+from notification_service.console.units.found_letters import find_dead_letters
+from notification_service.console.units.found_orders import find_orders
+from notification_service.console.units.prospects import find_hindrance, find_unread
+from notification_service.console.units.sent_notifications import incomplete_of
+from notification_service.console.units.state import state_of, wait_of
+from notification_service.console.units.story import DeadLetters, Holder, Left, UnitOrders, UnitState, UnitStory
+from notification_service.status.report import State
+from notification_service.status.service_report import NOT_RUNNING, ServiceReport
+from resequencer.clock import Instant, instant_text
+from resequencer.errors import ConfigurationError, ResequencerError
+from resequencer.printable import printable
+from resequencer.record import Partition
+from resequencer.unit_codec import UnitCodec
+from storage.view_port import StorageView, UnitView
+
+DAY_MS = 86_400_000
+_WEEK_MS = 7 * DAY_MS
+
+NOT_STORED = "storage none keeps the state of units in the memory of its worker, where no other program can read it"
+
+
+class Search(msgspec.Struct, frozen=True):
+    """How far to search. Dead letters count from `letters_since` on, and orders from a week ago on (None: all of both).
+
+    The search for dead letters and that for notifications each take at most about `most_seconds`. So does the look into the
+    storage, where that does not answer. `first_in` are partitions to try first, `partition` is the only one to look in.
+    """
+
+    letters_since: Instant | None = None
+    most_seconds: float = 2.0
+    first_in: tuple[Partition, ...] = ()
+    partition: Partition | None = None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    partition: Partition
+    view: UnitView
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    found: tuple[_Found, ...] = ()
+    looked_in: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+Viewing = AbstractContextManager[StorageView | None]
+
+
+def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) -> UnitStory:
+    """Tell everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
+
+    `viewing` gives the storage's view, and is held while the storage is read, and no longer. It gives None with storage `none`:
+    then only what left, what became a dead letter, and the oldest waits are known.
+    """
+    report = sources.find_report()
+    partitions, unknown = _partitions(sources, search, report)
+    with viewing as view:
+        is_stored = view is not None
+        looked = (
+            _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown, search.most_seconds)
+        )
+        is_stopped = report is None or report.state == NOT_RUNNING
+        is_asked = is_stopped and not looked.found
+        read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
+    first = looked.found[0] if looked.found else None
+    state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
+    unread = _unread(sources, partitions, read_to) if is_asked else None
+    letters = _find_letters(sources, unit, search, report)
+    left = sources.find_left(unit, search.most_seconds)
+    orders = _find_orders(sources, unit, partitions, search, report)
+    reported = None if is_stored else _reported(unit, report)
+    return UnitStory(
+        unit,
+        instant_text(sources.clock.now()),
+        None if first is None else str(first.partition),
+        looked.looked_in,
+        letters,
+        left,
+        None if first is None or first.view.waits is None else wait_of(first.view.waits),
+        None if first is None else find_holder(report, str(first.partition)),
+        state,
+        tuple(str(each.partition) for each in looked.found[1:]),
+        (*looked.problems, *problems),
+        _meaning(looked, letters, left, orders, reported, unread) if first is None else (),
+        None if first is None else find_hindrance(report, str(first.partition)),
+        None if first is None else find_unread(report, str(first.partition)),
+        incomplete_of(left.found),
+        orders,
+    )
+
+
+def known_partitions(sources: Sources, report: ServiceReport | None) -> tuple[Sequence[Partition], tuple[str, ...]]:
+    """Return the partitions of the input and of the report, by number, and what is not known of them."""
+    problems: tuple[str, ...] = ()
+    found: set[Partition] = set()
+    try:
+        found |= set(sources.find_partitions())
+    except ResequencerError as error:
+        problems = (f"not all partitions may be known: {printable(str(error))}",)
+    reported = () if report is None else tuple(each.partition for each in report.whole.partitions)
+    found |= {each for name in reported if (each := Partition.find(name)) is not None}
+    return sorted(found), problems
+
+
+def find_holder(report: ServiceReport | None, partition: str) -> Holder | None:
+    """Return the worker that has the partition, None if no worker of this machine's service has it now."""
+    if report is None or report.state == NOT_RUNNING:
+        return None
+    slot = next((each.slot for each in report.whole.partitions if each.partition == partition), None)
+    if slot is None:
+        return None
+    return Holder(slot, next((each.worker_process_id for _, each in report.workers if each.slot == slot), None))
+
+
+def _positions(view: StorageView, partitions: Iterable[Partition]) -> Mapping[Partition, int] | None:
+    """Return the next offset of each partition that the storage has a position of, None if it does not answer."""
+    try:
+        headers = {each: view.find_header(each) for each in partitions}
+    except ResequencerError:
+        return None
+    return {each: header.next_offset for each, header in headers.items() if header and header.next_offset is not None}
+
+
+def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[Partition, int] | None) -> str:
+    """Say how much of the input is unread while no service runs: from the storage's position to the log's end, as it is now."""
+    if read_to is None:
+        return "How much of the input is unread is not known, because the storage's positions are not."
+    try:
+        ends = sources.find_ends()
+        if not ends and sources.find_partitions():
+            return "How much of the input is unread is not known: a queue does not tell it to a program that does not read it."
+    except ResequencerError as error:
+        return f"How much of the input is unread is not known: {printable(str(error))}."
+    told = []
+    for each in partitions:
+        end, position = ends.get(each), read_to.get(each)
+        if end and position is None:
+            told.append(f"{each} ends at {end:,}, and the storage has no position of it")
+        elif end and position is not None and end > position:
+            told.append(f"{each} {end - position:,}")
+    if not told:
+        return "Nothing of the input is unread."
+    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(told)}."
+
+
+def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
+    """Find the dead letters, without waiting for brokers of which the service knows that they do not answer."""
+    if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
+        return DeadLetters((), is_complete=False, searched=f"nothing, because the service says: {report.state}")
+    return find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
+
+
+def _find_orders(
+    sources: Sources, unit: str, partitions: Iterable[Partition], search: Search, report: ServiceReport | None
+) -> UnitOrders | None:
+    """Find the orders, without waiting for brokers of which the service knows that they do not answer."""
+    if sources.open_orders is None:
+        return None
+    if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
+        return UnitOrders((), is_complete=False, searched=f"no orders, because the service says: {report.state}")
+    now = sources.clock.now()
+    since = 0 if search.letters_since is None else max(0, now - _WEEK_MS)
+    return find_orders(sources.open_orders, frozenset(partitions), unit, since, now)
+
+
+def _partitions(sources: Sources, search: Search, report: ServiceReport | None) -> tuple[Iterable[Partition], tuple[str, ...]]:
+    if search.partition is not None:
+        return (search.partition,), ()
+    known, problems = known_partitions(sources, report)
+    return dict.fromkeys((*search.first_in, *known)), problems
+
+
+def _look_in(
+    view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...], most_seconds: float
+) -> _Looked:
+    """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions.
+
+    Once a partition did not answer and the time is over, the others are not asked: each would wait as long.
+    """
+    found: list[_Found] = []
+    looked_in: list[str] = []
+    failed: dict[str, list[str]] = {}
+    until = monotonic() + most_seconds
+    for partition in partitions:
+        if failed and monotonic() > until:
+            failed.setdefault("not tried, because others did not answer in time", []).append(str(partition))
+            continue
+        try:
+            here = view.find_unit(partition, unit)
+        except ResequencerError as error:
+            failed.setdefault(printable(str(error)), []).append(str(partition))
+            continue
+        looked_in.append(str(partition))
+        if here is not None:
+            found.append(_Found(partition, here))
+    found.sort(key=lambda each: each.view.waits is None)
+    said = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
+    return _Looked(tuple(found), tuple(looked_in), (*problems, *said))
+
+
+def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tuple[str, ...]]:
+    try:
+        return state_of(codec.restore(found.partition, found.view.snapshot), codec.strategy), ()
+    except ConfigurationError as error:
+        return None, (f"its state cannot be read with this configuration: {error}",)
+    except ResequencerError as error:
+        return None, (printable(str(error)),)
+
+
+def _reported(unit: str, report: ServiceReport | None) -> str:
+    """Return what can be said of a unit whose state is in the memory of a worker: workers report their oldest waits."""
+    for each in () if report is None else report.whole.oldest_waits:
+        if each.unit == unit:
+            return f"It waits for {printable(each.waits_for)} since {each.since}, until {each.until}, as its worker reports."
+    return "Whether it waits is known to the service alone, which reports its oldest waits only; it is not among them."
+
+
+def _meaning(
+    looked: _Looked, letters: DeadLetters, left: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
+) -> tuple[str, ...]:
+    """Return what it means that the storage has no such unit. `unread` is None if the service runs."""
+    if unread is not None:
+        stopped = f"The service does not run here, so nothing of the input is read until it is started. {unread}"
+        return (stopped, *_meaning(looked, letters, left, orders, reported, None))
+    if reported is not None:
+        return (reported,)
+    if left.found:
+        return ("Notifications of it left, so it was here. Nothing of it waits now, and its state has expired since.",)
+    if letters.found:
+        return (
+            "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
+        )
+    if orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found):
+        return ("An order for it was executed, so it was here. Its state has expired since, or the storage has lost it.",)
+    meanings = (
+        "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",
+        "Its state has expired: it was complete, and the retention after its last change is over.",
+        "Its envelopes lie unread in the input: see the lag of its partition.",
+    )
+    return ("It may be in a partition that could not be read.", *meanings) if looked.problems else meanings

@@ -1,0 +1,195 @@
+"""One partition that is delivered straight from its topic: what is open of it, and how far its position may go. Pure."""
+
+from collections.abc import Collection, Sequence
+from heapq import nsmallest
+
+from guardian.done_offsets import DoneOffsets
+from guardian.ports import OutputRecord, PartitionOutput, Position
+from guardian.positions import Positions
+from notification_service.delivery.direct.core.departures import Departure, Departures
+from notification_service.delivery.direct.core.lanes import Lanes
+from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.position_metadata import PositionMetadata
+from notification_service.delivery.direct.core.room import LEAST_ROOM, find_room, fitted
+from resequencer.clock import Instant
+from resequencer.printable import counted
+from resequencer.record import Partition
+
+_RECORD_BYTES = 2_048
+"""About what an open record takes beside its own bytes."""
+
+
+class DirectPartition:
+    """The records of a lane are delivered one after the other; lanes do not wait for each other.
+
+    The position never passes an open record, nor one of which something has to leave that does not leave with this position.
+    What is done beyond it is listed in its metadata, and is not delivered again after a restart. `blocked_bytes` is how much may
+    be read and open. Instants are in ms of a clock that never goes back.
+    """
+
+    def __init__(self, partition: Partition, offset: int, metadata: PositionMetadata, blocked_bytes: int) -> None:
+        self.partition = partition
+        self.read_to = offset
+        self.skips_all = metadata.skips_all
+        self.orders_read_to = metadata.orders_read_to
+        self.has_news = False
+        self.open_bytes = 0
+        self._blocked_bytes = blocked_bytes
+        self._done = metadata.done
+        self._positions = Positions(offset, 0)
+        self._lanes = Lanes()
+        self._open: dict[int, OpenRecord] = {}
+        self._blocked: dict[int, OpenRecord] = {}
+        self._room, self._room_at = 0, (-1, -1)
+        self._departures = Departures()
+
+    @property
+    def position(self) -> int:
+        """The offset from which reading goes on after a restart."""
+        return self._positions.acknowledged
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the open records take."""
+        return self.open_bytes + _RECORD_BYTES * len(self._open)
+
+    @property
+    def blocked_count(self) -> int:
+        """Of how many open records a call has failed."""
+        return len(self._blocked)
+
+    @property
+    def oldest_at(self) -> Instant | None:
+        """When the first open record was written to the topic; None if nothing is open, or the log has no timestamps."""
+        first = next(iter(self._open.values()), None)
+        return None if first is None else first.record.written_at
+
+    @property
+    def ready_count(self) -> int:
+        """How many records were due when `take_due` was called, and were not taken."""
+        return self._lanes.ready_count
+
+    @property
+    def leaving_bytes(self) -> int:
+        """The size of what leaves with the next positions."""
+        return self._departures.bytes
+
+    @property
+    def room(self) -> int:
+        """How many records may be read before what is done beyond the position could no longer be listed.
+
+        While the position and the end of what was read stay, it may grow a little as records end, but never falls.
+        """
+        where = (self.position, self.read_to)
+        if where != self._room_at:
+            room = find_room(self.position, max(self.read_to, self._done.end), self._find_done)
+            # What is read for the second time is listed already.
+            self._room, self._room_at = max(room, self._done.end - self.read_to), where
+        return self._room
+
+    @property
+    def pause(self) -> str | None:
+        """Return why nothing more of the partition is read; None if it is read on."""
+        if self.open_bytes >= self._blocked_bytes:
+            return f"{counted(self.open_bytes, 'byte')} behind its position are not delivered yet (blocked-bytes)"
+        if self.room < LEAST_ROOM and self.read_to >= self._done.end:
+            return "its position cannot list more of what is done beyond it"
+        return None
+
+    def is_done(self, offset: int) -> bool:
+        """Return whether the record was done before the partition was taken over."""
+        return self._done.is_done(offset)
+
+    def read(self, records: Sequence[OpenRecord], next_offset: int, leaving: Sequence[OutputRecord] = ()) -> None:
+        """Take in what was read up to `next_offset`.
+
+        The numbers of what is `leaving` at once are the offsets of its records, plus one. Records that are not among these are
+        done.
+        """
+        departing = [Departure(each, each.number - 1) for each in leaving]
+        offsets = [each.offset for each in records] + [each.output.number - 1 for each in departing]
+        self._positions.read(sorted(offsets), next_offset, 0)
+        self.read_to = next_offset
+        self.has_news = True
+        for each in departing:
+            self._departures.add(each)
+        for record in records:
+            self.open_bytes += record.record.size
+            self._open[record.offset] = record
+            self._lanes.add(record)
+
+    def take_due(self, now: int, most: int) -> list[OpenRecord]:
+        """Return up to `most` records that are due. Each must come back by `again` or `end`."""
+        return self._lanes.take_due(now, most)
+
+    def find_next_due(self) -> int | None:
+        """Return when the next record is due, None if nothing waits."""
+        return self._lanes.find_next_due()
+
+    def again(self, record: OpenRecord, due_at: int) -> None:
+        """Let a record that was taken wait until `due_at`. It is blocked if it has an error."""
+        record.due_at = due_at
+        if record.error is not None:
+            self._blocked[record.offset] = record
+        self._lanes.push(record)
+
+    def end(self, record: OpenRecord, leaving: OutputRecord | None = None) -> None:
+        """Note that the record is done.
+
+        Its lane goes on, or if something is `leaving`, when that has left: else a crash in between would let the next record of
+        the lane overtake this one.
+        """
+        assert self._lanes.is_head(record), "the records of a lane end one after the other"
+        self.open_bytes -= record.record.size
+        self.has_news = True
+        del self._open[record.offset]
+        self._blocked.pop(record.offset, None)
+        if leaving is None:
+            self._positions.settle(record.offset, 0)
+            self._lanes.advance(record.lane)
+        else:
+            self._departures.add(Departure(leaving, record.offset, record.lane))
+
+    def pass_order(self, read_to: int, *leaving: OutputRecord) -> None:
+        """Note that the orders up to `read_to` were executed; their outcomes leave with the position that says so."""
+        self.orders_read_to = read_to
+        for each in leaving:
+            self._departures.add(Departure(each))
+        self.has_news = True
+
+    def find_open(self, offset: int) -> OpenRecord | None:
+        return self._open.get(offset)
+
+    def recall(self, records: Collection[OpenRecord]) -> list[OpenRecord]:
+        """Take those of the records that wait, and return them: each must come back by `again` or `end`."""
+        return self._lanes.recall(records)
+
+    def blocked(self, most: int | None = None) -> list[OpenRecord]:
+        """Return the first `most` open records of which a call failed, or all, in the order in which they were read."""
+        offsets = sorted(self._blocked) if most is None else nsmallest(most, self._blocked)
+        return [self._blocked[each] for each in offsets]
+
+    def output(self) -> PartitionOutput:
+        """Return what leaves now, with the position. Call `published` when it has left."""
+        departing = self._departures.take()
+        for each in departing:
+            if each.offset is not None:
+                self._positions.settle(each.offset, 0)
+        self.has_news = len(self._departures) > len(departing)
+        offset, first_order = self.position, self._departures.find_first_order()
+        orders_read_to = self.orders_read_to if first_order is None else first_order
+        metadata = PositionMetadata(fitted(offset, self._find_done()), self.skips_all, orders_read_to).encode(offset)
+        return PartitionOutput(self.partition, tuple(each.output for each in departing), Position(offset, metadata))
+
+    def published(self, output: PartitionOutput) -> None:
+        """Forget what has left, and let the lanes go on that waited for that."""
+        for each in self._departures.left(len(output.records)):
+            if each.lane is not None:
+                self._lanes.advance(each.lane)
+
+    def _find_done(self) -> DoneOffsets:
+        return self._done.advanced(self.read_to, self._positions.unsettled)

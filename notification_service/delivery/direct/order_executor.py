@@ -1,0 +1,127 @@
+"""Executes orders for the partitions of this worker, each once: the outcome leaves with the position that passes the order."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from guardian.ports import OrderRecord, OutputRecord
+from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.orders import (
+    DirectOrder,
+    DirectOrderKind,
+    DirectOutcome,
+    DirectResult,
+    decode,
+    outcome_record,
+)
+from notification_service.delivery.direct.core.partition import DirectPartition
+from resequencer.clock import Clock
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.printable import counted
+from resequencer.record import Origin
+
+_GRACE_MS = 5_000
+"""So long after the first calls must have ended nothing is refused because it is not blocked."""
+
+Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
+
+
+class _Ended(NamedTuple):
+    """The outcome of an order, and the records that it makes dead letters."""
+
+    result: DirectResult
+    text: str
+    dead_letters: Sequence[OpenRecord] = ()
+
+
+class OrderExecutor:
+    """Executes the orders of one partition. The first calls for it end before `settled_at`, of a clock that never goes back."""
+
+    def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, settled_at: int) -> None:
+        self._state, self._letter, self._clock, self._settled_at = state, letter, clock, settled_at + _GRACE_MS
+
+    @property
+    def read_to(self) -> int:
+        """The offset from which orders are to be executed."""
+        return self._state.orders_read_to
+
+    def execute_all(self, records: Sequence[OrderRecord], now: int) -> None:
+        """Execute the orders one after the other, up to one that is not possible yet."""
+        for each in records:
+            if not self.execute(each, now):
+                return
+
+    def execute(self, record: OrderRecord, now: int) -> bool:
+        """Execute the order of a record, and pass it; return False if that is not possible yet. Then nothing is changed.
+
+        Outcomes among the records are passed. A record that is neither has an outcome, too: it is refused.
+        """
+        try:
+            order = decode(record.value)
+        except ValueError as error:
+            self._pass(record, f"record-{record.offset}", _Ended(DirectResult.REFUSED, f"this is no order: {error}"))
+            return True
+        if isinstance(order, DirectOutcome):
+            self._state.pass_order(record.offset + 1)
+            return True
+        ended = self._executed(order, is_young=now < self._settled_at)
+        if ended is None:
+            return False
+        self._pass(record, order.id, ended)
+        for each in ended.dead_letters:
+            self._dead_letter(each, order)
+        return True
+
+    def _pass(self, record: OrderRecord, order_id: str, ended: _Ended) -> None:
+        outcome = outcome_record(self._state.partition, record.offset + 1, order_id, ended.result, ended.text, self._clock.now())
+        self._state.pass_order(record.offset + 1, outcome)
+
+    def _executed(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
+        if order.order is DirectOrderKind.SKIP:
+            assert order.offset is not None, "checked when it was decoded"
+            return self._skip(order.offset, is_young=is_young)
+        if order.order is DirectOrderKind.SKIP_ALL:
+            return self._skip_all(is_young=is_young)
+        return self._block()
+
+    def _skip(self, offset: int, *, is_young: bool) -> _Ended | None:
+        state = self._state
+        opened, where = state.find_open(offset), Origin(state.partition, offset)
+        if opened is None:
+            if offset >= state.read_to:
+                return None if is_young else _Ended(DirectResult.REFUSED, f"{where} was not read yet, so it cannot be blocked")
+            return _Ended(
+                DirectResult.REFUSED, f"{where} is done already, or was moved to another topic, where it blocks nothing"
+            )
+        if opened.error is None:
+            return None if is_young else _Ended(DirectResult.REFUSED, f"{where} is not blocked: no call for it has failed")
+        if not state.recall([opened]):
+            # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
+            opened.is_to_skip = True
+            return None
+        return _Ended(DirectResult.DONE, f"{where} is a dead letter", [opened])
+
+    def _skip_all(self, *, is_young: bool) -> _Ended | None:
+        state = self._state
+        if state.skips_all:
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is skipped already")
+        # A record that only waits for a receiver that sleeps has done nothing wrong.
+        blocked = [each for each in state.blocked() if each.failed_at is not None]
+        if not blocked:
+            return None if is_young else _Ended(DirectResult.REFUSED, f"nothing is blocked in {state.partition}")
+        state.skips_all = True
+        waiting = sorted(state.recall(blocked), key=lambda each: each.offset)
+        called = len(blocked) - len(waiting)
+        more = f", and {called} more if the call that is under way fails" if called else ""
+        text = f"{counted(len(waiting), 'record')} became dead letters{more}; so does what fails from now on, until `block`"
+        return _Ended(DirectResult.DONE, text, waiting)
+
+    def _block(self) -> _Ended:
+        state = self._state
+        if not state.skips_all:
+            return _Ended(DirectResult.REFUSED, f"what fails in {state.partition} is not skipped")
+        state.skips_all = False
+        return _Ended(DirectResult.DONE, f"what fails in {state.partition} is tried again, as the policy says")
+
+    def _dead_letter(self, opened: OpenRecord, order: DirectOrder) -> None:
+        why = f"{order.by} ordered it: {order.because}. The last call failed with: {opened.error}"
+        self._state.end(opened, self._letter(opened, DeadLetterReason.SKIPPED, why))

@@ -1,0 +1,172 @@
+"""The ledger as the delivery workers and the commands use it."""
+
+from collections.abc import Sequence
+from threading import Lock
+
+import msgspec
+
+from notification_service.delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
+from notification_service.delivery.ledger import (
+    cancelling,
+    changed_steps,
+    claims,
+    clock_repair,
+    finishing,
+    intake,
+    jobs,
+    repair,
+    retention,
+    services,
+)
+from notification_service.delivery.ledger.claims import Claimed
+from notification_service.delivery.ledger.database import Database
+from notification_service.delivery.ledger.finishing import ClaimResult, Finished
+from notification_service.delivery.ledger.intake import Intake, Portion
+from notification_service.delivery.ledger.jobs import Former
+from notification_service.delivery.ledger.services import Service, ServiceEvents
+from notification_service.delivery.settings import Receiver, Step
+from resequencer.steady_clock import Unchanged
+
+
+class Ledger:
+    """Every method is one transaction or one after the other; any number of processes may use the same database.
+
+    Raises:
+        LedgerUnavailable: Of each method: the database does not answer.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        receivers: Sequence[tuple[str, Receiver]],
+        retention_ms: int,
+        stalled_after_ms: int,
+        service: Service = Service(),  # noqa: B008 - It never changes.
+    ) -> None:
+        self.database = database
+        self.service = service
+        self.receivers = dict(receivers)
+        self._retention_ms = retention_ms
+        self._stalled_after_ms = stalled_after_ms
+        self._claims = {name: self._unchanged() for name in self.receivers}
+        self._pauses = {name: self._unchanged() for name in self.receivers}
+        self._rights = self._unchanged()
+        self._homes = self._unchanged()
+        self._entered_ms: int | None = None
+
+    def _unchanged(self) -> Unchanged:
+        return Unchanged(self.database.clock.passed, Lock())
+
+    def claim(self, receiver: str, step: Step, owner: str, wanted: int) -> Claimed:
+        return claims.claim(self.database, self.receivers[receiver], receiver, step, owner, wanted, self._claims[receiver])
+
+    def finish(self, receiver: str, results: Sequence[ClaimResult]) -> Finished:
+        return finishing.finish(self.database, self.receivers[receiver], receiver, results)
+
+    def open_intake(self, job: str, owner: str, known: Intake | None = None) -> Intake | None:
+        return intake.open_intake(self.database, job, owner, self._rights, known)
+
+    def close_intake(self, opened: Intake) -> None:
+        intake.close_intake(self.database, opened)
+
+    def take_in(self, opened: Intake, receiver: str, portion: Portion) -> int:
+        return intake.take_in(self.database, opened, self.receivers[receiver], receiver, portion)
+
+    def ensure_live(self, receiver: str, source: str, former: Former | None = None) -> str:
+        """Return the job that never ends, of this receiver and source.
+
+        Raises:
+            RunDirectoryCopied: The source is read from another run directory with the same id.
+        """
+        self.enter()
+        return jobs.ensure_live(self.database, receiver, source, self.service.id, former)
+
+    def schedule_job(self, schedule: str, receiver: str) -> str:
+        return jobs.schedule_job(self.database, schedule, receiver, self.service.id)
+
+    def find_progress(self, job: str) -> str | None:
+        return intake.find_progress(self.database, job)
+
+    def count_open(self, job: str) -> int:
+        return jobs.count_open(self.database, job)
+
+    def start_job(self, job: str, receiver: str, source: str, by: str) -> bool:
+        return jobs.start_job(self.database, job, receiver, source, by, self.service.id)
+
+    def open_jobs(self, receiver: str) -> list[tuple[str, str]]:
+        return jobs.open_jobs(self.database, receiver)
+
+    def jobs(self) -> list[Job]:
+        return [self._shown(each) for each in jobs.list_jobs(self.database, self._stalled_after_ms)]
+
+    def find_job(self, job: str) -> Job | None:
+        found = next(iter(jobs.list_jobs(self.database, self._stalled_after_ms, job)), None)
+        return None if found is None else self._shown(found)
+
+    def _shown(self, job: Job) -> Job:
+        """Return the job. What a live job of a receiver that is not live any more has taken is delivered, but nothing stalls."""
+        is_read = not job.is_live or (job.receiver in self.receivers and self.receivers[job.receiver].is_live)
+        return job if is_read or job.state is not JobState.STALLED else msgspec.structs.replace(job, state=JobState.ACTIVE)
+
+    def accept_loss(self, job: str, by: str, because: str) -> str:
+        return intake.accept_loss(self.database, job, by, because)
+
+    def cancel_job(self, job: str) -> None:
+        cancelling.cancel_job(self.database, self.receivers, job)
+
+    def go_on(self, receiver: str) -> None:
+        """End what is left of orders to cancel or to repair jobs, if a process ended in the midst."""
+        for job in cancelling.cancelled_jobs(self.database, receiver):
+            cancelling.cancel_rows(self.database, self.receivers, job)
+        for job in repair.jobs_in_repair(self.database, receiver):
+            repair.go_on_repairing(self.database, self.receivers, job)
+
+    def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
+        return repair.retry_failed(self.database, self.receivers, job, with_late=with_late)
+
+    def fit_steps(self, receiver: str) -> int:
+        return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
+
+    def release_unit(self, receiver: str, unit: str) -> None:
+        jobs.release_unit(self.database, self.receivers, receiver, unit)
+
+    def open_gate(self, receiver: str) -> None:
+        jobs.open_gate(self.database, receiver)
+
+    def errors(self, job: str, most: int) -> list[RowError]:
+        return jobs.list_errors(self.database, job, most)
+
+    def waiting(self, receiver: str, most: int) -> list[WaitingRow]:
+        return jobs.list_waiting(self.database, receiver, most)
+
+    def held(self, receiver: str, most: int) -> list[tuple[str, int]]:
+        return jobs.list_held(self.database, receiver, most)
+
+    def gates(self) -> list[GateReport]:
+        return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)
+
+    @property
+    def events(self) -> ServiceEvents:
+        """The ends of the jobs of this service."""
+        return ServiceEvents(self.database, self.service.id, self._retention_ms, self.enter)
+
+    def enter(self) -> None:
+        """Note that this service uses the ledger, now and then.
+
+        Raises:
+            RunDirectoryCopied: Another run directory with the same id does.
+        """
+        passed = self.database.clock.passed()
+        if self._entered_ms is None or passed - self._entered_ms >= services.RENEWED_MS:
+            services.enter(self.database, self.service, self._homes)
+            self._entered_ms = passed
+
+    def end_long_pauses(self, receiver: str) -> int:
+        return clock_repair.end_long_pauses(self.database, self.receivers[receiver], receiver, self._pauses[receiver])
+
+    def delete_expired(self) -> int:
+        """Delete some of what ended long ago; what ended in the future, by a clock that was ahead, ends now. Return how many."""
+        return clock_repair.date_back(self.database) or retention.delete_expired(self.database, self._retention_ms)
+
+    def close(self) -> None:
+        self.database.close()

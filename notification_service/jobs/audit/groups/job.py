@@ -1,0 +1,149 @@
+"""The Spark job for groups: counts, compares the reports with the counts, and the facts with the notifications."""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from notification_service.jobs.audit.finding import Deviation
+from notification_service.jobs.audit.groups.judgement import Completed, Group, Judged, SeenReport, State, judge
+from notification_service.jobs.audit.groups.pairs import findings, pair_findings
+from notification_service.jobs.audit.groups.prefixes import prefixes_of
+from notification_service.jobs.audit.groups.rows import CLOSE, UNREADABLE
+from notification_service.jobs.audit.row_audit import FINDING, GROUP, Told
+from notification_service.jobs.audit.rules import AuditSettings
+from notification_service.jobs.audit.tables import TOLD, told_batches
+from notification_service.jobs.spark.arrow_rows import Batches, Step, spark_schema
+
+_COMPLETED = Completed._fields
+_STATE = State._fields
+_SEEN = tuple(name for name in SeenReport._fields if name != "states")
+
+
+class GroupRecords(NamedTuple):
+    """The rows of facts, group reports and notifications (rows.py).
+
+    `read_to` says up to where the service had counted the facts of each partition before the reports were read.
+    """
+
+    facts: DataFrame
+    reports: DataFrame
+    notified: DataFrame
+    read_to: Mapping[int, int]
+
+
+def audit_groups(records: GroupRecords, told: DataFrame, settings: AuditSettings) -> DataFrame:
+    """Return the findings of groups and facts, and a row for each group, as rows of the result.
+
+    `told` is the result so far: a notification that was found to be lost is no second finding.
+    """
+    facts = records.facts.persist(StorageLevel.MEMORY_AND_DISK)
+    reports = records.reports.persist(StorageLevel.MEMORY_AND_DISK)
+    found = [
+        findings(facts.where(F.col("kind") == UNREADABLE), F.lit(Deviation.UNREADABLE.value), F.col("person")),
+        findings(reports.where(F.col("group").isNull()), F.lit(Deviation.UNREADABLE.value), F.col("flaw")),
+        _groups(facts, reports.where(F.col("group").isNotNull()), settings, records.read_to),
+        pair_findings(facts, records.notified, told, settings),
+    ]
+    return reduce(DataFrame.unionAll, found)
+
+
+def _groups(facts: DataFrame, reports: DataFrame, settings: AuditSettings, read_to: Mapping[int, int]) -> DataFrame:
+    prefixes = prefixes_of(facts, settings.final_statuses).persist(StorageLevel.MEMORY_AND_DISK)
+    groups = _counted(prefixes).join(_closes(facts), "group", "left").join(_seen(reports, prefixes), "group", "full_outer")
+    return groups.mapInArrow(_judging(dict(read_to)), spark_schema(TOLD))
+
+
+def _counted(prefixes: DataFrame) -> DataFrame:
+    """Return for each group how far it has come, and when it was complete for the first time."""
+    return prefixes.groupBy("group").agg(
+        F.max("facts").alias("facts"),
+        F.max("members").alias("members"),
+        F.min("partition").alias("first"),
+        F.max("last_partition").alias("last"),
+        F.min(F.when(F.col("is_complete"), F.struct(*_COMPLETED))).alias("completed"),
+    )
+
+
+def _closes(facts: DataFrame) -> DataFrame:
+    return facts.where(F.col("kind") == CLOSE).groupBy("group").agg(F.collect_set("person").alias("persons"))
+
+
+def _seen(reports: DataFrame, prefixes: DataFrame) -> DataFrame:
+    """Return the reports of each group, each with the states that have its counts."""
+    report, state = reports.alias("report"), prefixes.alias("state")
+    alike = reduce(
+        Column.__and__,
+        (F.col(f"report.{name}") == F.col(f"state.{name}") for name in ("group", "counts", "instruction_counts")),
+    )
+    matched = F.struct("state.place", "state.is_complete", _fits().alias("fits"))
+    states = F.array_sort(F.collect_list(F.when(F.col("state.place").isNotNull(), matched))).alias("states")
+    kept = [F.col(f"report.{name}").alias(name) for name in ("group", *_SEEN)]
+    each = report.join(state, alike, "left").groupBy(*kept).agg(states)
+    return each.groupBy("group").agg(F.collect_list(F.struct(*_SEEN, "states")).alias("reports"))
+
+
+def _fits() -> Column:
+    """Whether all that a report says besides its counts follows from a state."""
+    missing, is_marked = F.col("report.missing"), F.col("report.missing").isNotNull()
+    has_status = ~is_marked & F.col("state.is_through")
+    status = F.when(has_status, F.col("report.status_if_through"))
+    within = F.when(has_status, F.col("report.has_statuses")).otherwise(F.col("report.has_no_statuses"))
+    same = (F.col(f"report.{name}").eqNullSafe(F.col(f"state.{name}")) for name in ("total", "control_units"))
+    is_not_complete = ~(is_marked & F.col("state.is_complete"))
+    marks = (F.coalesce(missing, F.lit(0)) == F.col("state.missing")) & is_not_complete
+    return reduce(Column.__and__, (*same, marks, within, F.col("report.status").eqNullSafe(status)))
+
+
+def _judging(read_to: dict[int, int]) -> Step:
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from told_batches(told for batch in batches for row in batch.to_pylist() for told in _told(row, read_to))
+
+    return run
+
+
+def _told(row: dict[str, Any], read_to: dict[int, int]) -> Iterator[Told]:
+    group = _group(row)
+    reports = sorted((_report(each) for each in row["reports"] or ()), key=lambda each: each.place)
+    judged = judge(group, reports, read_to)
+    for deviation, what in judged.deviations:
+        yield Told(FINDING, row["group"], deviation=deviation.value, what=what)
+    if group is not None:
+        yield _group_told(row["group"], group, reports, judged)
+
+
+def _group_told(name: str, group: Group, reports: list[SeenReport], judged: Judged) -> Told:
+    return Told(
+        GROUP,
+        name,
+        group.partitions[0],
+        open=int(judged.is_open),
+        status=_state(group, reports),
+        depth=group.members,
+        behind=group.facts,
+        waited_records=len(reports),
+        is_compared=judged.is_judged,
+    )
+
+
+def _state(group: Group, reports: list[SeenReport]) -> str:
+    """Return what has become of a group by its last report."""
+    if not reports:
+        return "open" if group.completed is None else "complete"
+    last = max(reports, key=lambda each: each.number)
+    return "closed" if last.closed_by is not None else "incomplete" if last.missing is not None else "complete"
+
+
+def _group(row: dict[str, Any]) -> Group | None:
+    if row["facts"] is None:
+        return None
+    completed = None if row["completed"] is None else Completed(**row["completed"])
+    return Group((row["first"], row["last"]), row["facts"], row["members"], completed, frozenset(row["persons"] or ()))
+
+
+def _report(row: dict[str, Any]) -> SeenReport:
+    return SeenReport(**(row | {"states": tuple(State(**each) for each in row["states"])}))

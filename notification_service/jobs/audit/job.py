@@ -1,0 +1,96 @@
+"""The Spark job: groups output and input records by unit, checks each unit in a task, and writes the findings as tables."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from guardian.gc_tuning import calm_collector
+from notification_service.jobs.audit.errors import AuditRefused
+from notification_service.jobs.audit.groups.job import audit_groups
+from notification_service.jobs.audit.overdue import overdue
+from notification_service.jobs.audit.row_audit import ARRIVAL, LET_OUT, PAUSED, WAITING, Told, audit_rows
+from notification_service.jobs.audit.rules import AuditRules, AuditSettings
+from notification_service.jobs.audit.scope import Scope
+from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
+from notification_service.jobs.audit.timing import BUCKETS, Made, Timing
+from notification_service.jobs.spark.arrow_rows import Batches, Step, spark_schema
+from notification_service.jobs.spark.counted_write import write_rows
+from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+
+RESULT = "result"
+"""The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""
+
+_LAYOUT = ("kind",)
+
+_TASK_BYTES = 64 * 1024 * 1024
+"""About how many bytes of input each checking task gets. A task sorts its rows, and may do so on disk."""
+
+_AT_ONCE = "spark.sql.maxConcurrentOutputFileWriters"
+"""The number of files that a task writes at once. With fewer the task would first sort all its rows by table."""
+
+
+def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, target: Path) -> DataFrame:
+    """Write the tables under `target`, replacing earlier ones. The tasks must see `target` under the same path.
+
+    Raises:
+        AuditRefused: Input vanished or cannot be read, or there is no space.
+        NotShared: The tasks do not share the target directory.
+    """
+    tasks = max(spark.sparkContext.defaultParallelism, scope.size // _TASK_BYTES)
+    result = (target / RESULT).absolute().as_uri()
+    spark.conf.set(_AT_ONCE, "8")
+    try:
+        written = write_rows(_audited(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
+        told = _read(spark, result)
+        if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
+            found = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
+            written += write_rows(found, result, "append", _LAYOUT, before=written)
+        if scope.groups is not None:
+            of_groups = audit_groups(scope.groups, _read(spark, result), settings)
+            write_rows(of_groups, result, "append", _LAYOUT, before=written)
+            spark.catalog.clearCache()
+        return _read(spark, result)
+    except SPARK_ERRORS as error:
+        raise AuditRefused(f"Spark failed: {cause_of(error)}") from error
+
+
+def _audited(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
+    """Check each unit record by record, so that a large unit costs time, not memory. Rows sort faster by hash than by name."""
+    whose = ("partition", "unit")
+    placed = rows.repartition(tasks, *whose).sortWithinPartitions(F.xxhash64(*whose), *whose, "kind", "place")
+    return placed.mapInArrow(_audit(settings), spark_schema(TOLD))
+
+
+def _audit(settings: AuditSettings) -> Step:
+    def audit_all(batches: Batches) -> Iterator[pa.RecordBatch]:
+        calm_collector()
+        yield from told_batches(audit_rows(rows_of(batches), AuditRules(settings)))
+
+    return audit_all
+
+
+def _timing(told: DataFrame) -> Timing:
+    """Collect the timing, with one row per bucket of a partition."""
+    ends = told.where(F.col("kind") == ARRIVAL).groupBy("partition").agg((F.max("offset") + 1).alias("length"))
+    bucket = F.floor(F.col("offset") / F.ceil(F.col("length") / BUCKETS)).cast("long").alias("bucket")
+    made = told.where((F.col("kind") == LET_OUT) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
+    gathered = made.groupBy("partition", bucket).agg(F.min("made_at"), F.max("made_at"))
+    lengths = {row.partition: row.length for row in ends.collect()}
+    paused = {row.partition: row.waited_ms for row in told.where(F.col("kind") == PAUSED).collect()}
+    return Timing((Made(*row) for row in gathered.collect()), lengths, paused)
+
+
+def _overdue(timing: Timing, settings: AuditSettings) -> Step:
+    def find(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            # The kind is the table's partition column, so it comes after the other columns here; hence the names.
+            yield from told_batches(overdue((Told(**each) for each in batch.to_pylist()), timing, settings))
+
+    return find
+
+
+def _read(spark: SparkSession, result: str) -> DataFrame:
+    return spark.read.schema(spark_schema(TOLD)).parquet(result)

@@ -1,0 +1,186 @@
+"""Published notifications and dead letters, reduced to what an audit compares; all of one unit fit into memory.
+
+An expected notification is reduced in the same way, so that the two can be compared.
+"""
+
+from functools import lru_cache
+from hashlib import sha256
+
+import msgspec
+
+from guardian.headers import (
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE_POSITION,
+    DEAD_LETTER_VALUE_LENGTH,
+    EVENT_NAME,
+    INCOMPLETE,
+    LATE,
+    LOOKUPS_VERSION,
+    NOTIFICATION_ID,
+    POSSIBLE_DUPLICATE,
+    RELEASED_BY,
+    SOURCE_POSITION,
+    TRACEPARENT,
+    TRACESTATE,
+    texts_of,
+)
+from resequencer.clock import Instant, instant_of
+from resequencer.notification import Notification
+from resequencer.record import Headers, Origin
+
+_encode = msgspec.msgpack.Encoder().encode
+_CREATED, _STATUS = "CreDtTm", "TxSts"
+_FRAMES = {
+    (name, kind): frame
+    for name in (_CREATED, _STATUS)
+    for kind, frame in (("json", (b'"%b":"' % name.encode(), b'"')), ("xml", (b"<%b>" % name.encode(), b"<")))
+}
+
+
+class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
+    """A published notification.
+
+    `place` gives the order of publishing. `position` is None without the header, `status` None if the value has none. `digest` is
+    that of the value without its `CreDtTm`, which is `created_at`. `version` is that of the lookups. `headers` are those that no
+    other field holds. Two notifications with the same `likeness` have the same content, position, headers and marks.
+    """
+
+    place: int
+    notification_id: str
+    position: Origin | None
+    incomplete: str | None
+    is_late: bool
+    is_possible_duplicate: bool
+    status: str | None
+    created_at: Instant | None
+    digest: bytes
+    version: str | None
+    headers: tuple[tuple[str, str], ...]
+    likeness: bytes
+
+    @property
+    def marks(self) -> tuple[str | None, bool]:
+        return self.incomplete, self.is_late
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it says that an operator's order released it."""
+        return any(name == RELEASED_BY for name, _ in self.headers)
+
+    def is_like(self, other: "ObservedNotification") -> bool:
+        """Return whether both are equal except for marks, creation time and place."""
+        return (
+            self.digest == other.digest
+            and self.position == other.position
+            and self.headers == other.headers
+            and self.status == other.status
+            and self.version == other.version
+        )
+
+    @property
+    def offset(self) -> int:
+        """The offset of the position; -1 without a position."""
+        return -1 if self.position is None else self.position.offset
+
+    @property
+    def named(self) -> str:
+        """A name for people: the notification id and the event."""
+        event = next((value for name, value in self.headers if name == EVENT_NAME), "?")
+        return f"{self.notification_id} ({event})"
+
+
+class ObservedDeadLetter(msgspec.Struct, frozen=True, array_like=True):
+    """A published dead letter. `digest` is that of its value; None if the value was cut."""
+
+    place: int
+    reason: str
+    is_possible_duplicate: bool
+    digest: bytes | None
+
+
+_TRACE = frozenset({TRACEPARENT, TRACESTATE})
+"""They are for tracing only, so they are not compared."""
+_NOT_COMPARED = frozenset({POSSIBLE_DUPLICATE}) | _TRACE
+
+
+def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification | None:
+    """Reduce a published notification; None without a notification id."""
+    texts = texts_of(headers)
+    identifier = texts.pop(NOTIFICATION_ID, None)
+    if identifier is None:
+        return None
+    for name in _TRACE:
+        texts.pop(name, None)
+    created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
+    digest = _digest_without(value, created)
+    # Each `pop` removes a header that has a field of its own; the rest become `headers`.
+    return ObservedNotification(
+        place,
+        identifier,
+        Origin.find(texts.pop(SOURCE_POSITION, "")),
+        texts.pop(INCOMPLETE, None),
+        texts.pop(LATE, None) is not None,
+        texts.pop(POSSIBLE_DUPLICATE, None) is not None,
+        None if status is None else value[status].decode(errors="replace"),
+        None if created is None else _find_instant(value[created]),
+        digest,
+        texts.pop(LOOKUPS_VERSION, None),
+        tuple(sorted(texts.items())),
+        _likeness(headers, digest),
+    )
+
+
+def likeness_of(notification: Notification) -> bytes:
+    """Return the likeness of a notification to be compared with an observed one; cheaper than `observe_expected`."""
+    return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
+
+
+def _likeness(headers: Headers, digest: bytes) -> bytes:
+    return digest_of(_encode([each for each in headers if each[0] not in _NOT_COMPARED]) + digest)
+
+
+def _digest_without(value: bytes, created: slice | None) -> bytes:
+    return digest_of(value if created is None else value[: created.start] + value[created.stop :])
+
+
+def _find_text(value: bytes, name: str) -> slice | None:
+    """Return where the text of the first element of this name is.
+
+    The first `CreDtTm` is the report's own; `OrgnlCreDtTm` is another element.
+    """
+    opening, closing = _FRAMES[name, "xml" if value.startswith(b"<") else "json"]
+    start = value.find(opening)
+    if start < 0:
+        return None
+    start += len(opening)
+    end = value.find(closing, start)
+    return slice(start, len(value) if end < 0 else end)
+
+
+def observe_expected(notification: Notification) -> ObservedNotification:
+    """Reduce a notification that the replayed unit made; such a notification always has an id."""
+    seen = observe(notification.headers, notification.value, -1)
+    assert seen is not None, "a notification has an id"
+    return seen
+
+
+def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Origin | None, ObservedDeadLetter]:
+    """Return the position of the dead letter's record, and the dead letter."""
+    texts = texts_of(headers)
+    is_cut = DEAD_LETTER_VALUE_LENGTH in texts
+    letter = ObservedDeadLetter(
+        place, texts.get(DEAD_LETTER_REASON, ""), POSSIBLE_DUPLICATE in texts, None if is_cut else digest_of(value)
+    )
+    return Origin.find(texts.get(DEAD_LETTER_SOURCE_POSITION, "")), letter
+
+
+def digest_of(value: bytes) -> bytes:
+    return sha256(value).digest()[:16]
+
+
+@lru_cache(1_024)
+def _find_instant(text: bytes) -> Instant | None:
+    try:
+        return instant_of(text.decode())
+    except ValueError:
+        return None

@@ -1,0 +1,199 @@
+"""The page's charts: waiting, envelopes that were overtaken, and notifications over time. Each has its figures as a table."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Distribution, Span, place_of, spans_of
+from notification_service.jobs.audit.page.chart import SERIES, Chart, Column, Line, columns_chart
+from notification_service.jobs.audit.page.markup import foreign, prose, section, table
+from notification_service.jobs.audit.page.time_text import clock_label, duration_words, instant_words
+from notification_service.jobs.audit.subject import AuditSubject
+from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, StatusTime
+from resequencer.clock import Instant
+from resequencer.printable import printable
+
+_NOTHING = '<p class="soft">There is nothing to draw.</p>'
+_STATUS_LENGTH = 12
+
+
+class _Measure(NamedTuple):
+    """What the axis of a histogram counts: its name, the bounds of its bins, and how a value and a bin read."""
+
+    axis: str
+    bounds: tuple[int, ...]
+    value: Callable[[int], str]
+    bin: Callable[[Span], str]
+
+
+def chart_sections(summary: AuditSummary, subject: AuditSubject) -> str:
+    waiting = _waiting_times(summary.waited_ms, subject) if summary.waited_ms.bins else _waiting_counts(summary.waited_records)
+    return "".join(
+        (
+            section("waiting", "Waiting", waiting),
+            section("arrival-order", "Order of arrival", _overtaken(summary.depth) + _flows(summary.flows)),
+            section("over-time", "Notifications over time", _statuses(summary)),
+        )
+    )
+
+
+def _waiting_times(waited: Distribution, subject: AuditSubject) -> str:
+    said = (
+        "The time from a record's timestamp to its notification. The deadline counts from the moment at which the service "
+        "stashed the envelope, so a wait may be longer than the deadline, for instance after a backlog or an outage."
+    )
+    name = "longest deadline" if subject.shortest_deadline_ms < subject.longest_deadline_ms else "deadline"
+    measure = _Measure("waiting time", DURATIONS_MS, duration_words, _duration_bin)
+    deadline = (name, subject.longest_deadline_ms)
+    drawn = _histogram("waiting-times", "Waiting times of notifications", "notifications", measure, waited, deadline)
+    return f"<p>{said}</p>{drawn}"
+
+
+def _waiting_counts(waited: Distribution) -> str:
+    said = (
+        "The number of envelopes of the same unit that arrived while a notification waited. Files do not record when a record "
+        "was written, so it is unknown how long the notifications waited, and whether until their deadline."
+    )
+    measure = _Measure("envelopes of the unit that arrived meanwhile", COUNTS, _count, _count_bin)
+    return f"<p>{said}</p>{_histogram('waiting-counts', 'Waiting of notifications', 'notifications', measure, waited)}"
+
+
+def _overtaken(depth: Distribution) -> str:
+    said = (
+        "An envelope is <em>overtaken</em> if a later one of its unit arrived before it. The chart shows by how many sequence "
+        "numbers; 0: it arrived in its turn."
+    )
+    measure = _Measure("sequence numbers by which it was overtaken", COUNTS, _count, _count_bin)
+    return f"<p>{said}</p>{_histogram('overtaken', 'Overtaken envelopes', 'envelopes', measure, depth)}"
+
+
+def _histogram(
+    name: str,
+    title: str,
+    counted: str,
+    measure: _Measure,
+    distribution: Distribution,
+    deadline: tuple[str, int] | None = None,
+) -> str:
+    spans = spans_of(distribution, measure.bounds, None if deadline is None else deadline[1])
+    if not spans:
+        return _NOTHING
+    values = {
+        "median": ("median", distribution.median),
+        "percentile": ("99th percentile", distribution.percentile_99),
+        "deadline": deadline or ("", None),
+    }
+    lines = [
+        Line(kind, place_of(value, spans), f"{label}: {measure.value(value)}")
+        for kind, (label, value) in values.items()
+        if value is not None
+    ]
+    total = sum(each.count for each in spans)
+    described = f"{total:,} {counted} by {measure.axis}; {'; '.join(each.label for each in lines)}."
+    columns = [Column(measure.value(each.start), measure.bin(each), (each.count,)) for each in spans]
+    end = "" if spans[-1].end is None else measure.value(spans[-1].end)
+    rows = [(measure.bin(each), f"{each.count:,}", f"{each.count / total:.1%}") for each in spans]
+    figures = table(f"{title}, in figures", (measure.axis, counted, "share"), rows)
+    return _figure(Chart(name, title, described, counted, measure.axis, columns, (counted,), end, lines), figures)
+
+
+def _figure(chart: Chart, figures: str) -> str:
+    return (
+        f"<figure>{columns_chart(chart)}<figcaption>{escape(chart.description)}</figcaption>"
+        f'<details class="data"><summary>{escape(chart.title)}, in figures</summary>{figures}</details></figure>'
+    )
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _count_bin(span: Span) -> str:
+    if span.end is None:
+        return f"{span.start:,} and more"
+    return f"{span.start:,}" if span.start == span.end - 1 else f"{span.start:,} to {span.end - 1:,}"
+
+
+def _duration_bin(span: Span) -> str:
+    start = duration_words(span.start)
+    return f"{start} and more" if span.end is None else f"{start} to less than {duration_words(span.end)}"
+
+
+def _flows(flows: Sequence[FlowArrivals]) -> str:
+    if not flows:
+        return ""
+    has_times = any(each.usual_ms is not None for each in flows)
+    times = ("median time", "99.9th percentile, time") if has_times else ()
+    names = ("flow", "envelopes", "overtaken", "share", "median, numbers", "99.9th percentile, numbers", *times)
+    rows = [
+        (
+            foreign(each.flow),
+            f"{each.arrivals:,}",
+            f"{each.overtaken:,}",
+            f"{each.overtaken / max(1, each.arrivals):.1%}",
+            f"{each.usual_depth:,}",
+            f"{each.highest_depth:,}",
+            *((_time(each.usual_ms), _time(each.highest_ms)) if has_times else ()),
+        )
+        for each in flows
+    ]
+    said = "Medians and percentiles are those of the overtaken envelopes: by how many sequence numbers"
+    said += ", and how long after the first later envelope they arrived." if has_times else "."
+    return f"<h3>By flow</h3><p>{prose(said)}</p>" + table("Overtaken envelopes by flow", names, rows)
+
+
+def _time(milliseconds: int | None) -> str:
+    return "–" if milliseconds is None else duration_words(milliseconds)
+
+
+def _statuses(summary: AuditSummary) -> str:
+    counted, interval_ms = summary.statuses, summary.interval_ms
+    if not counted:
+        return _NOTHING
+    totals: Counter[str] = Counter()
+    for each in counted:
+        totals[each.status] += each.count
+    names = _series(totals)
+    columns = _intervals(counted, names, interval_ms)
+    length, total = duration_words(interval_ms), sum(totals.values())
+    busiest = max(columns, key=lambda each: each.total)
+    first, last = min(each.start for each in counted), max(each.start for each in counted) + interval_ms
+    description = (
+        f"{total:,} notifications by status, from {instant_words(first)} to {instant_words(last)}, a column per {length}. "
+        f"Most in one: {busiest.total:,}, from {busiest.name}."
+    )
+    chart = Chart(
+        "statuses",
+        "Notifications by status over time",
+        description,
+        f"notifications per {length}",
+        f"made at (UTC), from {instant_words(first)[:10]}",
+        columns,
+        [_status(name) for name in names],
+    )
+    rows = [(foreign(name), f"{count:,}", f"{count / total:.1%}") for name, count in totals.most_common(50)]
+    return _figure(chart, table("Notifications by status, in figures", ("status", "notifications", "share"), rows))
+
+
+def _series(totals: Counter[str]) -> list[str]:
+    """Return the statuses by count. If there are more than colours, the last name stands for all further ones."""
+    names = [name for name, _ in sorted(totals.items(), key=lambda each: (-each[1], each[0]))]
+    return names if len(names) <= SERIES else [*names[: SERIES - 1], "others"]
+
+
+def _intervals(counted: Sequence[StatusTime], names: Sequence[str], interval_ms: int) -> list[Column]:
+    """Return a column for each interval, also for those in which nothing was made."""
+    counts: Counter[tuple[Instant, str]] = Counter()
+    for each in counted:
+        counts[each.start, each.status if each.status in names else names[-1]] += each.count
+    first, last = min(each.start for each in counted), max(each.start for each in counted)
+    return [
+        Column(clock_label(start, interval_ms), instant_words(start), tuple(counts[start, name] for name in names))
+        for start in range(first, last + 1, interval_ms)
+    ]
+
+
+def _status(name: str) -> str:
+    safe = printable(name)
+    return safe if len(safe) <= _STATUS_LENGTH else f"{safe[:_STATUS_LENGTH]}…"

@@ -1,0 +1,206 @@
+"""Checks the rows, which come unit by unit, and yields findings and measurements."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from notification_service.jobs.audit.arrival_order import ArrivalOrder
+from notification_service.jobs.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
+from notification_service.jobs.audit.finding import Deviation, Finding
+from notification_service.jobs.audit.observed import ObservedDeadLetter, ObservedNotification
+from notification_service.jobs.audit.order_audit import GivenRecord, audit_orders
+from notification_service.jobs.audit.replays.replay import Emission
+from notification_service.jobs.audit.rows import (
+    LETTER,
+    NOTIFICATION,
+    ORDER,
+    ORDERS,
+    OUTCOME,
+    RECORD,
+    REFUSED,
+    UNPLACED,
+    UNREADABLE,
+    Row,
+    envelope_of,
+    read_arrived,
+    read_letter,
+    read_notification,
+    read_outcome,
+    read_refused,
+)
+from notification_service.jobs.audit.rules import AuditRules
+from notification_service.jobs.audit.unit_audit import NOT_KNOWN, UnitAudit
+from notification_service.jobs.audit.unit_output import UnitOutput
+from notification_service.judgement.order_check import ObservedOutcome
+from resequencer.envelope import DataEnvelope
+from resequencer.order import decode_order, decode_outcome
+from resequencer.record import Partition
+
+FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
+ORDERED, PAUSED, GROUP = "order", "paused", "group"
+
+WITHOUT_OUTCOME = "none"
+"""The status of an order without an outcome."""
+
+
+class Told(NamedTuple):
+    """A row of the result; `kind` determines which fields are set.
+
+    * A finding: deviation, unit, partition, offset, what.
+    * A unit: the number of notifications that may still come (open).
+    * A waiting unit: the offset of the oldest stashed envelope, what it waits for, and how much longer than usual it may wait
+      because of orders (waited_ms).
+    * An arrival: its flow, and by how many numbers (depth, 0 for none), records and milliseconds it was overtaken.
+    * A notification: its status and marks, when it was made, how long its envelope waited, how many records of its unit came
+      meanwhile, whether its content could be compared, and the version of the lookups that it names.
+    * An order: its result as status.
+    * A partition that was paused: for how many milliseconds (waited_ms), None if it still is.
+    * A group: its id as unit, the partition of its facts, what has become of it as status (open, complete, incomplete, closed),
+      how many payments (depth), facts that count (behind) and reports (waited_records) it has, whether its report may still come
+      (open), and whether it could be judged (is_compared).
+    """
+
+    kind: str
+    unit: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    deviation: str | None = None
+    what: str | None = None
+    open: int | None = None
+    flow: str | None = None
+    depth: int | None = None
+    behind: int | None = None
+    behind_ms: int | None = None
+    status: str | None = None
+    made_at: int | None = None
+    waited_ms: int | None = None
+    waited_records: int | None = None
+    is_incomplete: bool | None = None
+    is_late: bool | None = None
+    is_compared: bool | None = None
+    lookups_version: str | None = None
+
+
+def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """Check the rows. All rows of one unit in one partition are consecutive, ordered by kind and place."""
+    for (partition, unit), of_unit in groupby(rows, key=_whose):
+        if unit == ORDERS:
+            yield from _audit_orders(partition, of_unit, rules)
+        elif unit.startswith("\x00"):
+            yield from _audit_place(partition, of_unit, rules)
+        else:
+            yield from _audit_unit(partition, unit, of_unit, rules)
+
+
+def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    audit, order = UnitAudit(partition, unit, rules), ArrivalOrder(rules.strategy)
+    arrivals: dict[int, tuple[int, int | None]] = {}
+    origin = Partition(rules.settings.topic, partition)
+    is_known = False
+    for row in rows:
+        _add_output(audit.output, row)
+        is_known = is_known or row.kind not in (OUTCOME, ORDER)
+        if row.kind == RECORD:
+            arrived = read_arrived(row.payload)
+            envelope = envelope_of(row, arrived, origin)
+            if audit.arrive(envelope, arrived.value_digest):
+                arrivals[row.place] = (len(arrivals), row.at)
+                yield _arrival(order, envelope, row)
+    if not is_known:  # An order may name a unit that does not exist.
+        return
+    audited = audit.end()
+    yield Told(UNIT, unit, partition, open=audited.open)
+    yield from map(_finding, audited.findings)
+    oldest, lowest = audited.replay.unit.oldest, audited.replay.unit.lowest
+    if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
+        waits_for = rules.strategy.missing(audited.replay.unit.state, lowest.envelope)
+        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)
+    for emission in audited.replay.emissions():
+        if isinstance(emission.made, ObservedNotification):
+            seen = audit.output.find(emission.made.notification_id)
+            if seen is not None:
+                yield _let_out(unit, partition, emission, seen, arrivals)
+
+
+def _add_output(output: UnitOutput, row: Row) -> None:
+    if row.kind == NOTIFICATION:
+        output.add(read_notification(row.payload))
+    elif row.kind == LETTER:
+        output.add_letter(row.place, read_letter(row.payload))
+    elif row.kind == OUTCOME:
+        output.add_outcome(decode_outcome(read_outcome(row.payload).value))
+    elif row.kind == ORDER:
+        output.holds.append(decode_order(row.payload))
+
+
+def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> Told:
+    depth, behind, behind_ms = order.of(envelope, row.at)
+    return Told(ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=depth, behind=behind, behind_ms=behind_ms)
+
+
+def _let_out(
+    unit: str, partition: int, emission: Emission, seen: ObservedNotification, arrivals: dict[int, tuple[int, int | None]]
+) -> Told:
+    assert isinstance(emission.made, ObservedNotification)
+    index, at = arrivals.get(emission.offset, (0, None))
+    last, _ = arrivals.get(emission.trigger, (index, None))
+    waited_ms = None if at is None or seen.created_at is None else max(0, seen.created_at - at)
+    return Told(
+        LET_OUT,
+        unit,
+        partition,
+        emission.offset,
+        status=seen.status,
+        made_at=seen.created_at,
+        waited_ms=waited_ms,
+        waited_records=last - index,
+        is_incomplete=seen.incomplete is not None,
+        is_late=seen.is_late,
+        is_compared=emission.made.digest != NOT_KNOWN,
+        lookups_version=seen.version,
+    )
+
+
+def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """Check the record at one position, which is no envelope, and its dead letters."""
+    letters: dict[int, list[ObservedDeadLetter]] = {}
+    expected: list[ExpectedDeadLetter] = []
+    for row in rows:
+        if row.kind == LETTER:
+            letters.setdefault(row.place, []).append(read_letter(row.payload))
+        elif row.kind == REFUSED:
+            refused = read_refused(row.payload)
+            expected.append(ExpectedDeadLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
+        elif row.kind == UNREADABLE:
+            yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
+    settled = rules.settings.settled.get(partition, 0)
+    yield from map(_finding, dead_letter_findings(None, partition, expected, letters, settled))
+
+
+def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+    """Check the orders of a partition."""
+    records, outcomes = list[GivenRecord](), list[ObservedOutcome]()
+    origin = Partition(rules.settings.topic, partition)
+    for row in rows:
+        if row.kind == ORDER:
+            records.append(GivenRecord(row.place, row.payload))
+        else:
+            seen = read_outcome(row.payload)
+            outcomes.append(ObservedOutcome(origin, decode_outcome(seen.value), seen.is_possible_duplicate))
+    audited = audit_orders(origin, records, outcomes)
+    for each in audited.deviations:
+        what = f"{each.what}, at offset {each.place[1]} of the orders"
+        yield Told(FINDING, each.unit, partition, None, each.name, what)
+    for result in audited.results:
+        yield Told(ORDERED, None, partition, status=WITHOUT_OUTCOME if result is None else result.value)
+    if audited.paused_ms != 0:
+        yield Told(PAUSED, None, partition, waited_ms=audited.paused_ms)
+
+
+def _finding(found: Finding) -> Told:
+    partition, offset = (found.partition, found.offset) if found.partition != UNPLACED else (None, None)
+    return Told(FINDING, found.unit, partition, offset, found.deviation.value, found.what)
+
+
+def _whose(row: Row) -> tuple[int, str]:
+    return row.partition, row.unit

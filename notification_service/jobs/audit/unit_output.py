@@ -1,0 +1,90 @@
+"""The output of one unit."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from notification_service.jobs.audit.observed import ObservedDeadLetter, ObservedNotification
+from notification_service.jobs.audit.operator_acts import Act, acts_of, longer_by_ms
+from resequencer.clock import Instant
+from resequencer.order import Order, OrderKind, OrderOutcome
+
+
+class UnitOutput:
+    """`notifications` are in the order of publishing, `letters` by the offset of their record.
+
+    `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making
+    and by whether an order released them; those of one release agree in both. `outcomes` are those of the unit's orders by the
+    offset of the order, `holds` all its orders to hold it.
+    """
+
+    def __init__(self) -> None:
+        self.notifications: list[ObservedNotification] = []
+        self.letters: dict[int, list[ObservedDeadLetter]] = {}
+        self.versions: set[str | None] = set()
+        self.has_possible_duplicates = False
+        self.incomplete: set[int] = set()
+        self.released: dict[tuple[Instant, bool], set[str]] = {}
+        self.outcomes: dict[int, OrderOutcome] = {}
+        self.holds: list[Order] = []
+        self._by_id: dict[str, ObservedNotification] = {}
+        self._by_offset: dict[int, ObservedNotification] = {}
+
+    def add(self, seen: ObservedNotification) -> None:
+        """Add a notification. If several have one id, the first that is not marked as a possible duplicate counts."""
+        self.notifications.append(seen)
+        self.versions.add(seen.version)
+        self.has_possible_duplicates |= seen.is_possible_duplicate
+        if seen.incomplete is not None:
+            self.incomplete.add(seen.offset)
+            if seen.created_at is not None:
+                self.released.setdefault((seen.created_at, seen.is_ordered), set()).add(seen.notification_id)
+        known = self._by_id.get(seen.notification_id)
+        if known is None or (known.is_possible_duplicate and not seen.is_possible_duplicate):
+            self._by_id[seen.notification_id] = seen
+        self._by_offset.setdefault(seen.offset, seen)
+
+    @property
+    def count(self) -> int:
+        """The number of different notifications."""
+        return len(self._by_id)
+
+    def add_letter(self, offset: int, letter: ObservedDeadLetter) -> None:
+        self.letters.setdefault(offset, []).append(letter)
+
+    def add_outcome(self, outcome: OrderOutcome) -> None:
+        """Add an outcome of an order. If one order has several, the first counts."""
+        self.outcomes.setdefault(outcome.order_offset, outcome)
+
+    @cached_property
+    def acts(self) -> tuple[Act, ...]:
+        """What the unit's orders did. All outcomes are added before it is asked for."""
+        return acts_of(self.outcomes.values())
+
+    def is_dead_lettered_by_order(self, offset: int) -> bool:
+        """Return whether an order made the record at this offset a dead letter."""
+        return any(each.order.kind is OrderKind.DEAD_LETTER and each.order.position == offset for each in self.acts)
+
+    @property
+    def longer_by_ms(self) -> int:
+        """How much longer than usual the unit may have waited by its orders, in milliseconds."""
+        ended = {each.order.id for each in self.outcomes.values() if each.order is not None}
+        return longer_by_ms(self.outcomes.values(), [each for each in self.holds if each.id not in ended])
+
+    def find(self, notification_id: str) -> ObservedNotification | None:
+        return self._by_id.get(notification_id)
+
+    def find_first(self, offset: int) -> ObservedNotification | None:
+        """Return the first notification that names this offset as its source."""
+        return self._by_offset.get(offset)
+
+    def is_set_aside(self, offset: int, reason: str) -> bool:
+        """Return whether the record has exactly one dead letter, with this reason."""
+        return [each.reason for each in self.letters.get(offset, ())] == [reason]
+
+    def is_told(self, offset: int, reason: str) -> bool:
+        """Return whether any dead letter of the record has this reason."""
+        return any(each.reason == reason for each in self.letters.get(offset, ()))
+
+    def counted(self) -> Sequence[ObservedNotification]:
+        """Return each notification once, in the order of publishing."""
+        return [each for each in self.notifications if self._by_id[each.notification_id] is each]

@@ -1,0 +1,18 @@
+"""The errors of jobs that publish nothing."""
+
+from resequencer.errors import ResequencerError
+
+
+class JobRefused(ResequencerError):
+    """The data is not fit to be published; the text names the source or table, the value, the threshold and the remedy."""
+
+
+class NotShared(ResequencerError):
+    """Rows that tasks of a cluster have written are missing where this process looks for them."""
+
+    def __init__(self, place: str, written: int, found: int) -> None:
+        super().__init__(
+            f"{place}: tasks have written {written:,} row{'' if written == 1 else 's'}, of which {found:,} can be read here: a "
+            "machine of the cluster has another directory under this path; let all machines share it, or run the job on this "
+            "machine alone (--master 'local[*]')"
+        )

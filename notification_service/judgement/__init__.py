@@ -1,0 +1,1 @@
+"""Whether what was sent is what had to be sent."""

@@ -1,0 +1,229 @@
+"""Writes the simulated envelopes to the service's input, and the expectations to a file."""
+
+import fcntl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
+from random import Random
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO
+
+import msgspec
+
+from guardian.ports import TransportRefused
+from notification_service.connectors.line_format import Line, encode_line
+from notification_service.simulator.expectation import Expected, ExpectedGarbage
+from notification_service.simulator.generate.disorder import Chances, Disordered, Fate, Rates, disordered
+from notification_service.simulator.generate.garbage import deal_garbage
+from notification_service.simulator.generate.input import Input
+from notification_service.simulator.generate.input_files import InputFiles
+from notification_service.simulator.generate.mixing import Place, mixed
+from notification_service.simulator.generate.pacer import Pacer, Pause
+from notification_service.simulator.generate.pain001 import SinglePayment, read_payments
+from notification_service.simulator.generate.plan import Bursts, Plan
+from notification_service.simulator.generate.timetable import Timetable
+from notification_service.simulator.generate.unit_arrivals import UnitArrivals
+from resequencer.dead_letter import DeadLetterReason
+from storage.private_file import make_private
+
+_SPOOLED_BYTES = 16 * 1024 * 1024
+"""Late lines beyond this size are spooled to disk."""
+
+_TAKEN, _REFUSED = b"+", b"-"
+
+Progress = Callable[[int, int], None]
+"""Called with the number of finished units, and of all units."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What was written. `envelopes` counts all that happened, lost ones too; `lines` all lines in the input, garbage too.
+
+    `out_of_order` counts envelopes that arrived after a later one of their unit. `conflicts` counts lines that must be refused,
+    because an earlier line has the same envelope id and other content.
+    """
+
+    seed: int
+    units: int
+    envelopes: int
+    lines: int
+    out_of_order: int
+    duplicates: int
+    lost: int
+    late: int
+    garbage: int
+    notifications: int
+    conflicts: int = 0
+
+
+def simulate(
+    plan: Plan, in_directory: Path, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
+) -> Summary:
+    """Simulate into the partition files of a directory, as `simulate_into`."""
+    return simulate_into(lambda: InputFiles(in_directory, plan.partitions), plan, expected_file, progress, pause, pacer)
+
+
+def simulate_into(
+    open_input: Callable[[], Input], plan: Plan, expected_file: Path, progress: Progress, pause: Pause, pacer: Pacer | None = None
+) -> Summary:
+    """Append the plan's lines to an input, and their expectations to `expected_file`.
+
+    `pacer` times all but the late lines; without it they are written as fast as possible. If there are late lines, `pause` is
+    called once, and they follow. Memory holds the window and the active payments, whatever the number of units.
+
+    Raises:
+        Pain001Refused: A pain.001 file cannot be used; nothing was written.
+        TransportRefused, TransportUnavailable: The input or the file cannot be written.
+    """
+    payments = [payment for file in plan.pain001 for payment in read_payments(file)]
+    try:
+        with ExitStack() as stack:
+            target = stack.enter_context(open_input())
+            expected = stack.enter_context(_open_expected(expected_file))
+            late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
+            run = _Run(plan, target, expected, late_lines, pacer)
+            run.write(payments, progress)
+            run.flush()
+            if run.has_late_lines:
+                if not plan.is_backlog:
+                    pause(plan.late_after_ms)
+                run.write_late()
+            return run.summary()
+    except OSError as error:
+        where = str(error.filename or f"{expected_file} or a temporary file")
+        raise TransportRefused(where, f"{error.strerror or error}; what was written so far stays") from error
+
+
+class _Run:
+    """One simulation: the destination of its lines, and their counts."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Input,
+        expected: BinaryIO,
+        late_lines: SpooledTemporaryFile[bytes],
+        pacer: Pacer | None,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._expected = expected
+        self._late_lines = late_lines
+        self._pacer = pacer
+        self._timetable = Timetable(plan.rate)
+        self._counts = dict.fromkeys(Summary.__struct_fields__, 0) | {"seed": plan.seed}
+        self._garbage_rng = _rng(plan, "garbage")
+        self._garbage = deal_garbage(self._garbage_rng, f"sim-{plan.seed}-garbage", plan.max_value_bytes)
+
+    @property
+    def has_late_lines(self) -> bool:
+        return self._late_lines.tell() > 0
+
+    def write(self, payments: Sequence[SinglePayment], progress: Progress) -> None:
+        plan = self._plan
+        rates = Rates(plan.duplicates, plan.losses, plan.late, plan.conflicts)
+        chances = Chances(_rng(plan, "disorder"), _rng(plan, "conflicts"))
+        for number, burst in enumerate(_bursts(mixed(plan, payments, _rng(plan, "mix")), plan.bursts)):
+            if number and plan.bursts:
+                self._timetable.add_silence(plan.bursts.silence_ms)
+            for copy in disordered(burst, window=plan.window, rates=rates, chances=chances):
+                self._write_copy(copy)
+                if self._garbage_rng.random() < plan.garbage:
+                    self._write_garbage()
+                if copy.item.unit.is_complete:
+                    self._finish(copy.item.unit, progress)
+
+    def write_late(self) -> None:
+        self._late_lines.seek(0)
+        for entry in self._late_lines:
+            partition, mark, line = entry.split(b" ", 2)
+            self._append(int(partition), line, is_refused=mark == _REFUSED)
+        self.flush()
+
+    def flush(self) -> None:
+        self._target.flush()
+        self._expected.flush()
+
+    def summary(self) -> Summary:
+        return Summary(**self._counts)
+
+    def _write_copy(self, copy: Disordered[Place]) -> None:
+        unit, at = copy.item
+        is_refused = unit.came(at, copy, self._timetable.due_ms)
+        if copy.fate is Fate.LOST:
+            return
+        envelope = unit.envelope(at, contradicts=copy.contradicts)
+        key = unit.simulated.expected.unit.encode()
+        line = encode_line(Line(envelope.value, key, envelope.headers))
+        partition = self._target.partition_of(key)
+        if copy.fate is Fate.LATE:
+            self._late_lines.write(b"%d %b %b" % (partition, _REFUSED if is_refused else _TAKEN, line))
+        else:
+            self._await_line()
+            self._append(partition, line, is_refused=is_refused)
+
+    def _write_garbage(self) -> None:
+        garbage = next(self._garbage)
+        partition = self._target.partition_of(garbage.key)
+        self._await_line()
+        self._counts["lines"] += 1
+        offset = self._target.append_and_tell(partition, garbage.line)
+        self._expect(ExpectedGarbage(garbage.kind, partition, offset, garbage.reason.value))
+        self._counts["garbage"] += 1
+
+    def _await_line(self) -> None:
+        if self._pacer is not None:
+            self._pacer.await_line(self._timetable.due_ms, self.flush)
+        self._timetable.add_line()
+
+    def _append(self, partition: int, line: bytes, *, is_refused: bool) -> None:
+        """Append a line. A refused one is expected at its offset, which for late lines is known only now."""
+        self._counts["lines"] += 1
+        if not is_refused:
+            self._target.append(partition, line)
+            return
+        offset, reason = self._target.append_and_tell(partition, line), DeadLetterReason.CONFLICTING_DUPLICATE.value
+        self._expect(ExpectedGarbage(reason, partition, offset, reason))
+        self._counts["conflicts"] += 1
+
+    def _finish(self, unit: UnitArrivals, progress: Progress) -> None:
+        partition = self._target.partition_of(unit.simulated.expected.unit.encode())
+        expected = unit.expectation(partition)
+        self._expect(expected)
+        counts, envelopes = self._counts, expected.envelopes
+        counts["units"] += 1
+        counts["envelopes"] += len(envelopes)
+        counts["out_of_order"] += unit.count_out_of_order()
+        counts["duplicates"] += sum(each.duplicates for each in envelopes)
+        counts["lost"] += sum(each.is_lost for each in envelopes)
+        counts["late"] += sum(each.late for each in envelopes)
+        counts["notifications"] += sum(
+            process.notification_id is not None for each in envelopes if not each.is_lost for process in each.processes
+        )
+        if counts["units"] % max(1, self._plan.units // 500) == 0 or counts["units"] == self._plan.units:
+            progress(counts["units"], self._plan.units)
+
+    def _expect(self, expected: Expected) -> None:
+        self._expected.write(msgspec.json.encode(expected) + b"\n")
+
+
+def _bursts(stream: Iterator[Place], bursts: Bursts | None) -> Iterator[Iterator[Place]]:
+    """Cut the stream into bursts; the caller consumes each before the next."""
+    if bursts is None:
+        yield stream
+        return
+    for first in stream:
+        yield chain((first,), islice(stream, bursts.envelopes - 1))
+
+
+def _rng(plan: Plan, purpose: str) -> Random:
+    """Return a random generator for one purpose, so that changing one rate does not affect the rest."""
+    return Random(f"{plan.seed}/{purpose}")  # noqa: S311  # A simulation, and it must repeat itself.
+
+
+def _open_expected(path: Path) -> BinaryIO:
+    """Open the file with a lock, by which `verify --follow` knows that more expectations will come."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = make_private(path).open("ab")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file

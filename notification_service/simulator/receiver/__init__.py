@@ -1,0 +1,1 @@
+"""A receiver of payment status notifications by HTTP that sleeps, refuses, limits, forgets and fails as it is told."""

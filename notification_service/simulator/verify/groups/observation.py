@@ -1,0 +1,163 @@
+"""Reads the facts of the service, and the reports of its groups: one per line."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from guardian.headers import (
+    AMENDED,
+    AMOUNT,
+    CLOSED_BY,
+    GROUP_ID,
+    GROUP_REPORT,
+    GROUP_STATUS,
+    GROUP_TOTAL,
+    INCOMPLETE,
+    MEMBER,
+    NOTIFICATION_ID,
+    POSSIBLE_DUPLICATE,
+    texts_of,
+)
+from notification_service.connectors.line_format import Defect, Line, decode_line
+from notification_service.simulator.generate.iso_tree import XmlRefused, parse_iso_xml
+from notification_service.simulator.verify.groups.counts import Counted, Counts, whole_number
+
+
+class ObservedFact(msgspec.Struct, frozen=True):
+    """A status of a payment. `group` is None if the payment belongs to none; the texts are those of its message.
+
+    `instruction` is its payment information; `instruction_total` and `instruction_sum` are the NbOfTxs and CtrlSum of that.
+    """
+
+    unit: str
+    notification_id: str
+    status: str
+    is_late: bool
+    is_possible_duplicate: bool
+    group: str | None
+    total: str | None
+    control_sum: str | None
+    amount: str | None
+    instruction: str | None
+    instruction_total: str | None = None
+    instruction_sum: str | None = None
+
+
+class ObservedGroupReport(msgspec.Struct, frozen=True):
+    """A report by its headers and its value. `number` counts the reports of its group from 1.
+
+    `missing` is what the header `incomplete` says, `status` the GrpSts of the value and `said_status` that of the headers.
+    """
+
+    group: str
+    number: int
+    notification_id: str | None
+    message_id: str | None
+    said_total: str | None
+    total: str | None
+    said_status: str | None
+    status: str | None
+    missing: int | None
+    is_amended: bool
+    is_closed: bool
+    is_possible_duplicate: bool
+    counts: Counts
+
+
+def read_fact(line: bytes) -> ObservedFact | Defect | None:
+    """Read a fact from a line without its newline. None: it is another command, such as to close its group."""
+    read = decode_line(line)
+    if isinstance(read, Defect):
+        return read
+    headers = texts_of(read.headers)
+    unit, identifier = headers.get(MEMBER), headers.get(NOTIFICATION_ID)
+    value = _json(read)
+    if isinstance(value, Mapping) and value.get("type") not in (None, "status"):
+        return None
+    if unit is None or identifier is None or not isinstance(value, Mapping) or value.get("unit") != unit:
+        return Defect(f"no fact of a unit with the headers {MEMBER} and {NOTIFICATION_ID}")
+    key, group = (read.key or b"").decode(errors="replace"), headers.get(GROUP_ID)
+    if key != (group or unit):
+        return Defect(f"its key is {key!r:.80}, not its group or its unit")
+    original = value.get("original")
+    return ObservedFact(
+        unit,
+        identifier,
+        str(value.get("status")),
+        value.get("late") is True,
+        POSSIBLE_DUPLICATE in headers,
+        group,
+        _text(original, "OrgnlNbOfTxs"),
+        _text(original, "OrgnlCtrlSum"),
+        _text(value, AMOUNT),
+        _text(value.get("instruction"), "OrgnlPmtInfId"),
+        _text(value.get("instruction"), "OrgnlNbOfTxs"),
+        _text(value.get("instruction"), "OrgnlCtrlSum"),
+    )
+
+
+def read_group_report(line: bytes) -> ObservedGroupReport | Defect:
+    """Read a report from a line without its newline."""
+    read = decode_line(line)
+    if isinstance(read, Defect):
+        return read
+    headers = texts_of(read.headers)
+    group, number, missing = headers.get(GROUP_ID), whole_number(headers.get(GROUP_REPORT)), headers.get(INCOMPLETE)
+    original = _at(_json(read), "CstmrPmtStsRpt", "OrgnlGrpInfAndSts")
+    if group is None or number is None or original is None:
+        return Defect(f"no report of a group with the headers {GROUP_ID} and {GROUP_REPORT}")
+    return ObservedGroupReport(
+        group,
+        number,
+        headers.get(NOTIFICATION_ID),
+        _text(original, "OrgnlMsgId"),
+        headers.get(GROUP_TOTAL),
+        _text(original, "OrgnlNbOfTxs"),
+        headers.get(GROUP_STATUS),
+        _text(original, "GrpSts"),
+        None if missing is None else whole_number(missing) or 0,
+        AMENDED in headers,
+        CLOSED_BY in headers,
+        POSSIBLE_DUPLICATE in headers,
+        Counts(tuple(sorted(_counted(original))), tuple(sorted(_instructions(_at(_json(read), "CstmrPmtStsRpt"))))),
+    )
+
+
+def _instructions(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None, tuple[tuple[str, int], ...]]]:
+    for each in _all(report, "OrgnlPmtInfAndSts"):
+        counted = tuple(sorted((found.status, found.payments) for found in _counted(each)))
+        yield _text(each, "OrgnlPmtInfId") or "", _text(each, "PmtInfSts"), counted
+
+
+def _counted(of: Mapping[str, Any]) -> Iterator[Counted]:
+    for each in _all(of, "NbOfTxsPerSts"):
+        total = _text(each, "DtldCtrlSum")
+        count = whole_number(_text(each, "DtldNbOfTxs"))
+        yield Counted(_text(each, "DtldSts") or "", -1 if count is None else count, None if total is None else Decimal(total))
+
+
+def _json(read: Line) -> Any:
+    value = read.value
+    try:
+        return parse_iso_xml(value).tree if value.lstrip().startswith(b"<") else msgspec.json.decode(value)
+    except (XmlRefused, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _at(tree: Any, *tags: str) -> Any:
+    for tag in tags:
+        tree = tree.get(tag) if isinstance(tree, Mapping) else None
+    return tree if isinstance(tree, Mapping) else None
+
+
+def _all(tree: Mapping[str, Any], tag: str) -> list[Mapping[str, Any]]:
+    """Return the elements of a tag; XML with one element has no list."""
+    found = tree.get(tag)
+    return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, Mapping)]
+
+
+def _text(tree: Any, tag: str) -> str | None:
+    found = tree.get(tag) if isinstance(tree, Mapping) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,281 @@
+"""What delivery workers tell `status`, each in a file of its own."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from notification_service.status.run_file import RunFile
+from resequencer.clock import Instant, instant_of
+from resequencer.printable import counted
+
+STALE_AFTER_MS = 10_000
+"""A delivery worker reports every second; a report this old says that it hangs or cannot write."""
+
+
+class GateStatus(msgspec.Struct, frozen=True):
+    """The gate of a receiver: shut while the receiver sleeps or cannot be reached. Instants are in ISO 8601 (UTC).
+
+    `since` is when the gate was shut, and `probe_at` when the next call tries whether the receiver is awake; None while it is
+    open. `waiting` are the rows that are not delivered yet, `failed` those that have failed, `held_units` the units that one of
+    them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in,
+    `missing_jobs` lack a part of their source, which went before it was read; `unread_ms` is how long ago the source of the live
+    job was read, None without one.
+    """
+
+    receiver: str
+    is_open: bool
+    waiting: int
+    reason: str | None = None
+    since: str | None = None
+    probe_at: str | None = None
+    failed: int = 0
+    held_units: int = 0
+    retries: tuple[tuple[str, int], ...] = ()
+    stalled_jobs: int = 0
+    unread_ms: int | None = None
+    missing_jobs: int = 0
+
+
+class BlockedStatus(msgspec.Struct, frozen=True):
+    """A record that is delivered straight from a topic, and of which a call has failed; `position` is that in the source."""
+
+    position: str
+    key: str
+    since: str
+    attempts: int
+    error: str
+
+
+class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a partition of a topic is delivered. Offsets from `position` to `end` are not done or not read.
+
+    `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
+    `oldest_at` is when the first of the open ones was written to the topic, in ISO 8601 (UTC).
+    `skips_all`: an operator has ordered that none of them is tried again. `pause` says why nothing more is read for now, and
+    `problem` why the partition cannot be read until a person acts.
+    """
+
+    partition: str
+    position: int
+    end: int
+    open: int
+    blocked: int = 0
+    records: tuple[BlockedStatus, ...] = ()
+    oldest_at: str | None = None
+    skips_all: bool = False
+    pause: str | None = None
+    problem: str | None = None
+
+
+class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A receiver that is delivered to straight from topics, as one worker sees it: the partitions are those of this worker.
+
+    `reason` says why its gate is shut since `since`; None while it is open. `problem` says why nothing is read, and `notes` what
+    does not stop it.
+    """
+
+    receiver: str
+    reason: str | None = None
+    since: str | None = None
+    probe_at: str | None = None
+    problem: str | None = None
+    partitions: tuple[DeliveredPartition, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def behind(self) -> int:
+        """How many offsets lie between the positions and the ends."""
+        return sum(each.end - each.position for each in self.partitions)
+
+    @property
+    def open(self) -> int:
+        """How many records were read and are not done."""
+        return sum(each.open for each in self.partitions)
+
+    @property
+    def blocked(self) -> int:
+        """Of how many records a call has failed."""
+        return sum(each.blocked for each in self.partitions)
+
+    @property
+    def paused(self) -> int:
+        """How many partitions are not read for now."""
+        return sum(each.pause is not None for each in self.partitions)
+
+    @property
+    def first_problem(self) -> str | None:
+        """Why nothing is read, or why a partition cannot be read; None while all is well."""
+        return self.problem or next((each.problem for each in self.partitions if each.problem is not None), None)
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a schedule is. `tick` is the last tick that was begun, None before the first.
+
+    `made` counts its requests so far, and `total` those of all ticks. `overdue_since` is the tick that is due and not done.
+    `problem` says why its requests wait. `waiting` requests wait for the receiver, as many as `ticks_waiting` ticks make; None:
+    it is not known. Instants are in ISO 8601.
+    """
+
+    schedule: str
+    expression: str
+    tick: str | None = None
+    made: int = 0
+    total: int = 0
+    next_tick: str | None = None
+    overdue_since: str | None = None
+    problem: str | None = None
+    waiting: int | None = None
+    ticks_waiting: float | None = None
+
+
+class DeliveryReport(msgspec.Struct, frozen=True):
+    """The last report of one delivery worker. `problem` says why it does not deliver, None while it does.
+
+    `service_process_id` is the supervisor's, `process_id` the worker's own, or the supervisor's while there is no worker. Then
+    `reported_at` is None.
+    """
+
+    service_process_id: int
+    process_id: int
+    slot: int
+    reported_at: str | None
+    problem: str | None = None
+    gates: tuple[GateStatus, ...] = ()
+    direct: tuple[DirectStatus, ...] = ()
+    schedules: tuple[ScheduleStatus, ...] = ()
+
+
+class DeliveryFile(RunFile[DeliveryReport]):
+    """`delivery-K.json` of the delivery worker in slot K."""
+
+    def __init__(self, run_directory: Path, slot: int) -> None:
+        super().__init__(run_directory, f"delivery-{slot}", DeliveryReport)
+        self._slot = slot
+
+    def write_problem(self, why: str) -> None:
+        """Write, as the supervisor, why the worker does not run."""
+        self.write(DeliveryReport(os.getpid(), os.getpid(), self._slot, None, why))
+
+
+class DeliveryWorkerStatus(msgspec.Struct, frozen=True):
+    """A delivery worker as `status` shows it."""
+
+    slot: int
+    process_id: int | None
+    problem: str | None
+
+
+class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
+
+    `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
+    `schedules` are each as the worker reports it that knows most of it.
+    """
+
+    delivery_workers: tuple[DeliveryWorkerStatus, ...] = ()
+    gates: tuple[GateStatus, ...] = ()
+    direct: tuple[DirectStatus, ...] = ()
+    schedules: tuple[ScheduleStatus, ...] = ()
+
+
+def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
+    """Combine the reports of the `count` delivery workers of a service that runs."""
+    reports = [DeliveryFile(run_directory, slot).find(service_process_id) for slot in range(count)]
+    workers = tuple(_worker(slot, report, now) for slot, report in enumerate(reports))
+    told = [each for each in reports if each is not None and each.gates]
+    newest = max(told, key=lambda each: each.reported_at or "", default=None)
+    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports), _merged_schedules(reports))
+
+
+def delivery_lines(status: DeliveryStatus) -> list[str]:
+    """Return the lines for people: one for each worker, and one for each receiver."""
+    workers = [
+        f"delivery worker {each.slot}{f' (process {each.process_id})' if each.process_id else ''}: {each.problem or 'delivers'}"
+        for each in status.delivery_workers
+    ]
+    direct = [line for each in status.direct for line in _direct_lines(each)]
+    return [*workers, *map(_gate_line, status.gates), *direct, *map(schedule_line, status.schedules)]
+
+
+def schedule_line(status: ScheduleStatus) -> str:
+    """Return a schedule on one line for people."""
+    parts = [f"schedule {status.schedule}: {status.expression}, next tick at {status.next_tick or 'none'}"]
+    if status.tick is not None:
+        parts.append(f"tick {status.tick} has made {counted(status.made, 'request')}")
+    if status.overdue_since is not None:
+        parts.append(f"tick {status.overdue_since} is due and not done")
+    if status.waiting:
+        parts.append(f"{counted(status.waiting, 'request')} wait for the receiver")
+    parts += [status.problem] if status.problem is not None else []
+    return "; ".join(parts)
+
+
+def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...]:
+    """Return each receiver once, with the partitions of all workers. A gate that is shut, and a problem, come first."""
+    found: dict[str, DirectStatus] = {}
+    for each in (one for report in reports if report is not None for one in report.direct):
+        before = found.get(each.receiver, each)
+        shown = before if before.reason is not None else each
+        partitions = each.partitions if before is each else (*before.partitions, *each.partitions)
+        found[each.receiver] = msgspec.structs.replace(
+            shown,
+            problem=before.problem or each.problem,
+            partitions=tuple(sorted(partitions, key=lambda one: one.partition)),
+            notes=tuple(dict.fromkeys((*before.notes, *each.notes))),
+        )
+    return tuple(found.values())
+
+
+def _merged_schedules(reports: Iterable[DeliveryReport | None]) -> tuple[ScheduleStatus, ...]:
+    """Return each schedule once: what a worker has seen of it is behind what the store has, never before it."""
+    found: dict[str, ScheduleStatus] = {}
+    for each in (one for report in reports if report is not None for one in report.schedules):
+        before = found.get(each.schedule, each)
+        found[each.schedule] = max(before, each, key=lambda one: (one.tick or "", one.total))
+    return tuple(found.values())
+
+
+def _direct_lines(status: DirectStatus) -> list[str]:
+    state = "open" if status.reason is None else f"shut since {status.since}, next probe at {status.probe_at}: {status.reason}"
+    lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read"]
+    if status.problem is not None:
+        lines.append(f"receiver {status.receiver}: {status.problem}")
+    lines += [f"receiver {status.receiver}: {each}" for each in status.notes]
+    for each in status.partitions:
+        lines += _partition_lines(status.receiver, each)
+    return lines
+
+
+def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
+    name = f"receiver {receiver}, {each.partition}"
+    lines = [f"{name}: {each.problem}"] if each.problem is not None else []
+    if each.blocked:
+        first = each.records[0]
+        told = f"{counted(each.blocked, 'record')} blocked, the first {first.position} since {first.since}"
+        lines.append(f"{name}: {told} after {counted(first.attempts, 'attempt')}: {first.error}")
+    if each.pause is not None:
+        lines.append(f"{name}: paused: {each.pause}")
+    if each.skips_all:
+        lines.append(f"{name}: what fails is skipped, as an operator has ordered")
+    return lines
+
+
+def _worker(slot: int, report: DeliveryReport | None, now: Instant) -> DeliveryWorkerStatus:
+    if report is None:
+        return DeliveryWorkerStatus(slot, None, "it is starting")
+    process = None if report.process_id == report.service_process_id else report.process_id
+    if report.reported_at is not None and now - instant_of(report.reported_at) > STALE_AFTER_MS:
+        return DeliveryWorkerStatus(slot, process, f"stale: no report since {report.reported_at}")
+    return DeliveryWorkerStatus(slot, process, report.problem)
+
+
+def _gate_line(gate: GateStatus) -> str:
+    waiting = f"{gate.waiting} waiting"
+    if gate.missing_jobs:
+        lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which went before it was read"
+        waiting = f"{waiting}, {lacks} (`resequencer delivery jobs`)"
+    if gate.is_open:
+        return f"receiver {gate.receiver}: open, {waiting}"
+    return f"receiver {gate.receiver}: shut since {gate.since}, next probe at {gate.probe_at}, {waiting}: {gate.reason}"

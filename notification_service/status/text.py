@@ -1,0 +1,105 @@
+"""A service's report as lines for people."""
+
+from collections.abc import Iterator
+
+from guardian.metrics import CycleTimes
+from notification_service.status.report import PartitionStatus, State, StatusReport, UntakenPartition
+from notification_service.status.served import ServedStatus
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from resequencer.printable import counted
+
+
+def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
+    """Return the lines of the report. With several workers, a line about one of them names it."""
+    state, whole = service.state, service.whole
+    if state == NOT_RUNNING:
+        yield f"{state}: the service ended with: {whole.reason}" if whole.reason else state
+        return
+    is_alone = len(service.workers) == 1
+    yield _said(state, whole)
+    worker = "" if whole.worker_process_id in (None, whole.process_id) else f", its worker {whole.worker_process_id}"
+    yield f"process {whole.process_id}{worker} since {whole.started_at}, reported at {whole.reported_at}"
+    yield from _restarts(whole)
+    yield from (() if is_alone else _workers(service))
+    yield from _metrics(whole)
+    yield from () if whole.lookups_version is None else (f"lookups: {whole.lookups_version}",)
+    yield from () if whole.deadlines is None else (f"deadlines: {whole.deadlines}",)
+    yield f"on disk: {on_disk}"
+    yield from (_partition(each, _holder(each.slot, is_alone=is_alone)) for each in whole.partitions)
+    yield from (_untaken(each, _holder(each.slot, is_alone=is_alone)) for each in whole.untaken)
+    yield from (_last_cycle(each, is_alone=is_alone) for _, each in service.workers if each.last_cycle is not None)
+    yield from (f"{name} unavailable: {_units(units)} for it" for name, units in whole.unavailable.items())
+    yield from (
+        f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {each.kind} at {each.until})"
+        for each in whole.oldest_waits
+    )
+    yield from (f"note: {each}" for each in whole.notes)
+
+
+def served_lines(served: ServedStatus) -> Iterator[str]:
+    """Where something is served by HTTP, or why it is not."""
+    yield from (f"{name}: {url}" for name, url in served.http.items())
+    yield from (f"note: {each}" for each in served.http_notes)
+
+
+def _said(state: str, report: StatusReport) -> str:
+    if state == STALE:
+        told = f"{state}: no report since {report.reported_at}; it was {report.state} then"
+        return f"{told}: {report.reason}" if report.reason else told
+    return f"{state}: {report.reason}" if report.reason else state
+
+
+def _workers(service: ServiceReport) -> Iterator[str]:
+    for state, each in service.workers:
+        holds = (
+            "no partition is left for it; it is on standby" if each.is_standing_by else counted(len(each.partitions), "partition")
+        )
+        process = "" if each.worker_process_id is None else f" (process {each.worker_process_id})"
+        yield f"worker {each.slot}{process}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
+
+
+def _restarts(report: StatusReport) -> Iterator[str]:
+    if report.restarts:
+        times = "once" if report.restarts == 1 else f"{report.restarts} times"
+        before = "the previous worker " if report.worker_count == 1 else ""
+        yield f"started again {times}: {before}{report.last_exit}"
+
+
+def _metrics(report: StatusReport) -> Iterator[str]:
+    units, counts = report.units, report.counts
+    pending = sum(each.unpublished for each in report.partitions)
+    yield f"units: {units.active} active, {units.waiting} waiting with {counted(units.stashed_envelopes, 'stashed envelope')}"
+    yield (
+        f"records {counts.get('records', 0)}, handled {counts.get('handled', 0)}, duplicates {counts.get('duplicates', 0)}, "
+        f"released units {counts.get('released_units', 0)}, dead letters {sum(report.dead_letters.values())}"
+    )
+    by_status = ", ".join(f"{name} {count}" for name, count in sorted(report.notifications.items()))
+    yield f"notifications {sum(report.notifications.values())}: {by_status}"
+    if pending:
+        yield f"pending: {pending} committed, not sent yet"
+
+
+def _units(count: int) -> str:
+    return "1 unit waits" if count == 1 else f"{count} units wait"
+
+
+def _holder(slot: int, *, is_alone: bool) -> str:
+    return "" if is_alone else f"worker {slot}, "
+
+
+def _partition(each: PartitionStatus, holder: str) -> str:
+    lag = "" if each.lag is None else f", {each.lag} behind"
+    return f"{each.partition}: {holder}read to {each.read_to}{lag}, acknowledged {each.acknowledged}, {each.unpublished} to leave"
+
+
+def _untaken(each: UntakenPartition, holder: str) -> str:
+    why = f"{each.unavailable} unavailable: {each.reason}"
+    return f"{each.partition}: {holder}not taken over yet: {why}; next try at {each.next_try_at}"
+
+
+def _last_cycle(report: StatusReport, *, is_alone: bool) -> str:
+    times = report.last_cycle
+    assert isinstance(times, CycleTimes)
+    whose = "" if is_alone else f" of worker {report.slot}"
+    steps = f"poll {times.poll_ms}, decide {times.decide_ms}, commit {times.commit_ms}, publish {times.publish_ms} ms"
+    return f"last cycle{whose} with work: {times.records} records, {steps}"

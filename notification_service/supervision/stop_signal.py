@@ -1,0 +1,39 @@
+"""The request to stop: SIGTERM, SIGINT or the end of the supervisor. The first signal drains, a second one ends at once."""
+
+import os
+import signal
+from time import sleep
+from types import FrameType
+
+from notification_service.supervision.lifeline import Lifeline
+
+_SLICE_MS = 100
+
+
+class StopSignal:
+    """A flag that a signal or a cut lifeline sets, and that the worker's loop asks. Setting it ends a wait early."""
+
+    def __init__(self, lifeline: Lifeline | None = None) -> None:
+        self._lifeline = lifeline
+        self._was_told = False
+
+    @property
+    def is_set(self) -> bool:
+        return self._was_told or (self._lifeline is not None and self._lifeline.is_cut())
+
+    def install(self) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._receive)
+
+    def wait(self, milliseconds: int) -> None:
+        """Sleep for this time, in slices: a signal does not interrupt a sleep, but no further slice begins."""
+        while milliseconds > 0 and not self.is_set:
+            slice_ms = min(milliseconds, _SLICE_MS)
+            sleep(slice_ms / 1_000)
+            milliseconds -= slice_ms
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._was_told:
+            os._exit(128 + number)
+        self._was_told = True

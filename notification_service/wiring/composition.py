@@ -1,0 +1,336 @@
+"""Makes a worker's parts from a configuration; the only module that knows all the rooms."""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from io import StringIO
+from random import SystemRandom
+from time import monotonic
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from guardian.actor_gateway import ActorGateway
+from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.cycle import Cycle
+from guardian.done_offsets import MOST_CHARACTERS
+from guardian.log_rate_limit import LogRateLimit
+from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.ports import NoOrders, OrderBook, OrderSource, Transport
+from guardian.region import RegionLimits
+from guardian.resets import RegionCycles
+from guardian.unit_registry import UnitRegistrySettings
+from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.file_settings import file_settings
+from notification_service.configuration.infinispan_settings import infinispan_layout, infinispan_server
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.kinds import is_region, most_of_interval
+from notification_service.configuration.package_settings import settings_from
+from notification_service.configuration.redis_settings import redis_settings
+from notification_service.configuration.refusal import ConfigurationRefused
+from notification_service.configuration.region_sections import Trigger
+from notification_service.configuration.schema import path_of
+from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.orders import OrderFiles
+from notification_service.connectors.files.transport import FileTransport
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
+from notification_service.payments.port import VersionedHandler
+from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.supervision.system_clock import SystemClock, steady_clock
+from notification_service.wiring.aggregation.stores import find_unusable
+from notification_service.wiring.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
+from notification_service.wiring.regions import find_unusable_clients, make_region_transport
+from notification_service.wiring.watched_handler import HandlingLog, WatchedHandler
+from notification_service.wiring.working_directory import see_working_directory
+from resequencer.errors import ConfigurationError
+from resequencer.handler import Handler
+from resequencer.in_flight import InFlight, Untracked
+from resequencer.order import LONGEST_HOLD_MS, OrderKind
+from resequencer.settings import ResequencerSettings
+from resequencer.storage_port import Storage
+from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.turn.turn import TurnContext
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
+from storage.embedded.view import EmbeddedStorageView
+from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.view import InfinispanStorageView
+from storage.none.storage import NoneSettings, NoneStorage
+from storage.view_port import StorageView
+
+_IDLE_BYTES = 512 * 1024 * 1024
+"""With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
+
+_LEAST_OUTPUT_BYTES = 16 * 1024 * 1024
+
+
+class Parts(NamedTuple):
+    """A worker's parts; the caller closes `servers` and `handler`."""
+
+    cycle: Cycle
+    region: RegionCycles
+    servers: Servers
+    retry: RetryWithBackoff
+    watched: WatchedHandler
+    handler: EnrichedHandler
+    mishaps: LogRateLimit
+
+
+def compose(
+    configuration: Configuration,
+    wait: Callable[[int], None],
+    is_stopping: Callable[[], bool],
+    slot: int = 0,
+    in_flight: InFlight | None = None,
+) -> Parts:
+    """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
+
+    Envelopes are in `in_flight` while the handler or a user's own strategy has them.
+
+    Raises:
+        ConfigurationError: Something named in the configuration cannot be used.
+    """
+    resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
+    clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
+    in_flight = in_flight or Untracked()
+    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
+    handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
+    mishaps, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
+    decoder = _decoder(configuration, strategy)
+    context = TurnContext(strategy, watched, resequencer_settings(configuration), SystemRandom(), handler)
+    storage = _make_storage(configuration)
+    registry = UnitRegistrySettings(
+        idle_timeout_ms=resequencer.idle_timeout_ms,
+        stash_bytes=resequencer.stash_limit_bytes_per_worker,
+        can_reload=storage.is_durable,
+        unit_stash=resequencer.stash_limit,
+        unit_bytes=resequencer.stash_bytes,
+        share_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        longest_pause_ms=context.settings.longest_pause_ms,
+        longest_deadline_ms=max(context.settings.longest_deadline_ms, LONGEST_HOLD_MS),
+    )
+    gateway = ActorGateway(context, decoder.decode, registry)
+    servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
+    retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
+    tools = Tools(decoder, clock, retry, _random_token, mishaps)
+    settings = CycleSettings(
+        strategy.name,
+        most_of_interval(configuration),
+        acknowledge_handled=_waits_for_handled(configuration),
+        done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
+        retention_ms=resequencer.retention_ms,
+        approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
+        acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
+        region=_region_limits(configuration),
+    )
+    if is_region(configuration):
+        takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
+        settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
+    cycle = Cycle(servers, tools, settings)
+    cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
+    return Parts(cycle, cycles, servers, retry, watched, handler, mishaps)
+
+
+def refuse_unusable(configuration: Configuration) -> None:
+    """Import what the configuration names, and read the table of settings or what the lookups say of themselves.
+
+    Raises:
+        ConfigurationRefused: Lists everything that cannot be used.
+    """
+    problems: list[ConfigurationError] = []
+    told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
+    storage = told.get(configuration.resequencer.storage_type)
+    for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
+        try:
+            make(configuration)
+        except ConfigurationError as error:
+            problems.append(error)
+    problems += find_unusable_clients(configuration)
+    for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
+        problems += find_unusable(configuration, name)
+    if problems:
+        raise ConfigurationRefused(problems)
+
+
+def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
+    """Return the configured strategy; a user's own class is also looked for in the working directory."""
+    see_working_directory()
+    return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
+
+
+def make_decoder(configuration: Configuration) -> EnvelopeDecoder:
+    """The decoder of the workers, for other programs that read envelopes.
+
+    Raises:
+        ConfigurationError: The strategy cannot be used.
+    """
+    return _decoder(configuration, make_strategy_of(configuration))
+
+
+def _decoder(configuration: Configuration, strategy: Strategy) -> EnvelopeDecoder:
+    return EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+
+
+def load_notification_settings(configuration: Configuration) -> NotificationSettings:
+    """The rows of the settings file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or a row is refused.
+    """
+    file = configuration.notification.settings
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path_of(Notifications, "settings"), f"{file} cannot be read: {error}") from error
+    return parse_notification_settings(StringIO(text), str(file))
+
+
+def _waits_for_handled(configuration: Configuration) -> bool:
+    """Return whether the position waits for handled records. With storage none, files are the store, and stashed records are read
+    again.
+    """
+    resequencer = configuration.resequencer
+    is_file_the_store = resequencer.storage_type is StorageType.NONE and configuration.ingress.transport is TransportType.FILE
+    return is_file_the_store or resequencer.acknowledge is Acknowledge.WHEN_HANDLED
+
+
+def make_handler_of(configuration: Configuration) -> Handler:
+    """Return the handler with the configured target type and settings; a user's own is also looked for in the working directory.
+
+    If lookups were published, their settings count, and this handler has none.
+    """
+    is_published = find_current(configuration) is not None
+    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+
+
+def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
+    see_working_directory()
+    return make_handler(handler_settings(configuration), known)
+
+
+def handler_settings(configuration: Configuration) -> HandlerSettings:
+    """Return the handler's settings; the audit uses them too."""
+    return settings_from(
+        HandlerSettings,
+        configuration.resequencer,
+        target_type=configuration.notification.target_type,
+        handler=configuration.notification.handler,
+        most_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        makes_facts=configuration.aggregation.is_enabled,
+    )
+
+
+def output_bytes(max_record_bytes: int) -> int:
+    """Return the bytes of notifications that one envelope may cause: several that each repeat the largest payment data."""
+    return max(_LEAST_OUTPUT_BYTES, 4 * max_record_bytes)
+
+
+def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
+    """Return the configured time-outs and limits of a unit."""
+    return settings_from(ResequencerSettings, configuration.resequencer)
+
+
+def _region_limits(configuration: Configuration) -> RegionLimits:
+    region = configuration.region
+    return RegionLimits(region.most_resets, region.drain_timeout_ms, region.reset_timeout_ms)
+
+
+def _make_storage(configuration: Configuration) -> Storage:
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
+        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
+    if configuration.resequencer.storage_type is StorageType.REDIS:
+        from storage.redis.storage import RedisStorage  # Imported here, which takes a quarter of a second.
+
+        return RedisStorage(redis_settings(configuration), _random_token)
+    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
+        from storage.infinispan.rest_client import InfinispanRest  # Imported here, which takes a fifth of a second.
+
+        cache = InfinispanRest(infinispan_server(configuration))
+        return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
+    return NoneStorage(NoneSettings(_IDLE_BYTES), _random_token)
+
+
+def make_storage_view(configuration: Configuration) -> StorageView | None:
+    """Make the view of the configured storage, None for storage none. Nothing is connected yet.
+
+    Raises:
+        ConfigurationError: The storage's address or a certificate cannot be used.
+    """
+    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
+        return EmbeddedStorageView(configuration.storage.embedded_file)
+    if configuration.resequencer.storage_type is StorageType.REDIS:
+        from storage.redis.view import RedisStorageView  # Here, for its client takes a quarter of a second to import.
+
+        return RedisStorageView(redis_settings(configuration))
+    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
+        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
+
+        cache = InfinispanRest(infinispan_server(configuration))
+        return InfinispanStorageView(cache, infinispan_layout(configuration).namespace)
+    return None
+
+
+def name_storage(configuration: Configuration) -> str:
+    """Return a text that differs for storages that the configuration tells apart. It may contain a password."""
+    kind = configuration.resequencer.storage_type
+    if kind is StorageType.EMBEDDED:
+        return f"{kind.value} {configuration.storage.embedded_file.absolute()}"
+    if kind is StorageType.REDIS:
+        redis = redis_settings(configuration)
+        return f"{kind.value} {redis.place!r} {redis.place.options.get('db', 0)} {redis.namespace}"
+    if kind is StorageType.INFINISPAN:
+        server = infinispan_server(configuration)
+        return f"{kind.value} {server.url} {server.cache} {infinispan_layout(configuration).namespace}"
+    return kind.value
+
+
+def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
+    if is_region(configuration):
+        return make_region_transport(configuration, wait, slot)
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from notification_service.connectors.kafka.transport import (
+            KafkaTransport,  # Imported here, which takes a third of a second.
+        )
+
+        return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
+    return FileTransport(file_settings(configuration), wait)
+
+
+def make_order_source(configuration: Configuration) -> OrderSource:
+    """Make the worker's source of orders. Nothing is connected yet."""
+    if not configuration.orders.is_enabled:
+        return NoOrders()
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from notification_service.connectors.kafka.orders import (
+            KafkaOrderSource,  # Imported here, which takes a third of a second.
+        )
+
+        return KafkaOrderSource(kafka_settings(configuration))
+    return _order_files(configuration)
+
+
+def make_order_book(configuration: Configuration) -> OrderBook:
+    """Make what operators give orders with and read them by. Nothing is connected yet.
+
+    Raises:
+        ConfigurationError: Orders are not enabled.
+    """
+    if not configuration.orders.is_enabled:
+        raise ConfigurationError(path_of(Orders, "is_enabled"), "is false: set it to true, and restart the service")
+    if configuration.ingress.transport is TransportType.KAFKA:
+        from notification_service.connectors.kafka.orders import KafkaOrderBook  # Imported here, which takes a third of a second.
+
+        return KafkaOrderBook(kafka_settings(configuration))
+    return _order_files(configuration)
+
+
+def _order_files(configuration: Configuration) -> OrderFiles:
+    return OrderFiles(configuration.orders.directory, configuration.notification.output_directory, SystemFiles())
+
+
+def _random_token() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,177 @@
+"""Makes ledger, feeds and delivery workers from the configuration."""
+
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.schema import path_of
+from notification_service.configuration.sections import TransportType
+from notification_service.delivery.core.jobs import GateReport
+from notification_service.delivery.direct.receiver import DirectReport
+from notification_service.delivery.event_file import EventFile
+from notification_service.delivery.ledger.database import Database
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.ledger.services import Service
+from notification_service.delivery.schedules.runner import ScheduleReport
+from notification_service.delivery.settings import DeliverySettings
+from notification_service.delivery.source_reader import Sources
+from notification_service.delivery.worker import DeliveryWorker, Others, Reporting
+from notification_service.status.delivery import (
+    BlockedStatus,
+    DeliveredPartition,
+    DeliveryFile,
+    DeliveryReport,
+    DirectStatus,
+    GateStatus,
+    ScheduleStatus,
+)
+from notification_service.supervision.system_clock import SystemClock, steady_clock
+from notification_service.wiring.delivery.direct import make_direct_receiver
+from notification_service.wiring.delivery.schedules import make_runner
+from notification_service.wiring.delivery.sources import live_source, open_feed
+from resequencer.clock import Clock, Instant, instant_text
+from resequencer.errors import ConfigurationError
+from resequencer.steady_clock import SteadyClock
+
+
+def make_ledger(configuration: Configuration, slot: int | None = None, service: Service = Service()) -> Ledger:  # noqa: B008
+    """Return the ledger, which connects at its first use; `slot` is the delivery worker's, None for any other process.
+
+    It has the receivers whose policy is `ledger`. What starts jobs, or publishes their ends, names its `service`.
+
+    Raises:
+        ConfigurationError: Neither a receiver nor a schedule is configured.
+    """
+    delivery = configuration.delivery
+    if not delivery.receivers and not delivery.schedules:
+        raise ConfigurationError(path_of(DeliverySettings, "receivers"), "is empty: name a receiver, and give its url")
+    settings = delivery.ledger
+    url = f"sqlite:///{settings.file.absolute()}" if settings.url is None else str(settings.url)
+    clock = _clock(configuration, slot, "" if settings.url is None else "-ledger")
+    return Ledger(Database(url, clock), delivery.of_ledger, settings.retention_ms, delivery.worker.stalled_after_ms, service)
+
+
+def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) -> DeliveryWorker:
+    """Return a delivery worker. The ledger knows it by machine and process, and by a number that no other has."""
+    delivery = configuration.delivery
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    forbidden = [ipaddress.ip_network(each) for each in delivery.forbidden_addresses]
+    live, former = live_source(configuration, ledger.service)
+    sources = Sources(live, partial(open_feed, configuration), former)
+    publish = _event_publisher(configuration, ledger)
+    clock = ledger.database.clock if ledger.database.is_sqlite else _clock(configuration, slot)
+    direct = [make_direct_receiver(configuration, name, each, slot, forbidden, clock) for name, each in delivery.of_topics]
+    schedules = [make_runner(configuration, name, each, ledger, owner, clock) for name, each in delivery.schedules]
+    return DeliveryWorker(ledger, delivery.worker, owner, sources, publish, forbidden, Others(direct, schedules))
+
+
+def make_report(configuration: Configuration, slot: int) -> Reporting:
+    """Return what the worker in this slot reports by."""
+    return partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
+
+
+def _clock(configuration: Configuration, slot: int | None, of: str = "") -> SteadyClock:
+    """Return the clock of a delivery worker. Other processes begin with what the first worker knows of it."""
+    run_directory, trusted_ms = configuration.notification.run_directory, configuration.clock_trusted_after_ms
+    return steady_clock(run_directory, f"delivery-{slot or 0}{of}", trusted_ms, keeps=slot is not None)
+
+
+def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[], int]:
+    notification = configuration.notification
+    if notification.transport is TransportType.FILE:
+        return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
+    from notification_service.delivery.event_topic import EventTopic
+
+    group = f"{configuration.storage.namespace}-events"
+    return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish
+
+
+def _report(
+    file: DeliveryFile,
+    slot: int,
+    clock: Clock,
+    problem: str | None,
+    gates: Sequence[GateReport],
+    direct: Sequence[DirectReport],
+    schedules: Sequence[ScheduleReport],
+) -> None:
+    told = tuple(map(_told_gate, gates))
+    file.write(
+        DeliveryReport(
+            os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told,
+            tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
+        )
+    )  # fmt: skip
+
+
+def _told_gate(gate: GateReport) -> GateStatus:
+    return GateStatus(
+        receiver=gate.receiver,
+        is_open=gate.is_open,
+        waiting=gate.waiting,
+        reason=None if gate.is_open else gate.reason,
+        since=None if gate.is_open else _text(gate.since),
+        probe_at=None if gate.is_open else _text(gate.probe_at),
+        failed=gate.failed,
+        held_units=gate.held_units,
+        retries=tuple(msgspec.structs.asdict(gate.retries).items()),
+        stalled_jobs=gate.stalled_jobs,
+        unread_ms=gate.unread_ms,
+        missing_jobs=gate.missing_jobs,
+    )
+
+
+def _told(report: DirectReport) -> DirectStatus:
+    is_shut = report.shut_because is not None
+    return DirectStatus(
+        receiver=report.receiver,
+        reason=report.shut_because,
+        since=instant_text(report.shut_since) if is_shut else None,
+        probe_at=instant_text(report.probe_at) if is_shut else None,
+        problem=report.problem,
+        notes=report.notes,
+        partitions=tuple(
+            DeliveredPartition(
+                partition=str(each.partition),
+                position=each.position,
+                end=each.end,
+                open=each.open_count,
+                blocked=each.blocked_count,
+                records=tuple(
+                    BlockedStatus(str(record.origin), record.key, instant_text(record.since), record.attempts, record.error)
+                    for record in each.blocked
+                ),
+                oldest_at=None if each.oldest_at is None else instant_text(each.oldest_at),
+                skips_all=each.skips_all,
+                pause=each.pause,
+                problem=each.problem,
+            )
+            for each in report.partitions
+        ),
+    )
+
+
+def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
+    return ScheduleStatus(
+        schedule=report.name,
+        expression=report.expression,
+        tick=_text(report.tick),
+        made=report.made,
+        total=report.total,
+        next_tick=_text(report.next_tick),
+        overdue_since=_text(report.overdue_since),
+        problem=report.problem,
+        waiting=report.waiting,
+        ticks_waiting=report.ticks_waiting,
+    )
+
+
+def _text(instant: Instant | None) -> str | None:
+    return None if instant is None else instant_text(instant)

@@ -1,0 +1,90 @@
+"""What a worker's report says of its cycle, its partitions and its units."""
+
+from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
+
+import msgspec
+
+from guardian.actor_gateway import UnitsReport
+from guardian.cycle import Cycle
+from guardian.metrics import Metrics
+from guardian.owned_partition import OwnedPartition
+from guardian.ports import TransportStatus
+from guardian.takeover_backoff import Untaken
+from notification_service.status.report import PartitionStatus, StatusReport, Units, UnitWait, UntakenPartition
+from resequencer.batch import UnitKey
+from resequencer.clock import Instant, instant_text
+from resequencer.record import Partition
+from resequencer.storage_port import Waits
+
+_SERVERS = 10
+"""How many unavailable servers of handlers are named: those for which most units wait."""
+
+
+def with_metrics(
+    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int, now: Instant
+) -> StatusReport:
+    metrics, partitions = cycle.metrics, cycle.partitions
+    counts = {
+        **metrics.counts,
+        "heals": partitions.heals,
+        "ownership_lost": partitions.losses,
+        "overruns": overruns,
+        "misplaced_records": standing.misplaced,
+    }
+    return msgspec.structs.replace(
+        plain,
+        units=Units(
+            units_report.active,
+            units_report.waiting,
+            units_report.stashed,
+            units_report.stashed_bytes,
+            units_report.backlogged,
+            units_report.held,
+        ),
+        oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
+        partitions=tuple(_partition_status(owned, plain.slot, metrics, now) for owned in partitions.owned.values()),
+        counts=counts,
+        notifications=dict(metrics.notifications),
+        dead_letters=dict(metrics.dead_letters),
+        longest_wait_ms=metrics.longest_wait_ms,
+        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in partitions.put_off_takeovers.untaken.items()),
+        last_cycle=metrics.last_cycle,
+        unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
+        notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,))),
+        histograms=metrics.histograms.report(),
+        orders=dict(metrics.orders),
+    )
+
+
+def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
+    since, until = instant_text(waits.since), instant_text(waits.wakes_at)
+    return UnitWait(key.unit, str(key.partition), waits.shown_waits_for, waits.kind.value, since, until, waits.stashed)
+
+
+def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: Instant) -> PartitionStatus:
+    positions, head, pause = owned.positions, owned.positions.head, owned.orders.present_pause
+    return PartitionStatus(
+        str(owned.partition),
+        owned.read_to,
+        positions.acknowledged,
+        len(owned.unpublished),
+        head.offset if head else None,
+        slot,
+        _behind(metrics.log_ends, owned),
+        _behind(metrics.readable_ends, owned),
+        owned.find_lag_ms(now),
+        instant_text(head.since) if head else None,
+        positions.first_pinned,
+        *((pause.by, instant_text(pause.since)) if pause is not None else ()),
+    )
+
+
+def _behind(ends: Mapping[Partition, int], owned: OwnedPartition) -> int | None:
+    end = ends.get(owned.partition)
+    return None if end is None else max(0, end - owned.read_to)
+
+
+def _untaken_partition(partition: Partition, untaken: Untaken, slot: int) -> UntakenPartition:
+    return UntakenPartition(str(partition), untaken.what, untaken.reason, instant_text(untaken.next_at), slot)

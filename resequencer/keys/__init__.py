@@ -1,0 +1,1 @@
+"""Keys of the configuration: where a setting has its value, and which values it takes."""

@@ -1,0 +1,42 @@
+"""Notifications: the output of the service for each process object that has a setting."""
+
+import msgspec
+
+from resequencer.record import Headers, Origin
+from resequencer.short_digest import short_digest
+
+_HEADERS_BYTES = 1_024
+
+
+class Notification(msgspec.Struct, frozen=True, gc=False):
+    """A status report to publish: key (the unit of work), value and headers of one record.
+
+    `is_object` is set if the service itself encoded the value as a JSON object on one line.
+    """
+
+    notification_id: str
+    unit: str
+    status: str
+    value: bytes
+    headers: Headers
+    origin: Origin
+    is_object: bool = False
+
+    @property
+    def size(self) -> int:
+        """About its size in bytes until it is published, with a fixed size for the headers, which are short."""
+        return len(self.value) + _HEADERS_BYTES
+
+
+def notification_id(unit: str, envelope_id: str, index: int) -> str:
+    """Return the id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
+
+    The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
+    limits to 35 characters.
+    """
+    return short_digest(f"{unit}\0{envelope_id}\0{index}".encode())
+
+
+def group_report_id(group: str, number: int) -> str:
+    """Return the id of the report `number` (from 1) on a group: also 32 characters and the `GrpHdr/MsgId`, always the same."""
+    return short_digest(f"{group}\0{number}".encode())

@@ -1,4 +1,0 @@
-"""A receiver of payment status notifications by HTTP that sleeps, refuses, limits, forgets and fails as it is told.
-
-All but `topic.py` needs Python's standard library alone.
-"""

@@ -1,0 +1,22 @@
+"""What the tests of aggregation on the broker of the whole run share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
+    from servers.kafka.server import KafkaServer
+    from tests.notification_service.connectors.kafka.stage import KafkaStage
+
+
+@pytest.fixture
+def topics(kafka: KafkaServer) -> Iterator[KafkaStage]:
+    """Topics of its own, with two partitions."""
+    from tests.notification_service.connectors.kafka.stage import KafkaStage
+
+    stage = KafkaStage(kafka)
+    yield stage
+    stage.close()

@@ -1,0 +1,166 @@
+"""The history of a service: rates over restarts, what is kept, and the estimate for a backlog."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from harness.service_under_test import BEGINNING, FakeClock
+from harness.steady import steady
+
+from notification_service.console.history import History, Minute
+from notification_service.console.history_chart import history_chart
+from notification_service.status.report import PartitionStatus, State, StatusReport, Units
+from notification_service.status.service_report import ServiceReport, service_report
+from resequencer.clock import instant_text
+from resequencer.steady_clock import SteadyClock
+
+MINUTE, DAY = 60_000, 86_400_000
+TRUSTED = steady(FakeClock())
+
+
+def service(at: int, records: int, *, process: int = 7, read_to: int = 0, lag: int = 0, slot: int = 0) -> ServiceReport:
+    text = instant_text(at)
+    report = StatusReport(
+        State.READY,
+        None,
+        1,
+        "x.conf",
+        text,
+        text,
+        counts={"records": records},
+        notifications={"ACCP": records // 2},
+        dead_letters={"undecodable": records // 10},
+        partitions=(PartitionStatus("T-0", read_to, read_to, 0, None, slot, lag),),
+        units=Units(waiting=records % 7),
+        worker_process_id=process,
+        slot=slot,
+    )
+    return service_report([report], at, is_running=True)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path, TRUSTED)
+
+
+def records(history: History, since: int = 0) -> list[int]:
+    return [each.records for each in history.minutes(since)]
+
+
+def test_what_was_done_before_the_console_looked_first_is_no_rate(history: History) -> None:
+    history.add(service(BEGINNING, 1_000), BEGINNING)
+    history.add(service(BEGINNING + 5_000, 1_010), BEGINNING + 5_000)
+    assert records(history) == [10]
+
+
+def test_the_counters_of_a_new_process_begin_at_0_and_never_make_a_rate_negative(history: History) -> None:
+    history.add(service(BEGINNING, 1_000), BEGINNING)
+    history.add(service(BEGINNING + 5_000, 30, process=8), BEGINNING + 5_000)
+    assert records(history) == [30]
+
+
+def test_minutes_are_kept_for_the_next_console_and_the_oldest_go(history: History, tmp_path: Path) -> None:
+    for minute in range(5):
+        history.add(service(BEGINNING + minute * MINUTE, 10 * minute), BEGINNING + minute * MINUTE)
+    again = History(tmp_path, TRUSTED)
+    assert [each.records for each in again.minutes(BEGINNING)] == [0, 10, 10, 10]
+    later = BEGINNING + 8 * DAY
+    again.add(service(later, 50), later)
+    again.add(service(later + MINUTE, 60), later + MINUTE)
+    assert [each.minute for each in History(tmp_path, TRUSTED).minutes(0)] == [later]
+
+
+def test_a_clock_that_is_ahead_for_a_moment_deletes_nothing(tmp_path: Path) -> None:
+    wall, passed = FakeClock(), FakeClock()
+    clock = SteadyClock(wall.now, passed.now)
+    history = History(tmp_path, clock)
+
+    def look(at: int = 0, ahead_ms: int = 0) -> None:
+        wall.advance(MINUTE + ahead_ms)
+        passed.advance(MINUTE)
+        history.add(service(wall.now(), at), wall.now())
+        wall.advance(-ahead_ms)
+
+    for at in range(90):
+        look(at)
+    assert clock.is_trusted
+    look(90, 8 * DAY)
+    look(91)
+    look(92)
+    kept = [each.minute for each in History(tmp_path, clock).minutes(0)]
+    assert len(kept) == 92
+    assert min(kept) == BEGINNING - BEGINNING % MINUTE + MINUTE
+    wall.advance(8 * DAY)
+    passed.advance(8 * DAY)
+    look(93)
+    look(94)
+    assert len(History(tmp_path, clock).minutes(0)) < 4, "the clock is right, and that was long ago"
+
+
+@pytest.mark.slow
+def test_a_file_that_is_locked_is_kept(history: History, tmp_path: Path) -> None:
+    for minute in range(3):
+        history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
+    with closing(sqlite3.connect(tmp_path / "console-history.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert History(tmp_path, TRUSTED).minutes(0) == []
+    assert len(History(tmp_path, TRUSTED).minutes(0)) == 2
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(200)])
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "console-history.db").write_bytes(content)
+    history = History(tmp_path, TRUSTED)
+    assert history.minutes(0) == []
+    for minute in range(3):
+        history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
+    assert len(History(tmp_path, TRUSTED).minutes(BEGINNING)) == 2
+
+
+def test_a_console_that_was_killed_while_it_made_the_file_leaves_one_to_go_on_with(history: History, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "console-history.db")) as file:
+        file.execute("PRAGMA user_version = 0")  # The table was there before the version.
+    for minute in range(3):
+        history.add(service(BEGINNING + minute * MINUTE, minute), BEGINNING + minute * MINUTE)
+    assert len(History(tmp_path, TRUSTED).minutes(BEGINNING)) == 2
+
+
+def test_a_file_that_cannot_be_written_leaves_the_history_in_memory_and_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = History(tmp_path / "nowhere", TRUSTED)
+    for minute in range(4):
+        history.add(service(BEGINNING + minute * MINUTE, 10 * minute), BEGINNING + minute * MINUTE)
+    assert records(history, BEGINNING) == [0, 10, 10, 10]
+    assert len([each for each in caplog.messages if "in memory only" in each]) == 1
+
+
+def test_the_estimate_for_a_backlog_is_what_is_unread_by_what_is_read_in_a_second(history: History) -> None:
+    assert history.speed(100) is None
+    history.add(service(BEGINNING, 0, read_to=1_000, lag=900), BEGINNING)
+    history.add(service(BEGINNING + 10_000, 100, read_to=1_100, lag=800), BEGINNING + 10_000)
+    speed = history.speed(800)
+    assert speed is not None
+    assert (speed.records_per_second, speed.notifications_per_second, speed.backlog_seconds) == (10, 5, 80)
+    still = history.speed(0)
+    assert still is not None
+    assert still.backlog_seconds is None
+
+
+def test_a_backlog_that_nothing_reads_has_no_estimate(history: History) -> None:
+    for seconds in (0, 5):
+        history.add(service(BEGINNING + seconds * 1_000, 0, read_to=5, lag=9), BEGINNING + seconds * 1_000)
+    speed = history.speed(9)
+    assert speed is not None
+    assert speed.backlog_seconds is None
+
+
+def test_the_chart_scales_to_its_highest_bar() -> None:
+    minutes = [Minute(BEGINNING + n * MINUTE, records=60 * n) for n in range(3)]
+    chart = history_chart("Records", minutes, "records", BEGINNING, BEGINNING + 72 * MINUTE)
+    assert chart.most == 2
+    assert [(bar.per_second, bar.height, bar.y) for bar in chart.bars] == [(1, 45, 45), (2, 90, 0)]
+    assert history_chart("Records", [], "records", 0, MINUTE).bars == ()

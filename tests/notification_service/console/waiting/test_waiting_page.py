@@ -1,0 +1,149 @@
+"""The page of the waiting units, as a browser gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from harness.console_stage import URL, http_settings, make_sources
+from harness.driving import PARTITION
+from harness.service_under_test import FakeClock
+from harness.stored_units import StoredUnits
+from starlette.testclient import TestClient
+
+from notification_service.console.access.identity import NoLogin
+from notification_service.console.application import make_application
+from notification_service.console.context import Console
+from notification_service.status.report import Identity, State, UnitWait, report
+from notification_service.status.service_report import service_report
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind, Waits
+
+P0, P1 = PARTITION, Partition("T", 1)
+EVIL = "<script>alert(1)</script>&\"'"
+
+
+def waits(since: int, waits_for: str = "sequence:1", kind: WaitKind = WaitKind.DEADLINE) -> Waits:
+    return Waits(since + 21_000, kind, since, waits_for, "SEQUENCE", 2, 1_234)
+
+
+class Stage:
+    """A console over an embedded storage. `get` refreshes the copy first, as its thread would."""
+
+    def __init__(self, directory: Path, *, is_stored: bool = True) -> None:
+        self.clock = FakeClock()
+        self.units = StoredUnits(directory)
+        reported = report(Identity(1, "c", self.clock.now()), State.READY, None, self.clock.now())
+        told = UnitWait("uow-told", "T-0", "sequence:7", "deadline", "2026-03-28T23:33Z", "2026-03-28T23:34Z", 1)
+        reported = msgspec.structs.replace(reported, oldest_waits=(told,))
+        sources = make_sources(
+            directory,
+            open_view=self.units.open_view if is_stored else None,
+            partitions=[P0, P1],
+            clock=self.clock,
+            report=service_report([reported], self.clock.now(), is_running=True),
+        )
+        self.console = Console(http_settings(directory), sources)
+        self.client = TestClient(make_application(self.console, NoLogin()), base_url=URL)
+
+    def get(self, path: str = "/waiting", code: int = 200) -> str:
+        if self.console.waiting.is_stored:
+            self.console.waiting.refresh()
+        answer = self.client.get(path)
+        assert answer.status_code == code, answer.text
+        return answer.text
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.units.close()
+
+
+def test_the_oldest_stands_first_with_what_it_waits_for_and_a_link_to_it(stage: Stage) -> None:
+    now = stage.clock.now()
+    stage.units.put("young", b"", waits(now - 1_000))
+    stage.units.put("old", b"", waits(now - 60_000, "sequence:4"), partition=P1)
+    page = stage.get()
+    assert page.index(">old<") < page.index(">young<")
+    assert 'href="/unit?id=old&amp;partition=T-1"' in page
+    assert "sequence:4" in page
+    assert "1 min 0 s" in page
+
+
+def test_filters_by_what_kind_partition_age_and_id(stage: Stage) -> None:
+    now = stage.clock.now()
+    stage.units.put("uow-a", b"", waits(now - 1_000, "sequence:1"))
+    stage.units.put("uow-b", b"", waits(now - 700_000, "bank", WaitKind.DEPENDENCY), partition=P1)
+    for query in ("for=ban", "kind=dependency", "partition=T-1", "older=10m", "id=uow-b"):
+        page = stage.get(f"/waiting?{query}")
+        assert ">uow-b<" in page, query
+        assert ">uow-a<" not in page, query
+        assert "1 match" in page, query
+    assert "None matches" in stage.get("/waiting?for=nothing")
+
+
+def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(stage.clock.now() - 60_000))
+    page = stage.get()
+    assert "is stale" not in page
+    assert "deadline, 39 s ago" in page
+    assert '<th scope="col">Waiting</th>' in page
+    assert '<th scope="col" class="number">Worker</th>' in page
+    assert all(f"<dt>{each.value}</dt>" in page for each in WaitKind), "each kind is explained"
+    sources = stage.console.sources
+    reported = report(Identity(1, "c", 0), State.READY, None, stage.clock.now())
+    stale = service_report([reported], stage.clock.now() + 20_000, is_running=True)
+    stage.console.sources = sources._replace(find_report=lambda: stale)
+    assert (
+        "The service is stale (worker 0)"
+        in TestClient(make_application(stage.console, NoLogin()), base_url=URL).get("/waiting").text
+    )
+
+
+def test_an_age_without_a_unit_says_what_is_expected(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(1))
+    page = stage.get("/waiting?older=10")
+    assert "such as 10m: 10" in page
+    assert ">uow-a<" in page
+
+
+def test_pages_follow_each_other_without_a_gap_and_keep_the_filter(stage: Stage) -> None:
+    for number in range(120):
+        stage.units.put(f"uow-{number:03}", b"", waits(number, f"sequence:{number % 2}"))
+    seen: list[str] = []
+    path = "/waiting?for=sequence%3A1"
+    while path:
+        page = stage.get(path)
+        seen += [part.split("<")[0] for part in page.split(f'partition={P0}">')[1:]]
+        path = page.split('" rel="next"')[0].split('href="')[-1].replace("&amp;", "&") if 'rel="next"' in page else ""
+    assert seen == [f"uow-{number:03}" for number in range(1, 120, 2)]
+
+
+def test_a_place_that_is_none_is_a_bad_request(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(1))
+    assert "begin at the first one" in stage.get("/waiting?after=x", code=400)
+
+
+def test_ids_and_what_they_wait_for_are_no_html(stage: Stage) -> None:
+    stage.units.put(EVIL + "\x1b[2J", b"", waits(1, EVIL))
+    page = stage.get()
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+    assert "\\x1b[2J" in page
+
+
+def test_nothing_waits_and_says_so(stage: Stage) -> None:
+    stage.units.put("idle", b"", None)
+    assert "Nothing waits." in stage.get()
+
+
+def test_with_storage_none_the_reported_waits_are_shown_and_the_page_says_why_there_are_no_more(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, is_stored=False)
+    page = stage.get()
+    stage.units.close()
+    assert "uow-told" in page
+    assert "in the memory of its worker" in page

@@ -1,0 +1,81 @@
+"""The records of one key are found in an archive without Spark, and a unit's page shows what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness.spark.archived_topics import ArchivedTopics
+from pyspark.sql import SparkSession
+
+from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.records_of_key import find_records
+from notification_service.wiring.console.archived_output import ArchivedOutput
+from servers.kafka.server import KafkaServer
+from tests.notification_service.connectors.kafka.stage import KafkaStage
+
+HEADERS = [("notification-id", b"N1"), ("event-name", b"PaymentAccepted"), ("incomplete", b"sequence:3")]
+
+
+@pytest.fixture
+def topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Iterator[ArchivedTopics]:
+    stage = KafkaStage(kafka)
+    yield ArchivedTopics(spark, stage, str(tmp_path / "archive"))
+    stage.close()
+
+
+def found(topics: ArchivedTopics, key: bytes, seconds: float = 60) -> list[bytes]:
+    return [each.value for each in find_records(Path(topics.location), topics.stage.topics.input, key, seconds).records]
+
+
+def test_the_records_of_a_key_are_found_in_all_batches_each_once_and_in_order(topics: ArchivedTopics) -> None:
+    send = topics.stage.send
+    send(b"a1", b"a2", key=b"a")
+    send(b"b1", key=b"b")
+    topics.archive()
+    send(b"a3", b"", key=b"a")
+    send(b"none", key=None)
+    topics.archive()
+    assert found(topics, b"a") == [b"a1", b"a2", b"a3", b""]
+    assert found(topics, b"b") == [b"b1"]
+    assert found(topics, b"c") == []
+    topics.compact()
+    assert found(topics, b"a") == [b"a1", b"a2", b"a3", b""]
+
+
+def test_when_the_time_is_over_the_newest_batches_were_read_and_that_is_told(topics: ArchivedTopics) -> None:
+    topics.stage.send(b"old", key=b"a")
+    topics.archive()
+    topics.stage.send(b"new", key=b"a")
+    topics.archive()
+    part = find_records(Path(topics.location), topics.stage.topics.input, b"a", 0)
+    assert ([each.value for each in part.records], part.is_whole) == ([b"new"], False)
+
+
+def test_a_missing_batch_or_a_damaged_file_is_told_of(topics: ArchivedTopics, tmp_path: Path) -> None:
+    for value in (b"1", b"2"):
+        topics.stage.send(value, key=b"a")
+        topics.archive()
+    (file,) = (tmp_path / "archive" / "batches" / "batch=2-2").rglob("*.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ArchiveRefused, match="damaged"):
+        found(topics, b"a")
+    (tmp_path / "archive" / "batches" / "batch=1-1").rename(tmp_path / "elsewhere")
+    with pytest.raises(ArchiveRefused, match="batch 1 is missing"):
+        found(topics, b"a")
+
+
+def test_a_units_page_has_its_notifications_from_the_archive_and_says_until_when(topics: ArchivedTopics, tmp_path: Path) -> None:
+    output = ArchivedOutput(tmp_path / "archive", topics.stage.topics.input)
+    assert "not known here" in output.find_left("uow-1", 10).searched
+    topics.stage.send(b"{}", key=b"uow-1", headers=HEADERS)
+    topics.archive()
+    left = output.find_left("uow-1", 10)
+    assert [(each.notification_id, each.event, each.marks) for each in left.found] == [
+        ("N1", "PaymentAccepted", ("incomplete sequence:3",))
+    ]
+    assert "what left after 20" in left.searched
+    assert not left.is_complete
+    assert output.find_left("uow-2", 10).found == ()

@@ -1,0 +1,44 @@
+"""An order to reset a region: read once, by the service that it is for, and never lost unread."""
+
+import os
+from pathlib import Path
+
+from notification_service.status.region_order import RegionOrder, RegionOrderFile
+
+
+def order(name: str, service: int = 7) -> RegionOrder:
+    return RegionOrder(service, name, "anna", is_forced=False)
+
+
+def test_an_order_is_taken_once(tmp_path: Path) -> None:
+    file = RegionOrderFile(tmp_path, 0)
+    file.give(order("a"))
+    assert [file.take(7), file.take(7)] == [order("a"), None]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_newer_order_replaces_one_that_was_not_read(tmp_path: Path) -> None:
+    file = RegionOrderFile(tmp_path, 0)
+    file.give(order("a"))
+    file.give(order("b"))
+    assert [file.take(7), file.take(7)] == [order("b"), None]
+
+
+def test_an_order_that_is_given_while_another_is_taken_stays(tmp_path: Path, monkeypatch) -> None:
+    file, replace = RegionOrderFile(tmp_path, 0), os.replace
+    file.give(order("a"))
+
+    def take_away(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        replace(source, target)
+        file.give(order("b"))
+
+    monkeypatch.setattr(os, "replace", take_away)
+    assert [file.take(7), file.take(7)] == [order("a"), order("b")]
+
+
+def test_an_order_for_an_earlier_service_is_removed_and_not_obeyed(tmp_path: Path) -> None:
+    file = RegionOrderFile(tmp_path, 0)
+    file.give(order("a", service=6))
+    assert file.take(7) is None
+    assert list(tmp_path.iterdir()) == []

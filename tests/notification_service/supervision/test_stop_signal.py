@@ -1,0 +1,65 @@
+"""The stop signal: the first drains, a second one ends at once."""
+
+import os
+import signal
+
+import pytest
+
+from notification_service.supervision import stop_signal
+from notification_service.supervision.lifeline import Lifeline
+from notification_service.supervision.stop_signal import StopSignal
+
+
+@pytest.fixture
+def stop():
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    made = StopSignal()
+    made.install()
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_sets_it(stop, number):
+    assert not stop.is_set
+    signal.raise_signal(number)
+    assert stop.is_set
+
+
+def test_a_second_signal_ends_the_process_with_its_number(stop, monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    signal.raise_signal(signal.SIGTERM)
+    assert ended == []
+    signal.raise_signal(signal.SIGINT)
+    assert ended == [128 + signal.SIGINT]
+
+
+def test_waiting_is_the_whole_time_in_slices(stop, monkeypatch):
+    slept = []
+    monkeypatch.setattr(stop_signal, "sleep", slept.append)
+    stop.wait(250)
+    assert slept == [0.1, 0.1, 0.05]
+
+
+def test_waiting_ends_with_the_slice_in_which_the_signal_came(stop, monkeypatch):
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(stop_signal, "sleep", sleep)
+    stop.wait(60_000)
+    stop.wait(60_000)
+    assert slept == [0.1]
+
+
+def test_a_lifeline_that_is_cut_sets_it_too():
+    theirs, ours = os.pipe()
+    stop = StopSignal(Lifeline(theirs))
+    assert not stop.is_set
+    os.close(ours)
+    assert stop.is_set
+    os.close(theirs)

@@ -1,0 +1,175 @@
+"""From a configuration to the transport of a region, and the commands that do not work with one."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from guardian.ports import Channel
+from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings
+from notification_service.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
+from notification_service.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
+from notification_service.configuration.mqtt_settings import mqtt_sink_settings
+from notification_service.connectors.dead_letters.port import AskedFor
+from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.region.transport import RegionTransport
+from notification_service.wiring import regions
+from notification_service.wiring.composition import compose, refuse_unusable
+from notification_service.wiring.console.partitions import InputPartitions
+from notification_service.wiring.dead_letter_stores import open_store
+from notification_service.wiring.regions import make_region_transport
+from resequencer.errors import ConfigurationError
+
+N = "payment-status-notification"
+I = "ipf.processing-data.ingress"  # noqa: E741 (short, as N is)
+PARTS = ", ".join(f'{{ queue = E, selector = "part = {number}" }}' for number in range(5))
+JMS = f"{I} {{ transport = jms, jms.partitions = [{PARTS}] }}\n"
+EMBEDDED = f"{N}.resequencer.storage-type = embedded\n"
+
+
+@pytest.fixture
+def configured(loaded, tmp_path):
+    """Return a configuration with the embedded storage under `tmp_path`."""
+    return lambda text, *overrides: loaded(f'{EMBEDDED}{N}.run-directory = "{tmp_path}/run"\n{text}', *overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", KafkaTransport),
+        (f"{I}.transport = file\n{N}.transport = file", FileTransport),
+        (f"{I}.transport = file", RegionTransport),
+        (f"{N}.transport = file", RegionTransport),
+        (f"{N}.transport = jms", RegionTransport),
+        (f"{N}.further-transports = [jms]", RegionTransport),
+        (f"{N}.transport = mqtt", RegionTransport),
+        (f"{N}.further-transports = [mqtt, xms]", RegionTransport),
+        (f"{JMS}{N}.transport = jms", RegionTransport),
+        (f"{I}.kafka.partitions = [0, 1]", RegionTransport),
+    ],
+)
+def test_only_two_kinds_several_sinks_or_fixed_partitions_are_a_region(configured, text, kind):
+    configuration = configured(text)
+    parts = compose(configuration, lambda _: None, lambda: False)
+    assert type(parts.servers.transport) is kind
+    assert is_region(configuration) is (kind is RegionTransport)
+    for server in parts.servers:
+        server.close()
+
+
+def test_the_first_sink_takes_everything_and_the_others_the_notifications(configured):
+    configuration = configured(f"{N} {{ transport = jms, further-transports = [file, kafka] }}")
+    transport = make_region_transport(configuration, lambda _: None, 0)
+    taken = {each.name: each.channels for each in transport._routes}
+    assert taken == {
+        "sink jms": frozenset(Channel),
+        "sink file": frozenset({Channel.NOTIFICATIONS}),
+        "sink kafka": frozenset({Channel.NOTIFICATIONS}),
+    }
+    transport.close()
+
+
+def test_the_slots_of_one_machine_share_the_partitions_out_and_each_keeps_its_number(configured):
+    configuration = configured(f"{JMS}{N}.transport = jms\n{N}.worker.count = 2")
+    shares = [jms_source_settings(configuration, slot).named for slot in range(2)]
+    assert [[each.number for each in share] for share in shares] == [[0, 2, 4], [1, 3]]
+    assert [each.selector for each in shares[1].values()] == ["part = 1", "part = 3"]
+    assert list(jms_source_settings(configuration).named) == list(InputPartitions(configuration).find())
+
+
+def test_the_slots_of_one_machine_share_fixed_partitions_out_and_a_slot_too_many_has_none(configured):
+    configuration = configured(f"{I}.kafka.partitions = [5, 0, 7]\n{N}.worker.count = 4")
+    shares = [kafka_source_settings(configuration, slot).partitions for slot in range(4)]
+    assert shares == [(5,), (0,), (7,), ()]
+    assert kafka_source_settings(configured(f"{N}.transport = jms")).partitions is None
+
+
+def test_a_kafka_sink_has_one_transactional_id_wherever_it_runs_and_one_for_each_namespace(configured):
+    first = configured(f'{N} {{ transport = jms, further-transports = [kafka], run-directory = "/a" }}')
+    elsewhere = configured(f'{N} {{ transport = jms, further-transports = [kafka], run-directory = "/b" }}')
+    another = configured(f"{N} {{ further-transports = [jms], storage.namespace = another }}")
+    ids = [kafka_sink_settings(each).transactional_id for each in (first, elsewhere, another)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_further_kafka_sink_needs_no_topics_but_its_own(configured):
+    told = "aggregation.enabled = true, transport = file, further-transports = [kafka]"
+    topics = kafka_sink_settings(configured(f"{N} {{ {told} }}")).topics
+    assert topics.all == ("PAYMENT_STATUS_NOTIFICATION_MARKERS", topics.notifications, topics.dead_letters)
+
+
+def test_a_trigger_count_is_the_most_of_an_interval_and_the_window_of_messages(configured):
+    counted = configured(f"{JMS}{N}.region.trigger-count = 70")
+    assert most_of_interval(counted) == jms_source_settings(counted).window == 70
+    assert most_of_interval(configured(f"{JMS}{I}.batch-size = 90")) == 90
+    assert most_of_interval(configured(f"{I}.batch-size = 90\n{N}.region.trigger-count = 70")) == 90, "this is no region"
+
+
+def test_broker_and_queues_are_those_of_the_configuration(configured):
+    told = 'url = "amqps://host", user = me, password = s3cret'
+    configuration = configured(f"{JMS}{I}.jms {{ {told}, heartbeat = 3s }}\n{N}.jms {{ {told}, notifications.queue = A }}")
+    source, sink = jms_source_settings(configuration), jms_sink_settings(configuration)
+    assert (source.broker.url, source.broker.user, source.broker.password) == ("amqps://host", "me", "s3cret")
+    assert (source.broker.heartbeat_ms, sink.broker.heartbeat_ms) == (3_000, 3_000)
+    assert (sink.notifications, sink.markers) == ("A", "PAYMENT_STATUS_NOTIFICATION_MARKERS")
+    assert "s3cret" not in repr(source) + repr(sink)
+
+
+def test_a_client_that_is_not_installed_is_refused_with_the_remedy(configured, monkeypatch):
+    configuration = configured(f"{JMS}{N}.transport = jms")
+    refuse_unusable(configuration)
+    monkeypatch.setattr(regions, "find_spec", lambda name: None if name == "proton" else find_spec(name))
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_unusable(configuration)
+    assert f"{I}.transport: is jms, whose client is not installed; install it by `make setup-jms`" in str(refused.value)
+    assert f"{N}.transport: is jms, whose client" in str(refused.value)
+    refuse_unusable(configured(""))
+
+
+@pytest.mark.parametrize(("kind", "module", "extra"), [("mqtt", "paho", "mqtt"), ("xms", "proton", "jms")])
+def test_a_sink_whose_client_is_not_installed_is_refused_with_the_remedy(configured, monkeypatch, kind, module, extra):
+    configuration = configured(f"{N}.further-transports = [{kind}]")
+    refuse_unusable(configuration)
+    monkeypatch.setattr(regions, "find_spec", lambda name: None if name == module else find_spec(name))
+    with pytest.raises(ConfigurationError, match=rf"is {kind}, whose client is not installed.*pip install '.\[{extra}\]'"):
+        refuse_unusable(configuration)
+
+
+def test_broker_topics_and_login_of_a_sink_mqtt_are_those_of_the_configuration(configured):
+    told = 'url = "mqtts://host", user = me, password = s3cret, client-id = c, qos = 2, heartbeat = 3s, notifications.topic = A'
+    configuration = configured(f"{N} {{ transport = mqtt, mqtt {{ {told} }} }}")
+    sinks = [mqtt_sink_settings(configuration, slot) for slot in (0, 1, None)]
+    assert [each.broker.client_id for each in sinks] == ["c-0", "c-1", "c-check"]
+    broker = sinks[0].broker
+    assert (broker.place, broker.has_tls, broker.user, broker.password) == ("mqtts://host:8883", True, "me", "s3cret")
+    assert (broker.heartbeat_ms, sinks[0].qos, sinks[0].notifications) == (3_000, 2, "A")
+    assert mqtt_sink_settings(configured(f"{N}.transport = mqtt"), 0).broker.client_id is None
+    assert "s3cret" not in repr(sinks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{JMS}{N}.transport = jms",
+        f"{I}.transport = file",
+        f"{N}.transport = jms",
+        f"{N}.transport = mqtt",
+        f"{N}.transport = xms",
+    ],
+)
+def test_commands_that_need_one_kind_say_so(configured, text):
+    configuration = configured(text)
+    refusal = only_with_one_kind(configuration, "audit")
+    assert refusal is not None
+    assert "`audit` needs both to be kafka, or both to be file" in str(refusal)
+    assert only_with_files(configuration, "archive") is not None
+    with pytest.raises(ConfigurationError, match=r"These dead letters are in the (queue|topic) "):
+        open_store(configuration, AskedFor())
+
+
+def test_a_further_sink_leaves_the_commands_of_one_kind(configured):
+    configuration = configured(f"{I}.transport = file\n{N} {{ transport = file, further-transports = [jms] }}")
+    assert only_with_one_kind(configuration, "audit") is None
+    refusal = only_with_files(configuration, "archive")
+    assert refusal is not None
+    assert "only they tell what has left" in str(refusal)
