@@ -1,4 +1,4 @@
-"""A command of the service in the process of the test: it answers as `python -m notification_service …`, and no interpreter is started."""
+"""A command of the service in the process of the test: it answers as a process of its own, and no interpreter is started."""
 
 from __future__ import annotations
 
