@@ -9,8 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from notification_service.jobs.lookups.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw
-from notification_service.jobs.lookups.rows import said as said
+from notification_service.jobs.lookups.rows import FLAW, LINE, PLACE, SOURCE, TEXT, first_flaw, said
 from notification_service.lookups.shapes import LONGEST_KEY_BYTES, SEPARATOR
 
 KEYS, VALUE, VALID_FROM = "keys", "value", "valid_from"
