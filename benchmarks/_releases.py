@@ -12,10 +12,9 @@ from benchmarks._worker import on_files, run_through
 from benchmarks._workload import ROOT, Workload
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import Pointer, Shard, Table
-from notification_service.lookups.publication import Publication
+from notification_service.lookups.publication import Publication, Row, write_shard
 from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS, key_of
-from notification_service.lookups.shard_writer import Row, write_shard
-from notification_service.payments.lookups import Lookups
+from notification_service.payments.enrichment import Lookups
 from notification_service.supervision.system_clock import SystemClock
 
 SHARDS = 4

@@ -15,10 +15,10 @@ from notification_service.commands.simulate import new_retry
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.simulator.generate.kafka_input import KafkaInput
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.kafka import KafkaServer, KafkaSettings
 from servers.lease import leased
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 
 PARTITIONS = 4
 _JAVA = ("-Xmx1g",)
@@ -107,7 +107,7 @@ def configured(servers: Addresses, run: SimulatedRun, input_topic: str, storage:
         override("resequencer.strategy", "SEQUENCE"),
         override("resequencer.stash-timeout", "1h"),
         override("storage.namespace", run.name),
-        override("storage.redis.url", servers.redis),
+        override("storage.redis.settings", servers.redis),
         override("storage.infinispan.url", servers.infinispan),
     ]
     return load(overrides=[*keys, *chosen])

@@ -16,7 +16,7 @@ from notification_service.connectors.line_format import Line, decode_line
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.suspects import Suspects
 from notification_service.wiring.composition import Parts, compose
-from notification_service.worker.in_flight import WorkerInFlight
+from notification_service.worker.worker import WorkerInFlight
 from resequencer.record import Origin, Partition, Record
 
 PARTITION = Partition(TOPIC, 0)

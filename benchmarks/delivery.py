@@ -26,7 +26,7 @@ from benchmarks._delivery.calls import LOOP, Measured
 from benchmarks._delivery.rows import FLAT, INTAKE_GOAL, Costs
 from benchmarks._delivery.stage import Database
 from servers.lease import leased
-from servers.postgresql.server import PostgresqlServer
+from servers.postgresql import PostgresqlServer
 
 _CLAIMED_BESIDE = (1_000, 100_000, 1_000_000)
 _WAITING = (1_000, 10_000, 100_000)

@@ -24,12 +24,11 @@ from typing import NamedTuple
 from guardian.gc_tuning import calm_collector
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, Pending, StashEntry, UnitChange, WaitKind, Waits
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
 from storage.infinispan.durability import LOCAL_DEFINITION
 from storage.infinispan.partition import InfinispanPartitionStore
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import LayoutSettings, ServerSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
 
 UNITS = 500
 _COMMITS_PER_LOOK = 20

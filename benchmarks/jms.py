@@ -23,7 +23,7 @@ from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.jms.source import JmsSource
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.lease import leased
 
 AT_ONCE = 500

@@ -25,11 +25,11 @@ from notification_service.configuration.configuration import load
 from notification_service.wiring.composition import compose
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, Pending, StashEntry, UnitChange, WaitKind, Waits
-from servers.redis.server import RedisServer, RedisSettings
+from servers.redis import RedisServer, RedisSettings
 from storage.redis import storage as redis_storage
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys
+from storage.redis.settings import RedisLogin, read_place
 from storage.redis.settings import RedisSettings as StorageSettings
-from storage.redis.url import RedisLogin, read_place
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
 NAMESPACE = "payment-status-notification"

@@ -23,12 +23,12 @@ from guardian.gc_tuning import calm_collector
 
 STAGES = {
     "read and decode lines": (
-        "notification_service.connectors.files.transport.FileTransport.poll",
+        "notification_service.connectors.files.sink.FileTransport.poll",
         "benchmarks._worker.MemoryTransport.poll",
     ),
     "decode envelopes": ("notification_service.events.decoding.EnvelopeDecoder.decode",),
     "ask who is unknown": ("guardian.actor_gateway.ActorGateway.prepare",),
-    "load units": ("storage.embedded.partition.EmbeddedPartitionStore.load", "storage.none.storage.NonePartitionStore.load"),
+    "load units": ("storage.embedded.partition.EmbeddedPartitionStore.load", "storage.none.NonePartitionStore.load"),
     "actors": ("guardian.actor_gateway.ActorGateway.decide",),
     "restore units": ("resequencer.unit_codec.UnitCodec.restore",),
     "unit registry": ("guardian.unit_registry.UnitRegistry.note",),
@@ -44,7 +44,7 @@ STAGES = {
     "number what leaves, encode pending": ("guardian.owned_partition.OwnedPartition.next_commit",),
     "storage commit": (
         "storage.embedded.partition.EmbeddedPartitionStore.commit",
-        "storage.none.storage.NonePartitionStore.commit",
+        "storage.none.NonePartitionStore.commit",
     ),
     "acknowledge positions": ("guardian.owned_partition.OwnedPartition.note_committed",),
     "encode lines": ("notification_service.connectors.files.sink.FileSink.publish", "benchmarks._worker.MemoryTransport.publish"),

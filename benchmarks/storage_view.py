@@ -21,19 +21,17 @@ from typing import NamedTuple
 from guardian.gc_tuning import calm_collector
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, StashEntry, Storage, UnitChange, WaitKind, Waits
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
-from servers.redis.server import RedisServer
-from servers.redis.server import RedisSettings as RedisServerSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.redis import RedisServer
+from servers.redis import RedisSettings as RedisServerSettings
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.durability import LOCAL_DEFINITION
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import LayoutSettings, ServerSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
 from storage.infinispan.view import InfinispanStorageView
-from storage.redis.settings import RedisSettings
+from storage.redis.settings import RedisLogin, RedisSettings, read_place
 from storage.redis.storage import RedisStorage
-from storage.redis.url import RedisLogin, read_place
 from storage.redis.view import RedisStorageView
 from storage.view_port import StorageView
 

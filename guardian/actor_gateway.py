@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from thespian.actors import PoisonMessage
 
 from guardian.actor_system import make_actor_system
-from guardian.guardian_actor import Escalated, Guardian, Stop, TakeTurns
+from guardian.guardian_actor import Escalated, Failure, Guardian, Stop, TakeTurns
 from guardian.partition_orders import Pauses
-from guardian.supervision import Failure
 from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import attrgetter
 
-from guardian.done_offsets import CHARACTERS_PER_RECORD, DoneOffsets, encode, longest
 from guardian.partition_orders import PartitionOrders
 from guardian.pending_output import (
     find_origin,
@@ -17,7 +16,7 @@ from guardian.pending_output import (
     to_pending,
 )
 from guardian.ports import OutputRecord, PartitionOutput, Position, TransportRefused
-from guardian.positions import Positions
+from guardian.positions import CHARACTERS_PER_RECORD, DoneOffsets, Positions, encode, longest
 from guardian.takeover import Metadata, Takeover, last_commit
 from resequencer.clock import Instant
 from resequencer.notification import Notification

@@ -13,9 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from guardian.ports import OrderBatch, OrderRecord
-from resequencer.clock import Instant, instant_text
+from resequencer.clock import SKEW_MS, Instant, instant_text
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, is_same_person
-from resequencer.steady_clock import SKEW_MS
 from resequencer.unit import Ordered
 
 _KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000

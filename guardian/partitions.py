@@ -8,14 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff, is_of_storage
-from guardian.log_rate_limit import LogRateLimit
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff, is_of_storage
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from guardian.region import RegionLimits
-from guardian.takeover import Takeover, find_metadata, plan_takeover
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import Takeover, TakeoverBackoff, find_metadata, plan_takeover
 from resequencer.clock import Clock
 from resequencer.envelope import Decoder
 from resequencer.errors import OwnershipLost, TransientError, Withheld

@@ -13,8 +13,7 @@ from guardian.headers import (
 )
 from guardian.ports import Channel, OutputRecord
 from resequencer.dead_letter import DeadLetter
-from resequencer.fact import Fact
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome, encode_outcome
 from resequencer.record import Headers, Origin, Partition
 from resequencer.storage_port import Pending, StorageRefused

@@ -4,15 +4,18 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from guardian.done_offsets import DoneOffsets, decode
+from guardian.backoff import BackoffSettings
 from guardian.partition_orders import PartitionOrders
 from guardian.ports import Position, TransportStatus
+from guardian.positions import DoneOffsets, decode
+from resequencer.clock import Instant
 from resequencer.order import OrderOutcome
+from resequencer.record import Partition
 from resequencer.storage_port import Header, Pending
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -22,7 +25,7 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Metadata(msgspec.Struct, frozen=True, array_like=True):
     """The metadata of a position: token and number of the storage commit it stands on, and the highest number published.
 
-    Where the source is the store, `done` encodes the done offsets beyond the position (guardian/done_offsets.py), and `position`
+    Where the source is the store, `done` encodes the done offsets beyond the position (guardian/positions.py), and `position`
     is the offset for which `done` was written, None if nothing is done beyond it.
 
     `source_state` is what the source has to remember, where the storage forgets it with the process; maybe of a later offset.
@@ -170,3 +173,50 @@ def _is_known(metadata: Metadata, header: Header, has_left: int) -> bool:
         return True
     known = dict(header.history) | {header.token: header.commit}
     return metadata.commit <= known.get(metadata.token, -1)
+
+
+class Untaken(NamedTuple):
+    """Why a partition is not taken over: `what` (`storage` or `output`) is unavailable. The next try is at `next_at`.
+
+    With `is_refused` it answers, and refuses this worker.
+    """
+
+    what: str
+    reason: str
+    next_at: Instant
+    pause_ms: int
+    is_refused: bool = False
+
+
+class TakeoverBackoff:
+    """Put takeovers off, each for twice as long as the last time. Other partitions are served meanwhile."""
+
+    def __init__(self, settings: BackoffSettings) -> None:
+        self._settings = settings
+        self.untaken: dict[Partition, Untaken] = {}
+
+    @property
+    def next_at(self) -> Instant | None:
+        """When the next takeover is due, None if none is put off."""
+        return min((each.next_at for each in self.untaken.values()), default=None)
+
+    @property
+    def refused(self) -> Untaken | None:
+        """A takeover that a server refused although it answers, None if there is none."""
+        return next((each for each in self.untaken.values() if each.is_refused), None)
+
+    def is_due(self, partition: Partition, now: Instant) -> bool:
+        """Whether a takeover may be tried now. A clock that was set back does not prolong the pause."""
+        known = self.untaken.get(partition)
+        return known is None or not 0 < known.next_at - now <= known.pause_ms
+
+    def put_off(self, partition: Partition, what: str, reason: str, now: Instant, *, is_refused: bool = False) -> bool:
+        """Put a takeover off, and return whether this is the first failure since the partition was last owned."""
+        known = self.untaken.get(partition)
+        pause_ms = min(2 * known.pause_ms, self._settings.longest_pause_ms) if known else self._settings.first_pause_ms
+        self.untaken[partition] = Untaken(what, reason, now + pause_ms, pause_ms, is_refused)
+        return known is None
+
+    def forget(self, partition: Partition) -> None:
+        """Forget a partition that was taken over or is no longer assigned."""
+        self.untaken.pop(partition, None)

@@ -1,10 +1,14 @@
-"""The timers of a worker's units: one heap for deadlines, retries and the ends of holds."""
+"""What is due, what waits for its backlog, and whose turn goes on."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
+from resequencer.batch import UnitKey
 from resequencer.clock import Instant
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind, Waits
 
 K = TypeVar("K")
 
@@ -66,3 +70,86 @@ class Timers(Generic[K]):
             self._queued_at = {key: at for key, at in self._queued_at.items() if key in self._wakes_at}
             self._heap = [(at, tie, key) for tie, (key, at) in enumerate(self._queued_at.items())]
             heapify(self._heap)
+
+
+"""So many places more than twice the units may be in the queue of a partition: those that do not count any more."""
+
+
+class Backlog:
+    """Hold due deadlines until their partition has been read up to where its log ended when they came due.
+
+    After an outage of ten minutes all deadlines have passed, but the missing envelopes lie unread. A release at that moment
+    would mark many envelopes `incomplete` wrongly (docs/design.md, section 8).
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Partition, deque[tuple[int, UnitKey]]] = {}
+        self._ends: dict[UnitKey, int] = {}
+
+    def hold(self, key: UnitKey, end: int) -> None:
+        """Hold a deadline until its partition was read up to `end`. Ends never decrease, so the oldest is always first.
+
+        If the unit is held again meanwhile, the newer end counts.
+        """
+        held = self._held.setdefault(key.partition, deque())
+        held.append((end, key))
+        self._ends[key] = end
+        if len(held) > 2 * len(self._ends) + _STALE:
+            self._held[key.partition] = deque(dict.fromkeys([each for each in held if self._ends.get(each[1]) == each[0]]))
+
+    def caught_up(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
+        """Yield and remove the units whose backlog has been read. `read_to` is the offset up to which a partition was read."""
+        for partition, held in self._held.items():
+            offset = read_to.get(partition, -1)
+            while held and held[0][0] <= offset:
+                end, key = held.popleft()
+                if self._ends.get(key) == end:
+                    del self._ends[key]
+                    yield key
+
+    def drop(self, partition: Partition) -> None:
+        for _, key in self._held.pop(partition, ()):
+            self._ends.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+
+class UnfinishedTurns:
+    """A queue: new units and units that let something out go to its end. `stashed_bytes` is the sum over all units."""
+
+    def __init__(self) -> None:
+        self._line: dict[UnitKey, int] = {}
+        self.stashed_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def note(self, key: UnitKey, waits: Waits | None, *, has_let_out: bool) -> None:
+        """Take over how a unit waits now. A unit that let nothing out keeps its place, even if envelopes arrived for it."""
+        is_left_over = waits is not None and waits.kind is WaitKind.REMAINDER
+        if has_let_out or not is_left_over:
+            self._remove(key)
+        if waits is not None and is_left_over:
+            self.stashed_bytes += waits.stashed_bytes - self._line.get(key, 0)
+            self._line[key] = waits.stashed_bytes
+
+    def first(self, limit: int, most_bytes: int) -> list[UnitKey]:
+        """Return the units with the next turns: at least one, at most `limit`, and none more once they hold `most_bytes`.
+
+        `most_bytes` bounds what is loaded at once.
+        """
+        found, size = list[UnitKey](), 0
+        for key, stashed_bytes in self._line.items():
+            if found and (len(found) >= limit or size >= most_bytes):
+                break
+            found.append(key)
+            size += stashed_bytes
+        return found
+
+    def drop(self, partition: Partition) -> None:
+        for key in [key for key in self._line if key.partition == partition]:
+            self._remove(key)
+
+    def _remove(self, key: UnitKey) -> None:
+        self.stashed_bytes -= self._line.pop(key, 0)

@@ -7,16 +7,13 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from guardian.backlog import Backlog
 from guardian.dependencies import Dependencies
 from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
-from guardian.timers import Timers
-from guardian.unfinished_turns import UnfinishedTurns
+from guardian.timers import Backlog, Timers, UnfinishedTurns
 from resequencer.batch import UnitKey
-from resequencer.clock import Instant
+from resequencer.clock import SKEW_MS, Instant
 from resequencer.order import LONGEST_HOLD_MS
 from resequencer.record import Partition
-from resequencer.steady_clock import SKEW_MS
 from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.turn import Turn
 from resequencer.unit import Wake

@@ -6,7 +6,7 @@ A lookup of one's own, which needs Spark, imports from `notification_service.job
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.port import Message, UsersHandler
 from notification_service.payments.settings import HandlerSettings
-from notification_service.wiring.aggregation.atomic_store import open_atomic_store
+from notification_service.wiring.aggregation import open_atomic_store
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from notification_service.commands.command import Command
 from notification_service.configuration.configuration import DEFAULT_FILE
-from notification_service.configuration.overrides import add_overrides, one_by_one
+from notification_service.configuration.resolution import add_overrides, one_by_one
 from notification_service.supervision.exit_code import ExitCode, NotJudged
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
 from resequencer.printable import without_secrets
 
 COMMANDS: dict[str, Command] = {
-    "archive": Command("move processed input into the archive", "notification_service.commands.archive.command:archive"),
+    "archive": Command("move processed input into the archive", "notification_service.commands.archive:archive"),
     "archive-topics": Command(
         "copy the topics to Parquet, each record once",
         "notification_service.commands.archive_topics:archive_topics",
@@ -32,18 +32,18 @@ COMMANDS: dict[str, Command] = {
     ),
     "check": Command(
         "validate the configuration and print the effective one",
-        "notification_service.commands.check.command:check",
-        "notification_service.commands.check.command:add_arguments",
+        "notification_service.commands.check:check",
+        "notification_service.commands.check:add_arguments",
     ),
     "console": Command(
         "serve what operators see: pages, API and metrics by HTTP",
-        "notification_service.commands.console.command:console",
-        "notification_service.commands.console.command:add_arguments",
+        "notification_service.commands.console:console",
+        "notification_service.commands.console:add_arguments",
     ),
     "dead-letters": Command(
         "list, show, requeue, edit or discard dead letters",
-        "notification_service.commands.dead_letters.command:dead_letters",
-        "notification_service.commands.dead_letters.command:add_arguments",
+        "notification_service.commands.dead_letters:dead_letters",
+        "notification_service.commands.dead_letters:add_arguments",
     ),
     "delivery": Command(
         "deliver notifications to the receivers, and see and steer the jobs",
@@ -52,13 +52,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "demo": Command(
         "run the main job on simulated payments, start to end",
-        "notification_service.commands.demo.command:demo",
-        "notification_service.commands.demo.command:add_arguments",
+        "notification_service.commands.demo:demo",
+        "notification_service.commands.demo:add_arguments",
     ),
     "groups": Command(
         "list, show or close the payments of a message",
-        "notification_service.commands.groups.command:groups",
-        "notification_service.commands.groups.command:add_arguments",
+        "notification_service.commands.groups:groups",
+        "notification_service.commands.groups:add_arguments",
     ),
     "run": Command(
         "run the service in the foreground until SIGTERM",
@@ -83,15 +83,15 @@ COMMANDS: dict[str, Command] = {
     ),
     "lookups": Command(
         "build, list, show or roll back the lookups of the handlers",
-        "notification_service.commands.lookups.command:lookups",
-        "notification_service.commands.lookups.command:add_arguments",
+        "notification_service.commands.lookups:lookups",
+        "notification_service.commands.lookups:add_arguments",
     ),
     "logs": Command(
         "print the last lines of the daemon's log",
         "notification_service.commands.logs:show_logs",
         "notification_service.commands.logs:add_arguments",
     ),
-    "status": Command("show whether the service is ready, and what waits", "notification_service.commands.status.command:status"),
+    "status": Command("show whether the service is ready, and what waits", "notification_service.commands.status:status"),
     "simulate": Command(
         "write envelopes of simulated payments",
         "notification_service.commands.simulate:simulate",
@@ -119,8 +119,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "units": Command(
         "list what waits, show everything about one unit of work, or order what is done with it",
-        "notification_service.commands.units.command:units",
-        "notification_service.commands.units.command:add_arguments",
+        "notification_service.commands.units:units",
+        "notification_service.commands.units:add_arguments",
     ),
     "verify": Command(
         "compare the output with what the simulator expected",

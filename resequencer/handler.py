@@ -6,8 +6,7 @@ import msgspec
 
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
-from resequencer.fact import Fact
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.payment_data import PaymentData
 
 

@@ -1,9 +1,8 @@
-"""Notifications: the output of the service for each process object that has a setting."""
+"""What is sent of an envelope: notifications, and the facts of each status that a payment has reached."""
 
 import msgspec
 
-from resequencer.record import Headers, Origin
-from resequencer.short_digest import short_digest
+from resequencer.record import Headers, Origin, short_digest
 
 _HEADERS_BYTES = 1_024
 
@@ -40,3 +39,20 @@ def notification_id(unit: str, envelope_id: str, index: int) -> str:
 def group_report_id(group: str, number: int) -> str:
     """Return the id of the report `number` (from 1) on a group: also 32 characters and the `GrpHdr/MsgId`, always the same."""
     return short_digest(f"{group}\0{number}".encode())
+
+
+_FACT_HEADERS_BYTES = 512
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """One record of the topic of facts. `key` is the group of the payment, or its unit of work if it has no group."""
+
+    key: str
+    value: bytes
+    headers: Headers
+    origin: Origin
+
+    @property
+    def size(self) -> int:
+        """About its size in bytes until it is published, with a fixed size for the headers, which are short."""
+        return len(self.value) + _FACT_HEADERS_BYTES

@@ -11,10 +11,9 @@ from unicodedata import category, normalize
 import msgspec
 from msgspec.structs import asdict
 
-from resequencer.clock import Instant, instant_of, instant_text
+from resequencer.clock import SKEW_MS, Instant, instant_of, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
-from resequencer.steady_clock import SKEW_MS
 
 LONGEST_BYTES: Final = 64 * 1024
 """The longest order record, in bytes."""

@@ -1,4 +1,4 @@
-"""Programs of Debian's packages: found on PATH or where their package puts them, and installed where that is possible."""
+"""Programs from packages of Debian: installed if root asks, or found."""
 
 import os
 import re
@@ -60,3 +60,18 @@ def _install(name: str, package: str, remedy: str) -> None:
         if done.returncode:
             words = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing"]
             raise ProgramMissing(f"There is no {name} on PATH, and '{' '.join(command)}' failed: {words[0]}", remedy)
+
+
+_SHELL = "chromium-headless-shell"
+_REMEDY = (
+    f"Install Chromium, so that {_SHELL} or chromium is on PATH. On Debian: apt-get install --no-install-recommends {_SHELL}"
+)
+
+
+def find_chromium() -> Path:
+    """Return Chromium's headless shell, as `find_program` does, or the whole browser where only that is on PATH.
+
+    The shell draws the same pages in a third of the CPU time.
+    """
+    whole = shutil.which("chromium")
+    return Path(whole) if whole and not shutil.which(_SHELL) else find_program(_SHELL, _SHELL, _REMEDY)

@@ -6,18 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from notification_service.jobs.jars.maven import locked
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.errors import ServersError
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
-from servers.java.jars import get_jars
-from servers.java.program import find_java
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.java import find_java, get_jars
+from servers.kafka import KafkaServer, KafkaSettings
 from servers.ports import LOOPBACK
-from servers.postgresql.program import find_postgresql
-from servers.postgresql.server import PostgresqlServer
+from servers.postgresql import PostgresqlServer, find_postgresql
 from servers.receiver import ReceiverServer
-from servers.redis.program import find_redis
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer, find_redis
 from servers.server import Server, forget_taken_ports, stop_all
 
 PORTS = {
@@ -66,7 +63,7 @@ _ADDRESSES = """\
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.url = "{redis}"
+  storage.redis.settings = "{redis}"
   storage.infinispan.url = "{infinispan}"
   delivery.ledger.url = "{postgresql}"
   delivery.receivers.tracker.url = "{receiver}"
@@ -82,7 +79,7 @@ ipf.processing-data.ingress {{
 payment-status-notification {{
   jms.url = "{artemis}"
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.url = "{redis}"
+  storage.redis.settings = "{redis}"
   storage.infinispan.url = "{infinispan}"
 }}
 """
@@ -95,7 +92,7 @@ payment-status-notification.mqtt.url = "{mqtt}"
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.url = "{redis}"
+  storage.redis.settings = "{redis}"
   storage.infinispan.url = "{infinispan}"
 }}
 """

@@ -26,13 +26,12 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:  # The clients take a second to import, which tests without servers need not wait for.
     from harness.servers.shared import SharedServers
 
-    from servers.artemis.server import ArtemisServer
-    from servers.infinispan.server import InfinispanServer
-    from servers.kafka.server import KafkaServer
-    from servers.mosquitto.server import MosquittoServer
-    from servers.postgresql.server import PostgresqlServer
-    from servers.redis.cluster import RedisCluster
-    from servers.redis.server import RedisServer
+    from servers.artemis import ArtemisServer
+    from servers.infinispan import InfinispanServer
+    from servers.kafka import KafkaServer
+    from servers.mosquitto import MosquittoServer
+    from servers.postgresql import PostgresqlServer
+    from servers.redis import RedisCluster, RedisServer
 
 # How long an example takes depends on the machine, not on the test. `make nightly` takes the profile with more examples.
 settings.register_profile("quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=QUICK)

@@ -20,7 +20,7 @@ from benchmarks._delivery.stage import (
 )
 from notification_service.delivery.core.answers import Done, Suspended
 from notification_service.delivery.core.gate import Gate, GateState
-from notification_service.delivery.core.rows import Claim, Item
+from notification_service.delivery.core.jobs import Claim, Item
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.ledger.gates import lock_gate, write_gate
 from notification_service.delivery.ledger.intake import Portion

@@ -7,17 +7,15 @@ from benchmarks._groups.commands import Shape, commands_of
 from benchmarks._groups.stage import PARTITIONS, Job, WrongResult, records_of, sending
 from benchmarks._worker import Spent, Stopwatch
 from guardian.gc_tuning import calm_collector
-from notification_service.aggregation.core.processor import Processor, Slot, Stored
-from notification_service.aggregation.kafka.records import value_record
-from notification_service.aggregation.kafka.restoring import Restoring
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.core import Processor, Slot, Stored
+from notification_service.aggregation.files import ValuesFile
+from notification_service.aggregation.kafka.restoring import Restoring, value_record
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import _AT_ONCE
-from notification_service.aggregation.values.file import ValuesFile
-from notification_service.connectors.kafka.quick_producer import partition_of
+from notification_service.connectors.kafka.producer import partition_of
 from notification_service.supervision.system_clock import SystemClock, passed_ms
+from resequencer.clock import SteadyClock
 from resequencer.record import Origin, Partition, Record
-from resequencer.steady_clock import SteadyClock
 
 _NOW = 1_774_740_835_941
 

@@ -15,15 +15,13 @@ from benchmarks._groups.commands import Sent, Shape
 from benchmarks._processes import cpu_of_family
 from guardian.headers import GROUP_ID, INCOMPLETE
 from notification_service.aggregation.kafka.store import KafkaStore
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.connectors.kafka.core.client_options import read_options
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.supervision.system_clock import SystemClock, steady_clock
-from servers.kafka.server import KafkaServer
-from servers.kafka.server import KafkaSettings as ServerSettings
+from servers.kafka import KafkaServer
+from servers.kafka import KafkaSettings as ServerSettings
 from servers.lease import leased
 
 PARTITIONS = 4

@@ -9,15 +9,14 @@ from time import thread_time
 from benchmarks._groups.commands import Shape, commands_of
 from benchmarks._groups.restoring import Kept
 from guardian.gc_tuning import calm_collector
-from notification_service.aggregation.core.processor import Processor
-from notification_service.aggregation.kafka.records import value_record
+from notification_service.aggregation.core import Processor
+from notification_service.aggregation.files import ValuesFile
+from notification_service.aggregation.kafka.restoring import value_record
 from notification_service.aggregation.output import numbered
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import _AT_ONCE
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.size_limits import SizeLimits
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
 from resequencer.record import Origin, Partition, Record
 
 _NOW = 1_774_740_835_941

@@ -11,9 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from benchmarks._groups.stage import PARTITIONS, Job, WrongResult
 from benchmarks._processes import cpu_of_family
 from benchmarks._worker import Spent
-from servers.java.jars import get_jars
-from servers.java.log import write_log_configuration
-from servers.java.program import find_java
+from servers.java import find_java, get_jars, write_log_configuration
 
 _PROGRAM = Path(__file__).parents[1] / "java" / "GroupsOnStreams.java"
 _JAVA = ("-Xmx1g",)

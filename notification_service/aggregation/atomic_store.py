@@ -7,7 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from notification_service.aggregation.commands import CommandWriter, member_headers
-from notification_service.aggregation.core.command import CommandRefused, read_command
+from notification_service.aggregation.core import CommandRefused, read_command
 from notification_service.aggregation.view import StoreView
 from resequencer.record import Origin, Partition, Record
 

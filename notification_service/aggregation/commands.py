@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from guardian.headers import MEMBER
-from notification_service.connectors.files.errors import translated
+from notification_service.connectors.files.operations import translated
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.record import Headers
 from storage.private_file import make_lasting_directory

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from guardian.pending_output import output_record
 from guardian.ports import Channel, OutputRecord
-from notification_service.aggregation.core.aggregate import Completion
+from notification_service.aggregation.core import Completion
 from resequencer.dead_letter import DeadLetter
 
 

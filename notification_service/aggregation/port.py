@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from guardian.ports import Polled
-from notification_service.aggregation.core.processor import Turn, Values
+from notification_service.aggregation.core import Turn, Values
 from resequencer.record import Partition
 
 

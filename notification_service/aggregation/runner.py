@@ -6,13 +6,11 @@ from time import monotonic
 from typing import NamedTuple
 
 from guardian.ports import Polled, PublishRefused, TransportRefused, TransportUnavailable
-from notification_service.aggregation.core.aggregate import Aggregate
-from notification_service.aggregation.core.processor import Processor, Turn
+from notification_service.aggregation.core import Aggregate, Processor, Turn
 from notification_service.aggregation.port import Step, Store
-from resequencer.clock import Instant
+from resequencer.clock import Instant, SteadyClock
 from resequencer.dead_letter import DeadLetter
 from resequencer.record import Partition
-from resequencer.steady_clock import SteadyClock
 
 _LOG = logging.getLogger("resequencer.aggregation")
 _AT_ONCE = 1_000

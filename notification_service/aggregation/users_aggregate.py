@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from notification_service.aggregation.core.aggregate import Change, Completion
-from notification_service.aggregation.core.command import Command
+from notification_service.aggregation.core import Change, Command, Completion
 from resequencer.clock import Instant
 from resequencer.errors import PermanentError, words_of
 

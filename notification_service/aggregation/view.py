@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from notification_service.aggregation.core.processor import Slot, Stored
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.core import Slot, Stored
+from notification_service.aggregation.files import ValuesFile
 
 _AT_ONCE = 1_000
 

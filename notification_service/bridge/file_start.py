@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.connectors.files.errors import translated
-from notification_service.connectors.files.operations import FileOperations, make_directory, sync_directory, write_all
+from notification_service.connectors.files.operations import FileOperations, make_directory, sync_directory, translated, write_all
 from notification_service.connectors.line_format import Line, encode_line, partition_of
 
 _NAME = "partition-{}.jsonl"
@@ -42,7 +41,7 @@ class FileStart:
             raise
 
     def append(self, lines: Sequence[Line]) -> None:
-        """Append the lines and sync the files. Raises: as notification_service/bridge/port.py describes."""
+        """Append the lines and sync the files. Raises: as notification_service/bridge/runner.py describes."""
         parts: defaultdict[int, list[bytes]] = defaultdict(list)
         for line in lines:
             parts[partition_of(line.key or b"", len(self._descriptors))].append(encode_line(line))

@@ -8,12 +8,10 @@ from typing import Any
 
 from kafka import KafkaProducer, errors
 
-from notification_service.bridge.port import TooLarge
-from notification_service.connectors.kafka.client import make_client
+from notification_service.bridge.runner import TooLarge
+from notification_service.connectors.kafka.client import make_client, text_of, to_transport_error, translated
 from notification_service.connectors.kafka.core.records import size_of
-from notification_service.connectors.kafka.errors import text_of, to_transport_error, translated
-from notification_service.connectors.kafka.producer import close_at_last
-from notification_service.connectors.kafka.quick_producer import partition_of
+from notification_service.connectors.kafka.producer import close_at_last, partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Right, Topics
 from notification_service.connectors.line_format import Line

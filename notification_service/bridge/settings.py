@@ -1,13 +1,18 @@
 """The settings of the bridge. Durations are in ms."""
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
 
+from guardian.headers import DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256, cut_headers
+from notification_service.connectors.line_format import Line
+from notification_service.events.identifiers import find_id_flaw
 from resequencer.keys.configuration_key import Key, Section
 from resequencer.keys.list_types import QUEUE_PATTERN, TopicFilters
 from resequencer.keys.value_types import Choice, Duration, SecretText, Switch, Text, Url, Whole
+from resequencer.record import Cut
 
 _USER = Text(r"[^\x00-\x1f]{1,256}", "a text", "no login")
 _PASSWORD = SecretText("no login")
@@ -62,3 +67,51 @@ class BridgeSettings(msgspec.Struct, frozen=True):
     start: Annotated[StartKind, Key(Choice(tuple(StartKind)))]
     mqtt: Annotated[BridgeMqtt, Section("mqtt")]
     xms: Annotated[BridgeXms, Section("xms")]
+
+
+_BEGINNING_BYTES = 64 * 1024
+_OF_A_CUT = (DEAD_LETTER_VALUE_LENGTH, DEAD_LETTER_VALUE_SHA256)
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class _Context(msgspec.Struct, rename="camel", gc=False):
+    unit_of_work_id: str | None = None
+
+
+class _Envelope(msgspec.Struct, rename="camel", gc=False):
+    processing_context: _Context | None = None
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
+
+
+def with_key(line: Line) -> Line:
+    """Return the line with its unit of work as the key, so that all envelopes of a unit get into one partition.
+
+    What is no envelope keeps its key. It is appended all the same: the resequencer makes a dead letter of it.
+    """
+    unit = _find_unit(line.value)
+    return line if unit is None else Line(line.value, unit.encode(), line.headers)
+
+
+def find_shorter(line: Line) -> Line | None:
+    """Return what to append instead of a line that is too large: the beginning of its value, then its length and digest alone.
+
+    The service makes a dead letter `too-large` of either. None: there is nothing shorter.
+    """
+    of_a_cut = tuple(each for each in line.headers if each[0] in _OF_A_CUT)
+    if not of_a_cut:
+        cut = Cut(len(line.value), sha256(line.value).hexdigest())
+        return Line(line.value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
+    shortest = Line(b"", None, of_a_cut[-len(_OF_A_CUT) :])
+    return None if line == shortest else shortest
+
+
+def _find_unit(value: bytes) -> str | None:
+    try:
+        context = _decode(value.removeprefix(_BYTE_ORDER_MARK)).processing_context
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    unit = None if context is None else context.unit_of_work_id
+    return None if unit is None or find_id_flaw(unit) else unit

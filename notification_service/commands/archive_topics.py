@@ -18,15 +18,15 @@ from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Ingress, RecordsArchive, TransportType
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.run_lock import AlreadyRunning, RunLock
+from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
 from resequencer.printable import without_secrets
 
 if TYPE_CHECKING:
-    from notification_service.jobs.topic_archive.settings import ArchiveSettings
     from notification_service.jobs.topic_archive.streaming import Archiver
+    from notification_service.jobs.topic_archive.writer import ArchiveSettings
 
 _AGAIN_MS = 5_000
 
@@ -114,8 +114,8 @@ def _archiver(spark: Any, configuration: Configuration, location: str, stop: Sto
 
 
 def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
-    from notification_service.jobs.spark.java_client import java_options
-    from notification_service.jobs.topic_archive.settings import ArchiveSettings
+    from notification_service.jobs.spark.session import java_options
+    from notification_service.jobs.topic_archive.writer import ArchiveSettings
 
     kafka = copied_settings(configuration)
     client = java_options(kafka.consumer)

@@ -16,13 +16,13 @@ from notification_service.configuration.kafka_settings import copied_settings, f
 from notification_service.configuration.kinds import only_with_one_kind
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
 from notification_service.configuration.package_settings import settings_from
+from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
-from notification_service.configuration.store_constraints import PAYMENTS
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.jars.maven import with_kafka
 from notification_service.supervision.exit_code import ExitCode, NotJudged
-from notification_service.supervision.run_lock import AlreadyRunning, RunLock
+from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import handler_settings, resequencer_settings

@@ -7,11 +7,10 @@ from notification_service.bridge.settings import BridgeSettings
 from notification_service.configuration.configuration import load
 from notification_service.configuration.schema import path_of
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.lifeline import Lifeline
-from notification_service.supervision.log_format import configure_logs
-from notification_service.supervision.run_lock import RunLock
-from notification_service.supervision.stop_signal import StopSignal
-from notification_service.wiring.bridge.composition import make_bridge, make_report
+from notification_service.supervision.locks import RunLock
+from notification_service.supervision.service_log import configure_logs
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
+from notification_service.wiring.bridge import make_bridge, make_report
 from notification_service.wiring.regions import refuse_unusable_bridge
 from resequencer.errors import ConfigurationError
 

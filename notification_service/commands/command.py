@@ -1,8 +1,14 @@
 """A command of the command line: what it does in a line, its function and its arguments, imported when they are used."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import NamedTuple
+
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.resolution import add_overrides
+from resequencer.clock import Instant, instant_of
 
 
 def told_again(arguments: Namespace) -> list[str]:
@@ -29,3 +35,36 @@ class Command(NamedTuple):
     def add_arguments(self, parser: ArgumentParser) -> None:
         if self.arguments_of is not None:
             resolve_name(self.arguments_of)(parser)
+
+
+class Subcommand(NamedTuple):
+    """A subcommand; `add_arguments` adds its options to those of every command."""
+
+    name: str
+    summary: str
+    add_arguments: Callable[[ArgumentParser], None] = lambda _: None
+
+
+def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_required: bool) -> None:
+    """Add the subcommands. The parsed name is `subcommand`, None if none was given."""
+    names = " | ".join(subcommand.name for subcommand in subcommands)
+    parsers = parser.add_subparsers(dest="subcommand", metavar=names, required=is_required)
+    for subcommand in subcommands:
+        each = parsers.add_parser(subcommand.name, help=subcommand.summary, description=subcommand.summary, allow_abbrev=False)
+        each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
+        add_overrides(each, "more_overrides", help=SUPPRESS)
+        each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
+        subcommand.add_arguments(each)
+
+
+def instant(text: str) -> Instant:
+    """Read an instant of the command line."""
+    try:
+        return instant_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError("expected an instant (UTC if it names no zone), such as 2026-03-28T23:33") from error
+
+
+def load_for(arguments: Namespace) -> Configuration:
+    """Load the configuration with the settings before the subcommand, then those behind it."""
+    return load(arguments.config, [*arguments.overrides, *getattr(arguments, "more_overrides", ())])

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 import msgspec
 
 from guardian.ports import OrderBook
-from notification_service.commands.subcommands import Subcommand, add_subcommands, instant, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
 from notification_service.configuration.configuration import Configuration
 from notification_service.console.orders.giving import NotGiven, Wish, give, make_order
 from notification_service.console.orders.listing import list_orders

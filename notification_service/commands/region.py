@@ -9,14 +9,14 @@ from time import monotonic, sleep
 import msgspec
 
 from guardian.region import RegionState
-from notification_service.commands.subcommands import Subcommand, add_subcommands, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.status.report import ParticipantStatus, RegionStatus, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, find_reports
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.running_service import find_service
+from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.region_orders import RegionNotReset, give_order
+from notification_service.wiring.regions import RegionNotReset, give_order
 from resequencer.printable import counted, printable
 
 _WAIT_SECONDS = 30.0

@@ -18,10 +18,9 @@ from notification_service.configuration.sections import Sections
 from notification_service.status.report import Identity
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.in_flight_memory import InFlightMemory
-from notification_service.supervision.lifeline import Lifeline
 from notification_service.supervision.locks import acquire_locks
-from notification_service.supervision.log_format import configure_logs
-from notification_service.supervision.stop_signal import StopSignal
+from notification_service.supervision.service_log import configure_logs
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import refuse_unusable
 from notification_service.wiring.console.workers import THREADS

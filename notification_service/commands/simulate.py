@@ -17,14 +17,12 @@ from notification_service.configuration.jms_settings import jms_source_settings
 from notification_service.configuration.kafka_settings import kafka_source_settings
 from notification_service.configuration.sections import TransportType
 from notification_service.simulator.arguments import Judge, plan_from
-from notification_service.simulator.generate.input import Input
-from notification_service.simulator.generate.input_files import InputFiles
-from notification_service.simulator.generate.pacer import Pacer
+from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.plan import Plan
-from notification_service.simulator.generate.simulation import Summary, simulate_into
+from notification_service.simulator.generate.simulation import Pacer, Summary, simulate_into
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import resequencer_settings
-from notification_service.wiring.mqtt_output import subscribe_for_verify
+from notification_service.wiring.regions import subscribe_for_verify
 from resequencer.errors import ConfigurationError
 
 _SEEDS = 1_000_000
@@ -84,9 +82,7 @@ def new_retry() -> RetryWithBackoff:
 
 def _open_input(plan: Plan, configuration: Configuration, expected: Path) -> Input:
     if configuration.bridge.is_enabled:
-        from notification_service.wiring.bridge.simulated import (
-            open_bridged_input,  # Imported here: its client may not be installed.
-        )
+        from notification_service.wiring.bridge import open_bridged_input
 
         return open_bridged_input(configuration, new_retry())
     if configuration.ingress.transport is TransportType.FILE:

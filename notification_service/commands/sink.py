@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from guardian.region import RegionState
-from notification_service.commands.subcommands import Subcommand, add_subcommands, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.mqtt_settings import mqtt_sink_settings
@@ -18,10 +18,10 @@ from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.status.service_report import NOT_RUNNING
 from notification_service.status.sink_attributes import Change, SetAttributes, SinkAttributesFile
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.running_service import find_service
+from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.sink_attributes import ATTRIBUTES, Attribute, values_of, with_attributes
+from notification_service.wiring.regions import ATTRIBUTES, Attribute, values_of, with_attributes
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.keys.value_types import Mismatch
 from resequencer.printable import printable

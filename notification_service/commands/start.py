@@ -10,21 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from notification_service.commands.check.preflight import look_around
+from notification_service.commands.check import look_around
 from notification_service.commands.command import told_again
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.status.report import State
 from notification_service.status.service_report import find_reports, service_report
 from notification_service.status.text import served_lines
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.run_lock import NAME as LOCK
-from notification_service.supervision.run_lock import UNKNOWN, AlreadyRunning, find_holder
-from notification_service.supervision.running_service import find_service
+from notification_service.supervision.locks import NAME as LOCK
+from notification_service.supervision.locks import UNKNOWN, AlreadyRunning, find_holder, find_service
 from notification_service.supervision.service_log import NAME
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import refuse_unusable
-from notification_service.wiring.console.served import find_served
+from notification_service.wiring.console.workers import find_served
 from storage.private_file import make_lasting_directory, make_private
 
 _START_SECONDS = 60

@@ -11,17 +11,15 @@ import msgspec
 
 from notification_service.commands.command import told_again
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.status.aggregation import AggregationFile
-from notification_service.status.bridge import BridgeFile
+from notification_service.status.aggregation import AggregationFile, BridgeFile
 from notification_service.status.delivery import DeliveryFile
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity
-from notification_service.status.served import console_file
+from notification_service.status.service_report import console_file
 from notification_service.supervision.exits import Exits
-from notification_service.supervision.locks import acquire_locks
+from notification_service.supervision.locks import AlreadyRunning, acquire_locks
 from notification_service.supervision.probes import make_probes
 from notification_service.supervision.restart_policy import RestartPolicy
-from notification_service.supervision.run_lock import AlreadyRunning
 from notification_service.supervision.service_log import ServiceLog
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.side_process import SideProcess

@@ -18,22 +18,20 @@ from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
-from notification_service.connectors.region.repeats import Repeats
-from notification_service.simulator.argument_types import seconds, some_seconds
-from notification_service.simulator.arguments import Judge, add_expected
-from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look
+from notification_service.connectors.region.port import Repeats
+from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
+from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.groups.check import GroupRules, GroupsCheck
 from notification_service.simulator.verify.operator_orders import OrdersLog
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Verdict, render_json, render_text
 from notification_service.simulator.verify.verification import GroupFiles, verify_files
-from notification_service.simulator.verify.watch import Watch, keep_watch
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.aggregation.stores import stores_of
+from notification_service.wiring.aggregation import stores_of
 from notification_service.wiring.composition import make_order_book, make_order_source, resequencer_settings
 from notification_service.wiring.console.sources import console_sources
-from notification_service.wiring.mqtt_output import make_topic_export
+from notification_service.wiring.regions import make_topic_export
 from resequencer.errors import ConfigurationError
 from resequencer.printable import counted
 
@@ -229,9 +227,7 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
         with _subscribed(configuration, answered) as subscribed:
             yield subscribed
         return
-    from notification_service.connectors.kafka.topic_export import (
-        TopicExport,  # Imported here: the client takes a third of a second.
-    )
+    from notification_service.connectors.kafka.topic_reader import TopicExport
 
     topics = (payments.commands, payments.completions, payments.dead_letters)
     names = ("facts.jsonl", *(f"group-{name}.jsonl" for name in _OF_GROUPS))

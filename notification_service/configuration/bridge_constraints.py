@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from notification_service.bridge.settings import BridgeMqtt, BridgeSettings, BridgeXms
 from notification_service.configuration.constraint import Constraint, Values
-from notification_service.configuration.region_sections import JmsOutput, MqttOutput, XmsOutput
 from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Ingress, Notifications
+from notification_service.configuration.sections import Ingress, JmsOutput, MqttOutput, Notifications, XmsOutput
 
 _ENABLED = path_of(BridgeSettings, "is_enabled")
 _SOURCE, _START = path_of(BridgeSettings, "source"), path_of(BridgeSettings, "start")

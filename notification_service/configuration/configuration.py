@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from notification_service.configuration.constraints import doubtful_constraints, find_learned_timeout, stash_timeout_ms
-from notification_service.configuration.effective import EffectiveValue, effective_values
 from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.resolution import REFERENCE, ResolvedValues, resolve_values
+from notification_service.configuration.resolution import (
+    REFERENCE,
+    EffectiveValue,
+    ResolvedValues,
+    effective_values,
+    find_shipped,
+    resolve_values,
+)
 from notification_service.configuration.schema import SCHEMA, path_of
 from notification_service.configuration.sections import Lookup, Resequencers, Sections
-from notification_service.configuration.shipped import find_shipped
 from notification_service.console.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
 
 DEFAULT_FILE = Path("conf/application.conf")

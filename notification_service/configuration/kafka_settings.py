@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.sections import TransportType
-from notification_service.configuration.store_constraints import PAYMENTS
 from notification_service.connectors.kafka.core.client_options import read_options
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
 
 def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSettings":
     """Return topics, options and identity of the worker in this slot; no connection is made."""
-    from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+    from notification_service.connectors.kafka.core.client_options import KafkaTopics
     from notification_service.connectors.kafka.settings import KafkaSettings
 
     ingress, notification = configuration.ingress, configuration.notification
@@ -41,7 +41,7 @@ def kafka_source_settings(configuration: Configuration, slot: int = 0) -> "Kafka
 
     The slots share the fixed partitions out by their place in the list.
     """
-    from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+    from notification_service.connectors.kafka.core.client_options import KafkaTopics
 
     settings, ingress = kafka_settings(configuration, slot), configuration.ingress
     settings = replace(settings, topics=KafkaTopics(*[ingress.topic] * 3))

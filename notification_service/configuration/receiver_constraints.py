@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from notification_service.aggregation.settings import AggregationSettings
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
 from notification_service.configuration.region_constraints import FORGOTTEN
 from notification_service.configuration.schema import Schema, names_below, path_of
@@ -151,3 +152,21 @@ def _is_more(found: Values, first: str, most: str) -> bool:
 
 def _has_retry_topics(found: Values) -> bool:
     return found[_POLICY] is not None and Policy(found[_POLICY]).has_retry_topics
+
+
+PAYMENTS = "payments"
+"""The name of the store of the payments of messages."""
+
+_STORES = path_of(AggregationSettings, "stores")
+
+
+def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[ConfigurationError]:
+    """Return what is wrong within each store; `schema` has the keys of all of them."""
+    for name in names_below(_STORES, schema.defaults):
+        path = f"{_STORES}.{name}"
+        if not NAME.fullmatch(name):
+            yield ConfigurationError(path, "is no name of a store; give 1 to 60 small letters, digits and hyphens")
+        if name == PAYMENTS:
+            yield ConfigurationError(path, "is the name of the store of the payments of messages; choose another one")
+        if values.get(f"{path}.apply", "") is None:
+            yield ConfigurationError(f"{path}.apply", "has no value; name your callable as package.module:callable")

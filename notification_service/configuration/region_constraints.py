@@ -5,9 +5,20 @@ from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.configuration.constraint import Constraint, Values
-from notification_service.configuration.region_sections import JmsInput, JmsOutput, MqttOutput, RegionSettings, Trigger, XmsOutput
 from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Ingress, Notifications, Orders, Resequencers, Sections
+from notification_service.configuration.sections import (
+    Ingress,
+    JmsInput,
+    JmsOutput,
+    MqttOutput,
+    Notifications,
+    Orders,
+    RegionSettings,
+    Resequencers,
+    Sections,
+    Trigger,
+    XmsOutput,
+)
 
 _SOURCE = path_of(Ingress, "transport")
 _SINK = path_of(Notifications, "transport")

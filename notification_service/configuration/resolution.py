@@ -1,6 +1,10 @@
 """Makes one typed value per key from layers of HOCON, or a list of all problems."""
 
+import json
+import re
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,11 +12,11 @@ from typing import Any
 import msgspec
 
 from notification_service.aggregation.settings import AggregationSettings
+from notification_service.configuration.constraint import ConfigurationRefused
 from notification_service.configuration.constraints import POLL_INTERVAL, broken_constraints
 from notification_service.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
 from notification_service.configuration.kafka_client_options import poll_interval_ms, refused_options
-from notification_service.configuration.receiver_constraints import broken_receivers
-from notification_service.configuration.refusal import ConfigurationRefused
+from notification_service.configuration.receiver_constraints import broken_receivers, broken_stores
 from notification_service.configuration.schedule_constraints import broken_schedules
 from notification_service.configuration.schema import SCHEMA, Schema, find_nearest, path_of
 from notification_service.configuration.sections import (
@@ -24,15 +28,115 @@ from notification_service.configuration.sections import (
     Resequencers,
     Storages,
 )
-from notification_service.configuration.shipped import find_shipped, read_keys_of_reference
-from notification_service.configuration.shown_value import shown_value
-from notification_service.configuration.store_constraints import broken_stores
-from notification_service.configuration.unknown_keys import unknown_keys
 from notification_service.console.settings import HttpSettings
 from notification_service.delivery.settings import LedgerSettings
 from resequencer.errors import ConfigurationError
 from resequencer.keys.secret import Secret, is_secret_name
-from resequencer.keys.value_types import Choice, Mismatch, Object, ValueType
+from resequencer.keys.value_types import Choice, Duration, Mismatch, Object, Size, Url, ValueType
+from resequencer.printable import without_secrets
+
+_LONGEST = 120
+"""How many characters of a value are shown."""
+
+
+def shown_value(path: str, raw: Plain, expected: ValueType | None = None) -> str:
+    """Return a refused value as the user wrote it, cut to a line; a possible secret is not shown.
+
+    `expected` is the kind of the key, or of the one that may be meant.
+    """
+    if isinstance(expected, Url) and isinstance(raw, str):
+        raw = expected.masked(raw)
+    if is_secret_name(path) and raw is not None:
+        return "***"
+    if isinstance(raw, timedelta):
+        return f"the duration {Duration('0s', '1s').show(raw // timedelta(milliseconds=1))}"
+    text = without_secrets(json.dumps(raw, ensure_ascii=False, default=str))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "…"
+
+
+def unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationError]:
+    """Return a problem for each unknown key, and for each value that stands where a section is expected, or the reverse."""
+    for path, raw in resolved.values.items():
+        if path in schema.keys or schema.is_option(path) or _is_variable(path, resolved.variables):
+            continue
+        if schema.is_section(path):
+            if raw != {}:
+                yield ConfigurationError(path, f"{shown_value(path, raw)} stands where keys are expected: {path} {{ … }}")
+            continue
+        around = next((key for key in schema.keys if path.startswith(key + ".")), None)
+        if around is None:
+            yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys), schema))
+        elif around not in resolved.values:
+            yield ConfigurationError(around, f"is a section with keys; {schema.keys[around].expects} is expected")
+
+
+def _is_variable(path: str, variables: frozenset[str]) -> bool:
+    """Return whether this is a user's own key, outside of the service's, that a substitution refers to."""
+    return any(path == each or path.startswith(each + ".") for each in variables)
+
+
+def _unknown(path: str, raw: Plain, nearest: str | None, schema: Schema) -> str:
+    expected = schema.keys[nearest] if nearest else None
+    text = "***" if nearest and is_secret_name(nearest) else shown_value(path, raw, expected)
+    return f"unknown key (value {text})" + (f"; the nearest known key is {nearest}" if nearest else "")
+
+
+_FLAG = "--set"
+
+
+def add_overrides(parser: ArgumentParser, dest: str = "overrides", **more: Any) -> None:
+    parser.add_argument(_FLAG, type=_split, action="append", default=[], dest=dest, metavar="key=value", **more)
+
+
+def one_by_one(argv: Sequence[str]) -> Iterator[str]:
+    """Repeat the flag before each setting, so that argparse cannot take an argument behind the settings for another setting.
+
+    A setting has an equals sign; a subcommand (`list`) has none.
+    """
+    is_first = is_behind = False
+    for argument in argv:
+        if is_first:
+            is_first, is_behind = False, True
+        elif argument == _FLAG:
+            is_first = True
+        elif is_behind and "=" in argument and not argument.startswith("-"):
+            yield _FLAG
+        else:
+            is_behind = False
+        yield argument
+
+
+def _split(text: str) -> str:
+    key, separator, _ = text.partition("=")
+    if not separator or not key.strip():
+        raise ArgumentTypeError("write key=value")
+    return text
+
+
+_SHIPPED = Path(__file__).parents[1] / "conf"
+"""A link to the checkout's `conf/`; in a wheel, its files."""
+
+
+def find_shipped(path: Path) -> Path:
+    """Return `path`; if it is `conf/…` and does not exist here, the file of that name that is installed with the service."""
+    try:
+        if path.parent != Path("conf") or path.exists():
+            return path
+    except PermissionError:
+        return path  # The caller, which reads the file, reports that it is missing.
+    installed = _SHIPPED / path.name
+    return installed if installed.is_file() else path
+
+
+def read_reference() -> str:
+    """Return the text of reference.conf of the installed version."""
+    return (_SHIPPED / "reference.conf").read_text(encoding="utf-8")
+
+
+def read_keys_of_reference() -> str:
+    """Return reference.conf without its comments. To parse these takes three times as long as to parse its keys: 0.1 s."""
+    return "".join(line for line in read_reference().splitlines(keepends=True) if not line.lstrip().startswith("#"))
+
 
 REFERENCE = "reference"
 
@@ -154,3 +258,48 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
     }
     given = {_SETTINGS: find_shipped(values[_SETTINGS])}
     return values | {path: value for path, value in derived.items() if values[path] is None} | given
+
+
+class EffectiveValue(msgspec.Struct, frozen=True):
+    """`value` as JSON: durations and sizes (`is_measure`) as in HOCON.
+
+    `layer` is reference, `file …`, `environment (NAME)` or --set.
+    """
+
+    path: str
+    value: Any
+    layer: str
+    is_measure: bool = False
+
+    def __str__(self) -> str:
+        """Return a line of HOCON; if the value is no default, a comment names the layer that set it.
+
+        Of a list of objects the comment says how many there are: HOCON merges two objects between which no comma stands, and one
+        does not see that in a line.
+        """
+        line = f"{self.path} = {_hocon(self.value, is_measure=self.is_measure)}"
+        if self.layer == REFERENCE:
+            return line
+        has_objects = isinstance(self.value, list) and any(isinstance(each, dict) for each in self.value)
+        count = f"{len(self.value)} element{'s' if len(self.value) > 1 else ''}, " if has_objects else ""
+        return f"{line}  # {count}{self.layer}"
+
+
+def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
+    """Return the values in the order of reference.conf, with the Kafka clients' options last."""
+    schema = schema.with_names(resolved.values)
+    shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
+    measures = {path for path, takes in schema.keys.items() if isinstance(takes, Duration | Size)}
+    return tuple(EffectiveValue(path, _masked(value), resolved.layers[path], path in measures) for path, value in shown.items())
+
+
+def _masked(value: Any) -> Any:
+    return value.masked if isinstance(value, Secret) else value
+
+
+def _hocon(value: Any, *, is_measure: bool) -> str:
+    """Return the value as HOCON. A text that begins with a digit is quoted: without quotes `5s` would be a duration."""
+    is_plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w./-]*", value, re.ASCII) and "//" not in value
+    if is_plain and (is_measure or not value[0].isdigit()):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)

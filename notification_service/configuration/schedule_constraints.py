@@ -7,7 +7,7 @@ from typing import Any
 from notification_service.configuration.receiver_constraints import NAME
 from notification_service.configuration.schema import Schema, names_below, path_of
 from notification_service.configuration.sections import Notifications
-from notification_service.delivery.schedules.core.ticks import Ticks
+from notification_service.delivery.schedules.core import Ticks
 from notification_service.delivery.schedules.settings import KeysSettings, Schedule, Waiting
 from notification_service.delivery.settings import DeliverySettings, Policy
 from notification_service.lookups.shapes import columns_of

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from notification_service.status.report import StatusReport
 from notification_service.status.service_report import ServiceReport
-from resequencer.clock import Instant
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import Instant, SteadyClock
 from storage.private_file import make_private
 
 _log = logging.getLogger("resequencer.console")

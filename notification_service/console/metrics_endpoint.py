@@ -8,12 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from notification_service.console.groups.book import Groups
 from notification_service.console.groups.index import GroupTotals
+from notification_service.console.groups.watch import Groups
 from notification_service.console.prometheus import ServiceCollector
 from notification_service.console.sources import ArchiveDistance
-from notification_service.status.aggregation import AggregationStatus
-from notification_service.status.bridge import BridgeStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.service_report import ServiceReport
 from resequencer.record import Partition

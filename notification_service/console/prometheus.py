@@ -8,14 +8,12 @@ from typing import NamedTuple, TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from guardian.histogram import HistogramReport
+from guardian.metrics import HistogramReport
 from guardian.region import RegionState
-from notification_service.console.aggregation_metrics import aggregation_metrics
-from notification_service.console.bridge_metrics import bridge_metrics
 from notification_service.console.groups.index import GroupTotals
+from notification_service.console.side_metrics import aggregation_metrics, bridge_metrics
 from notification_service.console.sources import ArchiveDistance
-from notification_service.status.aggregation import AggregationStatus
-from notification_service.status.bridge import BridgeStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from notification_service.status.report import PartitionStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport

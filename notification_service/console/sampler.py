@@ -8,7 +8,7 @@ from time import monotonic
 
 from notification_service.connectors.dead_letters.actions import EditProposed
 from notification_service.console.access.identity import Identity
-from notification_service.console.dead_letter_list import Filter, list_letters, open_letters
+from notification_service.console.dead_letters.listing import Filter, list_letters, open_letters
 from notification_service.console.history import History
 from notification_service.console.orders.listing import OrderState, list_orders
 from notification_service.console.sources import ArchiveDistance, Sources

@@ -3,8 +3,7 @@
 import msgspec
 
 from notification_service.status.report import StatusReport
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import NOT_RUNNING, ServiceReport
+from notification_service.status.service_report import NOT_RUNNING, ServedStatus, ServiceReport
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True):

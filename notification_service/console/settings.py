@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from resequencer.keys.address_types import Networks, Urls
 from resequencer.keys.configuration_key import Key, Section
+from resequencer.keys.list_types import Networks, Urls
 from resequencer.keys.value_types import Choice, Choices, Duration, FilePath, SecretText, Switch, Text, Whole
 from resequencer.order import OrderKind
 

@@ -6,18 +6,16 @@ from typing import NamedTuple, Protocol
 
 from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from notification_service.console.groups.port import GroupSource
+from notification_service.console.groups.watch import GroupSource
 from notification_service.console.units.sent_notifications import left_unknown
 from notification_service.console.units.story import Left
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOutcome
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.ledger.ledger import Ledger
-from notification_service.status.bridge import BridgeStatus
+from notification_service.status.aggregation import BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import ServiceReport
-from resequencer.clock import Clock
+from notification_service.status.service_report import ServedStatus, ServiceReport
+from resequencer.clock import Clock, SteadyClock
 from resequencer.record import Partition
-from resequencer.steady_clock import SteadyClock
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from notification_service.console.access.identity import Identity
 from notification_service.console.context import Console, identity_of
 from notification_service.console.masking import answer_for
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectResult
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.errors import OrderRefused, ReceiverUnknown
 from notification_service.status.delivery import BlockedStatus, DeliveredPartition, DirectStatus
 from resequencer.clock import instant_text

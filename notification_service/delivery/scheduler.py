@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from notification_service.delivery.caller import Caller
 from notification_service.delivery.core.answers import outcome_of
-from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.errors import LedgerUnavailable
 from notification_service.delivery.ledger.claims import lease_ms
 from notification_service.delivery.ledger.finishing import ClaimResult

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 
 from notification_service.delivery.schedules.settings import Schedule
-from resequencer.keys.address_types import Networks
 from resequencer.keys.configuration_key import Key, NamedSections, Section
+from resequencer.keys.list_types import Networks
 from resequencer.keys.value_types import (
     Choice,
     Duration,

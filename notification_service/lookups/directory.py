@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.lookups.errors import NoRelease, PublishingRefused
 from notification_service.lookups.manifest import Pointer, decode_pointer, is_version
+from notification_service.lookups.shapes import NoRelease, PublishingRefused
 
 MANIFEST = "manifest.json"
 _CURRENT = "current"

@@ -2,8 +2,7 @@
 
 from functools import lru_cache
 
-from notification_service.lookups.port import Tables
-from notification_service.lookups.shapes import ANY, PROFILES, ProfileValue, key_of, reader_of
+from notification_service.lookups.shapes import ANY, PROFILES, ProfileValue, Tables, key_of, reader_of
 
 _KEPT = 4_096
 

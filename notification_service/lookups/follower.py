@@ -4,9 +4,9 @@ import logging
 from threading import Event, Lock, Thread
 
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import NoRelease, ReleaseRefused
 from notification_service.lookups.manifest import Pointer
 from notification_service.lookups.release import Release, open_release
+from notification_service.lookups.shapes import NoRelease, ReleaseRefused
 from resequencer.errors import words_of
 
 _LONGEST_PAUSE = 100

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.lookups.errors import ReleaseRefused
+from notification_service.lookups.shapes import ReleaseRefused
 
 FORMAT = 1
 """The format of manifest, shards and values. A reader refuses any other format."""

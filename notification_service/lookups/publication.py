@@ -6,13 +6,16 @@ job that ends between two steps leaves the old release in use.
 
 import hashlib
 import os
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import lmdb
+
 from notification_service.lookups.directory import MANIFEST, LookupsDirectory, sync_directory
-from notification_service.lookups.errors import ReleaseRefused
-from notification_service.lookups.manifest import FORMAT, Pointer, ReleaseManifest, Source, Table, encode_manifest
+from notification_service.lookups.manifest import FORMAT, Pointer, ReleaseManifest, Shard, Source, Table, encode_manifest
 from notification_service.lookups.release import open_release, pointer_of
+from notification_service.lookups.shapes import ReleaseRefused
 from resequencer.clock import Instant, instant_text
 
 
@@ -86,3 +89,34 @@ def _instant_of(version: str) -> Instant:
     except ValueError:
         return -1
     return round(moment.timestamp()) * 1_000 + int(version[15:18])
+
+
+_LARGEST_BYTES = 1 << 40
+"""An upper bound for the file. It reserves only address space; the file grows with its content."""
+
+Row = tuple[bytes, bytes]
+
+
+def write_shard(file: Path, batches: Iterable[Sequence[Row]]) -> Shard:
+    """Write a shard, and return its entry for the manifest. The file is then on disk. An existing file is replaced.
+
+    Keys must ascend by their bytes over all batches, without repetitions, and have 1 to 511 bytes. A batch is one transaction.
+
+    Raises:
+        ValueError: The keys violate these rules.
+    """
+    file.unlink(missing_ok=True)
+    rows = 0
+    with lmdb.open(str(file), subdir=False, lock=False, map_size=_LARGEST_BYTES, meminit=False) as environment:
+        for batch in batches:
+            with environment.begin(write=True) as transaction, transaction.cursor() as cursor:
+                try:
+                    consumed, _ = cursor.putmulti(batch, overwrite=False, append=True)
+                except lmdb.Error as error:
+                    raise ValueError(f"{file}: keys must ascend and have 1 to 511 bytes: {error}") from error
+            if consumed != len(batch):
+                raise ValueError(f"{file}: keys must ascend, and none may come twice")
+            rows += len(batch)
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return Shard(file.name, rows, os.fstat(stream.fileno()).st_size, digest)

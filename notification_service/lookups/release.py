@@ -9,8 +9,8 @@ from io import BufferedReader
 from pathlib import Path
 
 from notification_service.lookups.directory import MANIFEST, LookupsDirectory
-from notification_service.lookups.errors import ReleaseRefused
 from notification_service.lookups.manifest import Pointer, ReleaseManifest, decode_manifest
+from notification_service.lookups.shapes import ReleaseRefused
 from notification_service.lookups.table import LookupTable
 
 _REMEDY = "build the lookups again, or roll back"

@@ -6,9 +6,12 @@ A value is a JSON array of texts and nulls in the order of the fields here, as S
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
+
+from resequencer.errors import ResequencerError
 
 SETTINGS: Final = "notification-settings"
 REASONS: Final = "status-reasons"
@@ -128,3 +131,35 @@ def shown_value(table: str, key: bytes, value: bytes) -> dict[str, Any]:
         return {"value": msgspec.json.decode(value)}
     found = msgspec.json.decode(value, type=shape)
     return {name: getattr(found, name) for name in shape.__struct_fields__}
+
+
+class Tables(Protocol):
+    """The tables of one release. `version` is the release's; the same version gives the same answers."""
+
+    @property
+    def version(self) -> str: ...
+
+    def find(self, table: str, key: bytes) -> bytes | None:
+        """Return the value, None if there is no such key or no such table."""
+        ...
+
+
+class ReleaseRefused(ResequencerError):
+    """The release is damaged, incomplete, newer than this service, or being removed. A worker keeps the release that it has."""
+
+    def __init__(self, place: Path, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+
+
+class NoRelease(ResequencerError):
+    """No release was published in the directory yet."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory}: no release of lookups exists; build one with `make lookups` (resequencer lookups build)")
+
+
+class PublishingRefused(ResequencerError):
+    """Another process is publishing or rolling back at the moment, or the directory cannot be written."""
+
+    def __init__(self, directory: Path, problem: str) -> None:
+        super().__init__(f"{directory}: {problem}")

@@ -9,8 +9,7 @@ from zlib import crc32
 
 import lmdb
 
-from notification_service.lookups.errors import ReleaseRefused
-from notification_service.lookups.shapes import LONGEST_KEY_BYTES
+from notification_service.lookups.shapes import LONGEST_KEY_BYTES, ReleaseRefused
 
 
 class LookupTable:

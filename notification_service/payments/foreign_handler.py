@@ -6,17 +6,15 @@ from typing import Any
 
 from notification_service.payments.contract_headers import About, about_headers, contract_headers, version_headers
 from notification_service.payments.enrichment import Enrichment
-from notification_service.payments.facts import EnvelopeFacts
+from notification_service.payments.facts import NO_MEMBERSHIP, EnvelopeFacts
 from notification_service.payments.iso20022.codes import TRANSACTION_STATUSES
-from notification_service.payments.membership import NO_MEMBERSHIP
 from notification_service.payments.original import Originals
 from notification_service.payments.port import Message, UsersHandler
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError, TooLarge, TransientError, words_of
-from resequencer.fact import Fact
 from resequencer.handler import Handled, Marks
-from resequencer.notification import Notification, notification_id
+from resequencer.notification import Fact, Notification, notification_id
 from resequencer.payment_data import PaymentData
 
 

@@ -7,19 +7,23 @@ from typing import NamedTuple
 from guardian.headers import CHANNEL, LANGUAGE
 from notification_service.lookups.shapes import CustomerValue
 from notification_service.payments.contract_headers import About, about_headers, contract_headers, version_headers
-from notification_service.payments.custom_target import CustomTarget
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.facts import EnvelopeFacts
 from notification_service.payments.notification_settings import NotificationSetting
 from notification_service.payments.original import Originals
-from notification_service.payments.status_report import encode_group_status, encode_report, encode_status
-from notification_service.payments.target_types import TargetType, as_it_is
+from notification_service.payments.target_types import (
+    CustomTarget,
+    TargetType,
+    as_it_is,
+    encode_group_status,
+    encode_report,
+    encode_status,
+)
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import TooLarge
-from resequencer.fact import Fact
 from resequencer.handler import Handled, Marks
-from resequencer.notification import Notification, notification_id
+from resequencer.notification import Fact, Notification, notification_id
 from resequencer.payment_data import PaymentData
 from resequencer.record import Headers
 

@@ -4,13 +4,12 @@ from typing import cast
 
 import msgspec
 
-from notification_service.payments.custom_target import import_callable
 from notification_service.payments.enrichment import Enrichment, SettingsAlone
 from notification_service.payments.foreign_handler import ForeignHandler
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import UsersHandler, VersionedHandler
 from notification_service.payments.process_object_handler import ProcessObjectHandler
-from notification_service.payments.target_types import find_target_type
+from notification_service.payments.target_types import find_target_type, import_callable
 from resequencer.errors import ConfigurationError, words_of
 
 HANDLER_KEY = "payment-status-notification.handler"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.status.run_file import RunFile
+from notification_service.status.file import RunFile
 from resequencer.clock import Instant, instant_of
 from resequencer.printable import counted
 

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from guardian.histogram import HistogramReport
-from guardian.metrics import CycleTimes
+from guardian.metrics import CycleTimes, HistogramReport
 from resequencer.clock import Instant, instant_text
 
 

@@ -1,13 +1,14 @@
 """Combines the reports of all workers of a service."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from guardian.histogram import HistogramReport, sum_of
-from notification_service.status.file import StatusFile
+from guardian.metrics import HistogramReport, sum_of
+from notification_service.status.file import RunFile, StatusFile
 from notification_service.status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
 from resequencer.clock import Instant, instant_of
 from resequencer.record import Partition
@@ -167,3 +168,43 @@ def _added(reports: Iterable[StatusReport], get: Callable[[StatusReport], Mappin
 def _place(partition: str) -> tuple[str, int]:
     """Return a sort key in which partition 10 comes after partition 9."""
     return Partition.find(partition) or (partition, -1)
+
+
+class Served(msgspec.Struct, frozen=True):
+    """`urls` by name, such as `console`; `problem` says why nothing is served.
+
+    `service_process_id` is the supervisor's, or the process's own where it runs by itself.
+    """
+
+    service_process_id: int
+    process_id: int
+    urls: Mapping[str, str] = {}
+    problem: str | None = None
+
+
+class ServedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `status` says of it: the addresses by name, and notes about what is not served."""
+
+    http: Mapping[str, str] = {}
+    http_notes: tuple[str, ...] = ()
+
+
+class ServedFile(RunFile[Served]):
+    """The file of one process that serves by HTTP."""
+
+    def __init__(self, run_directory: Path, name: str) -> None:
+        super().__init__(run_directory, name, Served)
+
+    def write_problem(self, why: str) -> None:
+        """Write, as the supervisor, why nothing is served."""
+        self.write(Served(os.getpid(), os.getpid(), problem=why))
+
+
+def console_file(run_directory: Path) -> ServedFile:
+    """The addresses of the console and of the metrics."""
+    return ServedFile(run_directory, "console")
+
+
+def probes_file(run_directory: Path) -> ServedFile:
+    """The address of the health probes."""
+    return ServedFile(run_directory, "probes")

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from guardian.metrics import CycleTimes
 from notification_service.status.report import PartitionStatus, State, StatusReport, UntakenPartition
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServedStatus, ServiceReport
 from resequencer.printable import counted
 
 

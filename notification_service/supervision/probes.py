@@ -17,8 +17,7 @@ import msgspec
 from notification_service.console.listening import CannotListen, listen, url_of
 from notification_service.console.settings import ProbesEndpoint
 from notification_service.status.report import State
-from notification_service.status.served import Served, ServedFile, probes_file
-from notification_service.status.service_report import find_reports, service_report
+from notification_service.status.service_report import Served, ServedFile, find_reports, probes_file, service_report
 from resequencer.clock import Clock
 
 _log = logging.getLogger("resequencer.supervisor")

@@ -2,10 +2,23 @@
 
 import os
 import signal
+from select import select
 from time import sleep
 from types import FrameType
 
-from notification_service.supervision.lifeline import Lifeline
+
+class Lifeline:
+    """The worker's end of the pipe. Nothing is ever written to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.set_inheritable(descriptor, False)
+
+    def is_cut(self) -> bool:
+        """Whether the supervisor closed its end, or has ended."""
+        readable, _, _ = select([self._descriptor], [], [], 0)
+        return bool(readable)
+
 
 _SLICE_MS = 100
 

@@ -10,8 +10,7 @@ from threading import Lock
 
 import msgspec
 
-from resequencer.clock import Instant
-from resequencer.steady_clock import Belief, SteadyClock
+from resequencer.clock import Belief, Instant, SteadyClock
 from storage.private_file import make_private
 
 _LOG = logging.getLogger("resequencer.supervisor")

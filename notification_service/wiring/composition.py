@@ -11,39 +11,35 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.done_offsets import MOST_CHARACTERS
-from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders, OrderBook, OrderSource, Transport
+from guardian.positions import MOST_CHARACTERS
 from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.constraint import ConfigurationRefused
 from notification_service.configuration.file_settings import file_settings
-from notification_service.configuration.infinispan_settings import infinispan_layout, infinispan_server
 from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.kinds import is_region, most_of_interval
 from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.redis_settings import redis_settings
-from notification_service.configuration.refusal import ConfigurationRefused
-from notification_service.configuration.region_sections import Trigger
 from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType
+from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType, Trigger
+from notification_service.configuration.storage_settings import infinispan_layout, infinispan_server, redis_settings
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
 from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.supervision.system_clock import SystemClock, steady_clock
-from notification_service.wiring.aggregation.stores import find_unusable
-from notification_service.wiring.enriched_handler import EnrichedHandler, find_current, make_enriched_handler
+from notification_service.wiring.aggregation import find_unusable
+from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
-from notification_service.wiring.watched_handler import HandlingLog, WatchedHandler
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.handler import Handler
@@ -58,7 +54,7 @@ from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.storage import InfinispanStorage
 from storage.infinispan.view import InfinispanStorageView
-from storage.none.storage import NoneSettings, NoneStorage
+from storage.none import NoneSettings, NoneStorage
 from storage.view_port import StorageView
 
 _IDLE_BYTES = 512 * 1024 * 1024
@@ -292,9 +288,7 @@ def _make_transport(configuration: Configuration, wait: Callable[[int], None], s
     if is_region(configuration):
         return make_region_transport(configuration, wait, slot)
     if configuration.ingress.transport is TransportType.KAFKA:
-        from notification_service.connectors.kafka.transport import (
-            KafkaTransport,  # Imported here, which takes a third of a second.
-        )
+        from notification_service.connectors.kafka.sink import KafkaTransport
 
         return KafkaTransport(kafka_settings(configuration, slot), SystemClock())
     return FileTransport(file_settings(configuration), wait)

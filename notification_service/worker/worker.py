@@ -1,28 +1,155 @@
 """A worker's life: take over, run cycles, report, drain, close."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import asdict
 
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
+from guardian.ports import Participant, TransportStatus
 from guardian.region import RegionState
+from guardian.resets import RegionCycles, ResetAnswer
 from notification_service.configuration.configuration import Configuration
+from notification_service.events.identifiers import shown
 from notification_service.status.file import StatusFile
-from notification_service.status.report import Identity, State, report
-from notification_service.supervision.in_flight_memory import InFlightMemory
-from notification_service.supervision.suspects import Suspects
+from notification_service.status.report import Identity, ParticipantStatus, RegionStatus, State, report
+from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile
+from notification_service.supervision.in_flight_memory import InFlightMemory, identity_of
+from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose, resequencer_settings
-from notification_service.worker.deadline_text import deadline_words
-from notification_service.worker.in_flight import WorkerInFlight
-from notification_service.worker.region_control import RegionControl
 from notification_service.worker.server_states import ServerStates
 from notification_service.worker.worker_report import with_metrics
-from resequencer.clock import Instant
+from resequencer.clock import Instant, instant_text
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import EndedItsWorker
+from resequencer.in_flight import CallKind
+from resequencer.keys.value_types import Duration
+from resequencer.printable import counted
+from resequencer.record import Origin
+from resequencer.settings import ResequencerSettings
 
 _log = logging.getLogger("resequencer.daemon")
+
+
+class WorkerInFlight:
+    """Call `look` before each cycle and `forget_those_that` after it: an envelope that ended another worker may be
+    ours now.
+    """
+
+    def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
+        self._put = self.take = memory.put
+        self.clear = memory.clear
+        self._suspects = suspects
+        self._known: Mapping[Origin, Suspect] = {}
+        self._settled: dict[Origin, Suspect] = {}
+
+    def look(self) -> None:
+        """Read the present suspects. Mostly there are none, and then nothing stands before the memory."""
+        self._known = self._suspects.find_all()
+        self.take = self._take_suspect if self._known else self._put
+
+    def _take_suspect(self, envelope: DataEnvelope, kind: CallKind) -> None:
+        self._look_closer(envelope, kind)
+        self._put(envelope, kind)
+
+    def put_off(self, envelope: DataEnvelope) -> None:
+        self._settled.pop(envelope.record.origin, None)
+
+    def forget_those_that(self, have_left: Callable[[Origin], bool]) -> None:
+        """Delete the suspects whose envelopes were handled or dead-lettered here."""
+        for origin in [each for each in self._settled if have_left(each)]:
+            self._suspects.forget(self._settled.pop(origin))
+
+    def _look_closer(self, envelope: DataEnvelope, kind: CallKind) -> None:
+        origin = envelope.record.origin
+        suspect = self._known.get(origin)
+        if suspect is None:
+            return
+        if suspect.identity != identity_of(envelope):
+            self._suspects.forget(suspect)  # Its topic was recreated, or its file replaced: this is another record.
+            return
+        is_refused = suspect.is_condemned and suspect.kind == kind
+        if is_refused or kind is CallKind.HANDLING:
+            self._settled[origin] = suspect
+        if is_refused:
+            self._refuse(suspect)
+
+    def _refuse(self, suspect: Suspect) -> None:
+        """Raise the error that makes the envelope a dead letter."""
+        error = EndedItsWorker(
+            f"{suspect.kind.words} it ended {suspect.exits} workers, the last of which {suspect.last_exit}; {REMEDY}"
+        )
+        places = {"unit": suspect.unit, "partition": str(suspect.origin.partition), "position": str(suspect.origin)}
+        _log.error("%s of unit %s becomes a dead letter: %s", suspect.origin, shown(suspect.unit), error, extra=places)
+        raise error
+
+
+class RegionControl:
+    """Reads the orders for the worker of this slot, and makes the part of its report about the region."""
+
+    def __init__(self, configuration: Configuration, identity: Identity, cycles: RegionCycles) -> None:
+        self._file = RegionOrderFile(configuration.notification.run_directory, identity.slot)
+        self._service = identity.process_id
+        self._kind = configuration.ingress.transport.value
+        self._cycles = cycles
+        self._last: tuple[RegionOrder, ResetAnswer] | None = None
+
+    def look(self) -> bool:
+        """Obey or refuse an order, if there is one, and return whether there was. Called between two cycles."""
+        order = self._file.take(self._service)
+        if order is None:
+            return False
+        self._last = order, self._cycles.reset_by(order.by, is_forced=order.is_forced)
+        return True
+
+    def report(self, standing: TransportStatus, *, is_waiting: bool) -> RegionStatus:
+        """Return the region as it is now. `is_waiting`: a server does not answer."""
+        region, failure = self._cycles.region, self._cycles.region.failure
+        order, answer = self._last if self._last is not None else (None, None)
+        return RegionStatus(
+            region.shown(is_waiting=is_waiting).value,
+            region.sequence,
+            region.resets,
+            region.attempts,
+            tuple(ParticipantStatus(**asdict(each)) for each in self._participants(standing)),
+            region.times.drain_ms,
+            region.times.checkpoint_ms,
+            region.times.publication_ms,
+            region.reset_ms,
+            failure.participant if failure is not None else None,
+            failure.reason if failure is not None else None,
+            instant_text(failure.at) if failure is not None else None,
+            order.id if order is not None else None,
+            answer.text if answer is not None else None,
+            answer is not None and answer.is_done,
+        )
+
+    def _participants(self, standing: TransportStatus) -> Sequence[Participant]:
+        """From Kafka to Kafka and from files to files, one participant is both source and sink."""
+        if standing.participants:
+            return standing.participants
+        is_transactional = self._kind == "kafka"
+        return (Participant(self._kind, "source and sink", True, is_transactional, standing.remembers),)
+
+
+_DURATION = Duration("1ms", "30d")
+
+
+def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
+    """Return the words. `profiles` is how many the release in use has; None if the deadline is not learned."""
+    learned = settings.learned
+    if learned is None:
+        return None
+    otherwise = _DURATION.show(settings.deadline_ms)
+    if not profiles:
+        return f"learned, but the current lookups have no completion-profiles; {otherwise} for all flows"
+    least, most = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
+    return f"learned, {counted(profiles, 'completion-profile')}, between {least} and {most}; {otherwise} for other flows"
+
+
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
 _REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}

@@ -11,7 +11,7 @@ from guardian.cycle import Cycle
 from guardian.metrics import Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import TransportStatus
-from guardian.takeover_backoff import Untaken
+from guardian.takeover import Untaken
 from notification_service.status.report import PartitionStatus, StatusReport, Units, UnitWait, UntakenPartition
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant, instant_text

@@ -1,11 +1,12 @@
 """The value types of configuration keys that take a list of numbers, of objects, or of topic filters."""
 
+import ipaddress
 import re
 from typing import Any, NamedTuple
 
 import msgspec
 
-from resequencer.keys.value_types import Mismatch, Switch, Whole
+from resequencer.keys.value_types import Mismatch, Switch, Url, Whole
 
 QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
 """Braces and spaces are left out, for the names of storages and of source positions are made of it."""
@@ -105,3 +106,44 @@ def _queue_part(value: Any) -> QueuePart:
     if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
         raise Mismatch
     return QueuePart(queue, selector.strip(), Switch().read(value.get("exclusive", False)))
+
+
+class Urls(msgspec.Struct, frozen=True):
+    """A list of URLs with one of the schemes. A password in a URL is refused, because the list is shown."""
+
+    schemes: tuple[str, ...]
+
+    @property
+    def expects(self) -> str:
+        return "a list of URLs without a login that begin with " + " or ".join(f"{each}://" for each in self.schemes)
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise Mismatch
+        return tuple(str(Url(self.schemes).read(each)).rstrip("/") for each in map(_without_login, value))
+
+    def show(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
+class Networks(msgspec.Struct, frozen=True):
+    """A list of IP addresses and networks, such as 10.0.0.0/8."""
+
+    expects: str = 'a list of IP addresses or networks, such as ["127.0.0.1", "10.0.0.0/8"]'
+
+    def read(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise Mismatch
+        try:
+            return tuple(str(ipaddress.ip_network(each)) for each in value)
+        except ValueError as error:
+            raise Mismatch from error
+
+    def show(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+
+def _without_login(value: Any) -> Any:
+    if isinstance(value, str) and "@" in value:
+        raise Mismatch
+    return value

@@ -1,20 +1,63 @@
 """SEQUENCE: the documented order by a global and a local sequence number.
 
 The documentation is the page "Resequencer" of Icon's IPF Notification Service (docs/design.md).
+
+The last counted number is not always the last handled number, because dead letters are counted too. A second table lists the
+flows that end in a dead letter, each with its highest handled number.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from resequencer.envelope import DataEnvelope
-from resequencer.strategies.flows import (
-    MOST_FLOWS,
-    LastPerFlow,
-    handled_to,
-    last_of,
-    number_of,
-    refuse_one_too_many,
-    with_handled_to,
-    with_last,
-)
+from resequencer.errors import PermanentError
 from resequencer.strategies.port import Rank, StrategyState
+
+MOST_FLOWS = 256
+"""The most flows of a unit. A payment has two or three. The table is part of the state, which is written with every change."""
+
+LastPerFlow = tuple[tuple[str, int], ...]
+
+
+number_of: Callable[[DataEnvelope], int] = attrgetter("sequence")
+"""Returns the sequence of an envelope. The decoder ensures that it exists if the strategy needs one."""
+
+
+def last_of(table: LastPerFlow, flow: str) -> int:
+    """Return the highest counted number of this flow, 0 before the first."""
+    for name, last in table:
+        if name == flow:
+            return last
+    return 0
+
+
+def with_last(table: LastPerFlow, flow: str, number: int) -> LastPerFlow:
+    """Return the table with this number counted. A flow's last number never decreases."""
+    for row, (name, last) in enumerate(table):
+        if name == flow:
+            return table if number <= last else (*table[:row], (flow, number), *table[row + 1 :])
+    return (*table, (flow, number))
+
+
+def handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str) -> int:
+    """Return the highest handled number of this flow, 0 before the first. Dead letters are not handled."""
+    for name, highest in dead_ends:
+        if name == flow:
+            return highest
+    return last_of(observed, flow)
+
+
+def with_handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str, highest: int) -> LastPerFlow:
+    """Return the table of flows that end in a dead letter, after `highest` is the highest handled number of this flow."""
+    others = tuple([each for each in dead_ends if each[0] != flow])
+    return others if highest == last_of(observed, flow) else (*others, (flow, highest))
+
+
+def refuse_one_too_many(table: LastPerFlow, flow: str) -> None:
+    """Raise PermanentError for a new flow of a unit that has `MOST_FLOWS` already."""
+    if last_of(table, flow) == 0:
+        raise PermanentError(f"flow {flow!r} would be number {len(table) + 1} of its unit; a unit may have {MOST_FLOWS} flows")
+
 
 _INTERVALS = 64
 """The most intervals of given-up numbers per unit. A number of a dropped interval is handled without the mark `late`."""
@@ -152,3 +195,80 @@ def _without(intervals: tuple[tuple[int, int], ...], number: int) -> tuple[tuple
         else:
             parts.append((low, high))
     return tuple(parts[-_INTERVALS:])
+
+
+class Lasts(StrategyState, frozen=True, array_like=True):
+    """The highest number of each flow that was handled or became a dead letter.
+
+    `dead_ends` lists the flows that end in a dead letter, each with its highest handled number. `handled_before` is the highest
+    handled number of the last envelope's flow before that envelope was counted. `dead_lettered` goes back to it.
+    """
+
+    observed: LastPerFlow = ()
+    dead_ends: LastPerFlow = ()
+    handled_before: int = 0
+
+
+class StrictSequence:
+    """Handles an envelope when `sequence <= the flow's last + 1`.
+
+    For a numbering per flow. With a shared numbering most envelopes would wait until their deadline.
+    """
+
+    name = "STRICT_SEQUENCE"
+    needs_sequence = True
+    gathers = False
+    state_type = Lasts
+
+    def initial(self) -> Lasts:
+        return Lasts()
+
+    def rank(self, envelope: DataEnvelope) -> Rank:
+        return Rank(envelope.flow, number_of(envelope))
+
+    def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
+        if len(state.observed) >= MOST_FLOWS:
+            refuse_one_too_many(state.observed, envelope.flow)
+        return state
+
+    def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:
+        return number_of(envelope) <= last_of(state.observed, envelope.flow) + 1
+
+    def step(self, state: Lasts, envelope: DataEnvelope) -> tuple[Lasts, bool] | None:
+        """Return `handled` and `is_late` if it `accepts` the envelope, else None."""
+        number, flow = number_of(envelope), envelope.flow
+        last = last_of(state.observed, flow)
+        if number > last + 1:
+            return None
+        if state.dead_ends:
+            return self.handled(state, envelope), self.is_late(state, envelope)
+        return Lasts(with_last(state.observed, flow, number), (), last), number < last
+
+    def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        flow, number = envelope.flow, number_of(envelope)
+        observed, before = with_last(state.observed, flow, number), handled_to(state.observed, state.dead_ends, flow)
+        dead_ends = state.dead_ends and with_handled_to(observed, state.dead_ends, flow, max(before, number))
+        return Lasts(observed, dead_ends, before)
+
+    def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        return self.handled(state, envelope)
+
+    def skip(self, state: Lasts, envelope: DataEnvelope) -> Lasts | None:
+        """Return the state after the next number of the envelope's flow was given up; None if the envelope does not wait."""
+        if self.accepts(state, envelope):
+            return None
+        flow, before = envelope.flow, handled_to(state.observed, state.dead_ends, envelope.flow)
+        observed = with_last(state.observed, flow, last_of(state.observed, flow) + 1)
+        return Lasts(observed, with_handled_to(observed, state.dead_ends, flow, before), state.handled_before)
+
+    def dead_lettered(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+        """Return the state after a dead letter: successors do not wait for it, it is accepted again, and it was not handled."""
+        dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
+        return Lasts(state.observed, dead_ends, state.handled_before)
+
+    def is_late(self, state: Lasts, envelope: DataEnvelope) -> bool:
+        return number_of(envelope) < handled_to(state.observed, state.dead_ends, envelope.flow)
+
+    def missing(self, state: Lasts, envelope: DataEnvelope) -> str:
+        return f"sequence:{last_of(state.observed, envelope.flow) + 1}"

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from resequencer.dead_letter import DeadLetter
 from resequencer.envelope import DataEnvelope
-from resequencer.fact import Fact
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.decide import begin, receive, wake
 from resequencer.turn.orders import execute

@@ -17,7 +17,7 @@ from resequencer.errors import PermanentError, TransientError, our_mistake
 from resequencer.handler import Handled, Handler, Marks, Profiles
 from resequencer.order import OrderResult
 from resequencer.payment_data import PaymentData
-from resequencer.strategies.foreign import ForeignStrategy
+from resequencer.strategies.registry import ForeignStrategy
 from resequencer.turn.decide import change_of, run
 from resequencer.turn.orders import Ended, report
 from resequencer.turn.turn import Turn, TurnContext

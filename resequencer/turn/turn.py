@@ -14,9 +14,8 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError, words_of
-from resequencer.fact import Fact
 from resequencer.handler import UNMARKED, Handled, Handler, Marks, Profiles
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome
 from resequencer.payment_data import PaymentData
 from resequencer.printable import printable

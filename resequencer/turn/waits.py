@@ -1,10 +1,9 @@
 """What a unit waits for, and until when; and the hold by an operator's order, during which its deadline rests."""
 
-from resequencer.clock import Instant
+from resequencer.clock import SKEW_MS, Instant
 from resequencer.envelope import DataEnvelope
 from resequencer.order import LONGEST_HOLD_MS, OrderOutcome, OrderResult
 from resequencer.settings import ResequencerSettings
-from resequencer.steady_clock import SKEW_MS
 from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Entry, Hold, Ordered, Retry

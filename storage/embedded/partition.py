@@ -27,11 +27,10 @@ from resequencer.storage_port import (
 )
 from storage.embedded.change_log import note_changes
 from storage.embedded.commit_log import CommitLog, framed
-from storage.embedded.database import Database
-from storage.embedded.schema import upgrade
+from storage.embedded.database import Database, upgrade
 from storage.embedded.tail import Tail, find_tail, read_commit, refuse_damage
 from storage.fencing import is_done, succeeded
-from storage.marker import marker_of
+from storage.view_port import marker_of
 
 EXPIRED_PER_CALL = 1_000
 _RELEASED_PER_CALL = 1_000

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resequencer.record import Partition
-from storage.embedded.read_only import committed
+from storage.embedded.view import committed
 
 _OLDEST_STASHED = "SELECT MIN(arrived) FROM stash JOIN units ON units.id = unit_id WHERE partition = ?"
 

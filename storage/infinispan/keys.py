@@ -6,9 +6,19 @@ from functools import partial
 from threading import RLock
 
 from resequencer.record import Partition
-from storage.infinispan.layout.page import Page, decode_page
-from storage.infinispan.layout.segment import CommitVersion, Segment, decode_segment, token_text, version_of
-from storage.infinispan.layout.value_framing import Kind, Missing, Value, cut, joined
+from storage.infinispan.layout.page_table import Page, decode_page
+from storage.infinispan.layout.segment import (
+    CommitVersion,
+    Kind,
+    Missing,
+    Segment,
+    Value,
+    cut,
+    decode_segment,
+    joined,
+    token_text,
+    version_of,
+)
 from storage.infinispan.port import Cache
 
 

@@ -5,13 +5,21 @@ from collections.abc import Iterable, Sequence
 from resequencer.storage_port import Waits
 from storage.infinispan.keys import PartitionKeys, page_name, segment_name
 from storage.infinispan.layout.compaction import Copy, find_copy
-from storage.infinispan.layout.expiry import ExpiredUnits
 from storage.infinispan.layout.index_block import IndexBlock, decode_index_block
-from storage.infinispan.layout.page import Page
-from storage.infinispan.layout.page_table import PageTable
-from storage.infinispan.layout.records import UnitRecord, WaitsRow, combined, waits_of
-from storage.infinispan.layout.segment import Segment, SegmentManifest, WindowRow, encode_segment
-from storage.infinispan.layout.value_framing import Kind, count_parts
+from storage.infinispan.layout.page_table import Page, PageTable
+from storage.infinispan.layout.segment import (
+    ExpiredUnits,
+    Kind,
+    Segment,
+    SegmentManifest,
+    UnitRecord,
+    WaitsRow,
+    WindowRow,
+    combined,
+    count_parts,
+    encode_segment,
+    waits_of,
+)
 from storage.infinispan.layout.window import Progress, Window
 
 

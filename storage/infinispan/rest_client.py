@@ -2,21 +2,104 @@
 
 import logging
 import ssl
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from threading import local
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from resequencer.storage_port import StorageRefused, StorageUnavailable
+from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
 from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CacheDurability, durability_of
-from storage.infinispan.errors import refuse, translated
-from storage.infinispan.login import Login
 from storage.infinispan.port import ended
-from storage.infinispan.settings import ServerSettings
+from storage.infinispan.storage import ServerSettings
+
+
+class Login(httpx.Auth):
+    """Uses Basic over TLS, which needs one round trip. Otherwise uses Digest, which hides the password, if the server offers it.
+
+    The first request of a thread that the server refuses tells which mechanisms it offers. Each thread logs in by itself: Digest
+    counts the requests, and a server refuses one that another one has overtaken.
+    """
+
+    def __init__(self, username: str, password: str) -> None:
+        self._username = username
+        self._password = password
+        self._chosen = local()
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        auth: httpx.Auth | None = getattr(self._chosen, "auth", None)
+        if auth is None:
+            response = yield request
+            if response.status_code != httpx.codes.UNAUTHORIZED:
+                return
+            auth = self._chosen.auth = self._choose(response, is_hidden=request.url.scheme == "https")
+        yield from auth.auth_flow(request)
+
+    def _choose(self, response: httpx.Response, *, is_hidden: bool) -> httpx.Auth:
+        offered = {each.partition(" ")[0].lower() for each in response.headers.get_list("www-authenticate")}
+        is_basic = "digest" not in offered or (is_hidden and "basic" in offered)
+        return (httpx.BasicAuth if is_basic else httpx.DigestAuth)(self._username, self._password)
+
+
+_REFUSALS: dict[int, str] = {
+    httpx.codes.UNAUTHORIZED: "it refuses the login; set storage.infinispan.username and password to a user that it knows",
+    httpx.codes.FORBIDDEN: "the user may not do this; give it the role application (deployer, to let it make the cache)",
+    httpx.codes.REQUEST_ENTITY_TOO_LARGE: "it accepts no bodies of this size; allow 10 MB at its REST endpoint "
+    "(max-content-length) and at any proxy before it",
+    httpx.codes.NOT_FOUND: "it is not a REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
+    httpx.codes.METHOD_NOT_ALLOWED: "it is not a REST endpoint of Infinispan, version 2; set storage.infinispan.url to one",
+}
+
+_WITHHELD = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+
+
+@contextmanager
+def translated(server: str, request: str) -> Iterator[None]:
+    """Send a request to `server`, and translate its errors. `request` describes the request.
+
+    Raises:
+        StorageUnavailable: The server did not answer in time.
+        StorageRefused: The server's certificate is not trusted.
+    """
+    try:
+        yield
+    except httpx.TransportError as error:
+        if _is_untrusted(error):
+            problem = f"its certificate is not trusted ({error}); set storage.infinispan.tls.ca-file to its authority"
+            raise StorageRefused(server, problem) from error
+        raise StorageUnavailable(f"{server}: {request}: {str(error) or type(error).__name__}") from error
+    except httpx.HTTPError as error:
+        raise StorageUnavailable(f"{server}: {request}: {str(error) or type(error).__name__}") from error
+
+
+def refuse(server: str, response: httpx.Response) -> NoReturn:
+    """Raise the error for an unexpected answer."""
+    said = f"{response.status_code} {_first_line(response)}".strip()
+    request = f"{response.request.method} {response.request.url.path}"
+    if (problem := _REFUSALS.get(response.status_code)) is not None:
+        kind = StorageWithheld if response.status_code in _WITHHELD else StorageRefused
+        raise kind(server, f"{problem} ({request}: {said})")
+    if response.is_server_error or response.status_code in (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS):
+        raise StorageUnavailable(f"{server}: {request}: {said}")
+    raise StorageRefused(server, f"it answers {said} to {request}; check the url, and see the server's log for the reason")
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _first_line(response: httpx.Response) -> str:
+    return response.text.partition("\n")[0][:200]
+
 
 _log = logging.getLogger("resequencer.storage")
 

@@ -1,9 +1,10 @@
 """A partition's header in Redis: a hash whose fields an operator can read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageRefused
 
 FORMAT = 2
@@ -88,3 +89,22 @@ def _header(fields: Mapping[bytes, bytes]) -> Header:
         orders=fields.get(b"orders", b"").decode(),
         source_state=fields.get(b"source_state", b"").decode(),
     )
+
+
+class RedisKeys:
+    """The keys begin with one hash tag, so that a cluster keeps a whole partition in one slot.
+
+    Namespace and topic contain neither colons nor braces. A unit's id may contain any character, so it comes last.
+    """
+
+    def __init__(self, namespace: str, partition: Partition) -> None:
+        self.tag = f"{{{namespace}:{partition.topic}:{partition.number}}}"
+        self.header = f"{self.tag}:header".encode()
+        self.waiting = f"{self.tag}:waiting".encode()
+        self.pending = f"{self.tag}:pending".encode()
+        self.changes = f"{self.tag}:changes".encode()
+        self.idle = f"{self.tag}:idle".encode()
+        self.unit_prefix = f"{self.tag}:unit:".encode()
+
+    def units(self, units: Iterable[str]) -> list[bytes]:
+        return [self.unit_prefix + unit.encode() for unit in units]

@@ -10,11 +10,10 @@ import msgspec
 from resequencer.clock import Instant
 from resequencer.storage_port import Commit, Header, Pending, Snapshot, StashEntry, StorageRefused, UnitChange, WaitKind, Waits
 from storage.fencing import LastCommit, advanced, check_owner, is_done
-from storage.marker import marker_of
-from storage.redis.header import name, restore
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys, name, restore
 from storage.redis.scripts import COMMIT, DUE, FORGET, FULFILLED, INDEX, LOAD, SCAN, Script, Verdict
 from storage.redis.servers import RedisServers
+from storage.view_port import marker_of
 
 _log = logging.getLogger("resequencer.storage")
 

@@ -1,15 +1,152 @@
 """The Redis server, or the nodes of a Redis Cluster, and the choice of the node for a key."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from ssl import SSLCertVerificationError
 from typing import Any
 
+from redis import Connection, SSLConnection, UnixDomainSocketConnection, exceptions
 from redis.crc import key_slot
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
-from resequencer.storage_port import StorageRefused, StorageUnavailable
-from storage.redis.connection import Command, Link
+from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
 from storage.redis.scripts import FULFILLED, Script
-from storage.redis.url import Address, RedisPlace
+from storage.redis.settings import Address, RedisPlace, address_text
+
+_RIGHTS = "give the user the rights that docs/operations.md lists"
+_LOGIN = "check storage.redis.username and password, or those in the url"
+
+_GOES_AWAY = {
+    "ASK": "the slot is being moved to another node",
+    "BUSY": "a script of another client blocks it",
+    "CLUSTERDOWN": "the cluster does not serve all slots",
+    "LOADING": "it is reading its data from the disk",
+    "MASTERDOWN": "it is a replica without its master",
+    "MISCONF": "it cannot write to its disk and refuses writes",
+    "MOVED": "the slot has moved to another node",
+    "NOREPLICAS": "fewer replicas are connected than it requires for a write",
+    "OOM": "its memory is full (maxmemory): raise it; the service never drops waiting envelopes to free memory",
+    "READONLY": "it is a replica; storage.redis.settings must be that of the master",
+    "TRYAGAIN": "the slot is being moved to another node",
+    "UNKILLABLE": "a script of another client blocks it",
+}
+_FORBIDDEN_IN_SCRIPT = "user executing the script can't"
+"""The text of NOPERM from scripts, in servers before 7.2."""
+
+_UNKNOWN_READ_ONLY_SCRIPT = re.compile("(ERR )?unknown command .EVAL(SHA)?_RO", re.IGNORECASE)
+_NO_SUCH_DATABASE = ("SELECT is not allowed in cluster mode", "DB index is out of range")
+_NEEDS_A_PERSON = {
+    "DENIED": "it is in protected mode; set a password and bind it to an address, or reach it over loopback",
+    "NOAUTH": _LOGIN,
+    "NOPERM": _RIGHTS,
+    "WRONGPASS": _LOGIN,
+    "WRONGTYPE": "a key of this namespace was written by another program; use a storage.namespace of your own, or another server",
+}
+
+
+@contextmanager
+def translated(server: str) -> Iterator[None]:
+    """Talk to `server`, and translate its errors. An error of neither the server nor the network passes unchanged.
+
+    Raises:
+        StorageUnavailable: No answer in time, or a temporary error; the commands may have been executed.
+        StorageRefused: Waiting does not help: no login, no right, a foreign key, an untrusted certificate.
+    """
+    try:
+        yield
+    except exceptions.DataError:
+        raise
+    except exceptions.RedisError as error:
+        raise _meaning(server, error) from error
+
+
+def _meaning(server: str, error: exceptions.RedisError) -> StorageRefused | StorageUnavailable:
+    code = "NOPERM" if _FORBIDDEN_IN_SCRIPT in str(error) else error.status_code or str(error).partition(" ")[0]
+    if code in _GOES_AWAY:
+        return StorageUnavailable(f"{server}: {error}; {_GOES_AWAY[code]}")
+    remedy = _find_remedy(code, error)
+    if remedy is None and isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
+        return StorageUnavailable(f"{server}: {error}")
+    kind = StorageWithheld if remedy in (_LOGIN, _RIGHTS) else StorageRefused
+    return kind(server, f"{error}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
+
+
+def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:
+    if code in _NEEDS_A_PERSON:
+        return _NEEDS_A_PERSON[code]
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthenticationWrongNumberOfArgsError):
+        return _LOGIN
+    if _UNKNOWN_READ_ONLY_SCRIPT.match(str(error)):
+        return "the view of operators needs Redis 7.0 or later, or Valkey; the service itself does not"
+    if isinstance(error.__context__, SSLCertVerificationError):
+        return "set storage.redis.tls.ca-file to the authority that signed the certificate"
+    if str(error).startswith(_NO_SUCH_DATABASE):
+        return "change the database number at the end of storage.redis.settings, or remove it: a cluster has only 0"
+    return None
+
+
+Command = Sequence[bytes | str | int]
+
+
+class Link:
+    """One connection, opened on first use, closed after any error, and reopened by the next call. Used from one thread.
+
+    redis-py's clients repeat commands on their own, over any connection of a pool. Here the caller must know what was sent, and
+    `WAIT` refers to the connection that it is sent over.
+    """
+
+    def __init__(self, place: RedisPlace, address: Address, timeout_ms: int) -> None:
+        self.address = address
+        self.name = f"Redis {address_text(address)}"
+        self._make = _maker(place, address, timeout_ms / 1_000)
+        self._connection: Any = None
+
+    def ask(self, *commands: Command) -> list[Any]:
+        """Send commands in one packet and return their answers. A `NoScriptError` is returned; any other error is raised.
+
+        Raises:
+            StorageUnavailable, StorageRefused: As `translated`.
+        """
+        with translated(self.name):
+            try:
+                return self._ask(commands)
+            except BaseException:
+                # A late answer must not be taken for the answer to the next command.
+                self.close()
+                raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+    def _ask(self, commands: Sequence[Command]) -> list[Any]:
+        if self._connection is None:
+            self._connection = self._make()
+            self._connection.connect()
+        self._connection.send_packed_command(self._connection.pack_commands(commands))
+        answers = [self._read() for _ in commands]
+        for answer in answers:
+            if isinstance(answer, ResponseError) and not isinstance(answer, NoScriptError):
+                raise answer
+        return answers
+
+    def _read(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except ResponseError as error:
+            return error
+
+
+def _maker(place: RedisPlace, address: Address, timeout: float) -> Callable[[], Any]:
+    host, port = address
+    kind: Any = UnixDomainSocketConnection if place.is_socket else SSLConnection if place.is_tls else Connection
+    where = {"path": host} if place.is_socket else {"host": host, "port": port, "socket_keepalive": True}
+    bounds = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    return partial(kind, **where, **bounds, **place.options, protocol=2, driver_info=None)
+
 
 ServerFacts = Mapping[str, str]
 """The fields of INFO by name."""

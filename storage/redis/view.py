@@ -6,14 +6,20 @@ import msgspec
 
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable
-from storage.marker import count_commits_since, marker_of
-from storage.redis.header import StoredHeader, read_header
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys, StoredHeader, read_header
 from storage.redis.partition import snapshot_of, torn, waits_of
 from storage.redis.scripts import VIEW_CHANGES, VIEW_HEADER, VIEW_SCAN, VIEW_UNIT, VIEW_WAITS
 from storage.redis.servers import RedisServers
 from storage.redis.settings import RedisSettings
-from storage.view_port import UnitView, WaitingChanges, WaitingPortion, is_worth_it, whole_of_nothing
+from storage.view_port import (
+    UnitView,
+    WaitingChanges,
+    WaitingPortion,
+    count_commits_since,
+    is_worth_it,
+    marker_of,
+    whole_of_nothing,
+)
 
 _FIELDS_AT_ONCE = 1_000
 """A portion holds the server for one or two milliseconds; between portions it serves its other clients, the owner among them."""

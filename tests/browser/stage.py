@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 from kafka import KafkaProducer
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 ASKED, PAID = "uow-asked", "uow-paid"
 BOLD = "<b>bold</b>"

@@ -17,7 +17,7 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import Suspects
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.in_flight import CallKind
 from resequencer.record import Origin, Partition
 from resequencer.storage_port import Storage

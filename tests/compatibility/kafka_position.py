@@ -9,7 +9,7 @@ from compatibility.keeping import write_json
 from harness.driving import wire
 from harness.servers.kafka_worker import KafkaWorker
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

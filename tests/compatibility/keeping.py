@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # The clients take a second to import, which the tests withou
     import redis
     from harness.service_under_test import Service
 
-    from servers.infinispan.server import InfinispanServer
+    from servers.infinispan import InfinispanServer
     from storage.infinispan.storage import InfinispanStorage
 
 NAMESPACE = "written"

@@ -24,15 +24,13 @@ from compatibility.kafka_position import keep_positions
 from compatibility.keeping import CACHE, IN_MEMORY, NAMESPACE, end_clearing, keep_infinispan, redis_document, told_by, write_json
 from harness.processes.operated_service import OperatedService
 
-from servers.infinispan.server import InfinispanServer
-from servers.kafka.server import KafkaServer
-from servers.redis.server import RedisServer
+from servers.infinispan import InfinispanServer
+from servers.kafka import KafkaServer
+from servers.redis import RedisServer
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import LayoutSettings, ServerSettings
-from storage.infinispan.storage import InfinispanStorage
-from storage.redis.settings import RedisSettings
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
+from storage.redis.settings import RedisLogin, RedisSettings, read_place
 from storage.redis.storage import RedisStorage
-from storage.redis.url import RedisLogin, read_place
 from tests.storage.infinispan.storages import SMALL
 
 FILES = ("in", "out", "archive", "suspects")

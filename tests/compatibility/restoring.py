@@ -17,8 +17,7 @@ from compatibility.keeping import (
 
 from resequencer.storage_port import Storage
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.infinispan.settings import LayoutSettings, ServerSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 

@@ -10,13 +10,13 @@ from harness.service_under_test import P0, P1, TOPIC
 
 from guardian.takeover import find_metadata
 from notification_service.connectors.dead_letters.actions import Discarded, Requeued, Requeueing
-from notification_service.connectors.files.archived_marker import ArchivedMarker
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
+from notification_service.connectors.files.dead_letters import ActionsFile
+from notification_service.connectors.files.input_archive import ArchivedMarker
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.positions import PositionsFile
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.supervision.suspects import Suspects
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 
 
 @pytest.mark.parametrize("storage", ["embedded", "redis", "infinispan"])

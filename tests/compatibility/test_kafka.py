@@ -12,9 +12,9 @@ from harness.driving import wire
 from harness.servers.kafka_worker import KafkaWorker
 
 from guardian import takeover
-from guardian.done_offsets import decode
+from guardian.positions import decode
 from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 

@@ -13,8 +13,7 @@ from compatibility.keeping import NAMESPACE, end_clearing, kept_values, redis_do
 from compatibility.restoring import FIXTURES
 from harness.service_under_test import Service
 
-from storage.infinispan.settings import LayoutSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from guardian.guardian_actor import SUPERVISION
 from guardian.metrics import COUNTED
-from guardian.supervision import SUPERVISION
 from notification_service.configuration.configuration import load
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder

@@ -12,7 +12,7 @@ from harness.fault_table import AnyRow, as_property, render
 from harness.nightly import SEED
 
 from notification_service.simulator.receiver.behaviour import Behaviour
-from servers.postgresql.server import PostgresqlServer
+from servers.postgresql import PostgresqlServer
 from servers.receiver import ReceiverServer
 from tests.faults.campaign import Campaign
 from tests.faults.delivery_campaign import DeliveryCampaign

@@ -16,7 +16,7 @@ from harness.waiting import pause_at_random, wait_until
 
 from notification_service.delivery.core.jobs import Job, JobState
 from notification_service.simulator.receiver.check import compare
-from servers.postgresql.server import PostgresqlServer
+from servers.postgresql import PostgresqlServer
 from servers.receiver import ReceiverServer
 
 PER_UNIT = 8

@@ -20,7 +20,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from simulation.fakes.broker import Stored
 
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.files import ValuesFile
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.status.service_report import find_reports
 from tests.faults.feeder import Feeder

@@ -21,8 +21,8 @@ from harness.waiting import pause_at_random, wait_until
 from guardian.region import RegionState
 from notification_service.status.report import State
 from notification_service.status.service_report import find_reports
-from servers.artemis.server import ArtemisServer
-from servers.kafka.server import KafkaServer
+from servers.artemis import ArtemisServer
+from servers.kafka import KafkaServer
 from servers.server import Server
 from tests.faults.campaign import DEVIATIONS, QUIET
 from tests.faults.feeder import Feeder

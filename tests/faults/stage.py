@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from notification_service.status.report import State
 from notification_service.status.service_report import ServiceReport, find_reports, service_report
 from notification_service.supervision.system_clock import SystemClock
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.kafka import KafkaServer, KafkaSettings
 from tests.faults.relay import Relay
 from tests.faults.storages import STORAGES, prepare
 from tests.notification_service.connectors.kafka.stage import read_to_end

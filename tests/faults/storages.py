@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 
-from servers.infinispan.server import InfinispanServer
-from servers.redis.server import RedisServer, RedisSettings
+from servers.infinispan import InfinispanServer
+from servers.redis import RedisServer, RedisSettings
 from servers.server import Server
 
 CACHE = "resequencer-state"

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from harness.waiting import linger, wait_until
 
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 from tests.faults.choice import each_storage
 from tests.faults.conftest import Opens
 from tests.faults.stage import LONGEST_WAIT_SECONDS, Stage

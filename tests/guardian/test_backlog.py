@@ -1,6 +1,6 @@
 """Deadlines that wait until the backlog is read."""
 
-from guardian.backlog import Backlog
+from guardian.timers import Backlog
 from resequencer.batch import UnitKey
 from resequencer.record import Partition
 

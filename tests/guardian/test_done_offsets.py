@@ -1,4 +1,4 @@
-"""The offsets that are done beyond a position (guardian/done_offsets.py)."""
+"""The offsets that are done beyond a position (guardian/positions.py)."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, decode, encode, longest
+from guardian.positions import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, decode, encode, longest
 
 OFFSETS = st.integers(0, 2**40)
 

@@ -115,7 +115,7 @@ POSITIONS = (
 """How positions and numbers are taken apart, and put together, beside `Origin`, `OutputNumber` and `Partition`."""
 OTHERWISE = {
     "resequencer/record.py": "it is the one place",
-    "storage/redis/url.py": "the user before an address",
+    "storage/redis/settings.py": "the user before an address",
     "benchmarks/_bare_loop.py": "as little as possible is ours",
     "benchmarks/_kafka_loop.py": "as little as possible is ours",
 }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardian.histogram import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport, sum_of
+from guardian.metrics import STEP_BOUNDS, WAIT_BOUNDS, Histogram, HistogramReport, sum_of
 
 
 def observed(*durations_ms: int, bounds: tuple[float, ...] = (0.01, 0.1, 1.0)) -> HistogramReport:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from guardian.log_rate_limit import LogRateLimit, kind_of
+from guardian.backoff import LogRateLimit, kind_of
 from resequencer.errors import PermanentError
 
 NOW = 1_774_740_835_941

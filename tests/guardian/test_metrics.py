@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from harness.service_under_test import BEGINNING, P0, P1, STEP_MS, FakeClock, Service
 
-from guardian.histogram import HistogramReport
+from guardian.metrics import HistogramReport
 from guardian.ports import Polled, PublishRefused, Transport
 from resequencer.clock import Instant
 

@@ -9,7 +9,7 @@ from harness.service_under_test import P0, P1, Service
 from msgspec.structs import replace
 
 from guardian.ports import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 
 

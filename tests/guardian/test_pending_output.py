@@ -8,8 +8,7 @@ from guardian.headers import POSSIBLE_DUPLICATE
 from guardian.pending_output import find_origin, from_pending, offset_behind, offset_of, output_record, renumbered, to_pending
 from guardian.ports import Channel, OutputRecord
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.fact import Fact
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.record import Cut, Origin, Partition, Record
 from resequencer.storage_port import Pending, StorageRefused
 

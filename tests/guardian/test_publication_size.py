@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from harness.service_under_test import P0, P1, Service
 
-from guardian.done_offsets import DoneOffsets, decode
 from guardian.ports import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
+from guardian.positions import DoneOffsets, decode
 from guardian.takeover import Metadata, find_metadata
 from resequencer.handler import Handled
 from resequencer.notification import Notification

@@ -1,4 +1,4 @@
-"""The table in guardian/supervision.py, row by row: the consequence of an exception in each place."""
+"""The table in guardian/guardian_actor.py, row by row: the consequence of an exception in each place."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 import resequencer.turn.decide
 from guardian.actor_gateway import ActorsFailed, Decided
-from guardian.guardian_actor import Escalated, Guardian
-from guardian.supervision import SUPERVISION, Directive, Failure
+from guardian.guardian_actor import SUPERVISION, Directive, Escalated, Failure, Guardian
 from guardian.unit_registry import UnitRegistry
 from resequencer.batch import UnitKey
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, TransientError
 from resequencer.storage_port import Snapshot, WaitKind
-from resequencer.strategies.foreign import ForeignStrategy
+from resequencer.strategies.registry import ForeignStrategy
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Turn
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from guardian.done_offsets import DoneOffsets, encode
 from guardian.ports import Position, TransportStatus
+from guardian.positions import DoneOffsets, encode
 from guardian.takeover import Metadata, Takeover, find_metadata, last_commit, plan_takeover
 from resequencer.storage_port import Header, Pending
 

@@ -1,7 +1,7 @@
-"""The back-off of takeovers that failed: guardian/takeover_backoff.py."""
+"""The back-off of takeovers that failed: guardian/takeover.py."""
 
 from guardian.backoff import BackoffSettings
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import TakeoverBackoff
 from resequencer.record import Partition
 
 ONE, OTHER = Partition("topic", 0), Partition("topic", 1)

@@ -12,7 +12,7 @@ from harness.service_under_test import FakeClock, Service, Teller
 from msgspec.structs import replace
 
 from guardian.actor_gateway import Decided
-from guardian.unfinished_turns import UnfinishedTurns
+from guardian.timers import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.batch import Batch, UnitKey
 from resequencer.clock import Instant

@@ -23,15 +23,13 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Identity, NoLogin
+from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.access.layer import Limits
-from notification_service.console.access.role import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.report import PartitionStatus, State, StatusReport
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import service_report
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.status.service_report import ServedStatus, service_report
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
 from resequencer.strategies.registry import StrategySettings, make_strategy
 

@@ -11,16 +11,14 @@ from harness.steady import steady
 from guardian.ports import TransportUnavailable
 from notification_service.aggregation.commands import CommandWriter, FileCommands
 from notification_service.aggregation.completions import CompletionsLog, FileCompletions
-from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.files import FileStore, ValuesFile
 from notification_service.aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.aggregation.values.file import ValuesFile
 from notification_service.aggregation.view import FileView, StoreView
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.status.aggregation import AggregationStatus
 
 HOUR_MS = 3_600_000

@@ -8,13 +8,10 @@ from defusedxml import ElementTree
 from harness.kept_values import KeptValues
 
 from guardian.headers import MEMBER, texts_of
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.aggregation.core.processor import Processor, Slot, Turn
+from notification_service.aggregation.core import Completion, Processor, Slot, Turn
 from notification_service.aggregation.payments.group_view import GroupView, describe
-from notification_service.aggregation.payments.head import Head, decode_head
-from notification_service.aggregation.payments.member import Member, decode_member
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.head import Head, Member, decode_head, decode_member
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
 from resequencer.record import Origin, Partition, Record

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from notification_service.aggregation.core.processor import Slot, Stored, Turn
+from notification_service.aggregation.core import Slot, Stored, Turn
 from resequencer.clock import Instant
 
 

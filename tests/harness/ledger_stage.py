@@ -5,14 +5,14 @@ from time import monotonic_ns, time_ns
 from typing import Any
 
 from notification_service.delivery.core.answers import Done, Outcome
-from notification_service.delivery.core.rows import Claim, Item
+from notification_service.delivery.core.jobs import Claim, Item
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.finishing import ClaimResult, Finished
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Step
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 
 RETENTION_MS = 1_000_000
 

@@ -16,7 +16,7 @@ import msgspec
 from harness.console_stage import http_settings, make_sources
 
 from notification_service.console.api.operation import JSON, ROOT, Operation
-from notification_service.console.api.routes import DESCRIPTION, operations_of
+from notification_service.console.application import DESCRIPTION, operations_of
 from notification_service.console.context import Console
 
 ABOUT = (

@@ -8,14 +8,6 @@ from pathlib import Path
 
 from harness.waiting import DEADLINE_SECONDS
 
-from notification_service.console.aggregation_metrics import (
-    AGGREGATION_WORKERS,
-    GROUP_GAUGES,
-    GROUPS,
-    STORE_COUNTERS,
-    STORE_GAUGES,
-)
-from notification_service.console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
 from notification_service.console.prometheus import (
     ARCHIVE_METRICS,
     DELIVERY_WORKERS,
@@ -27,7 +19,16 @@ from notification_service.console.prometheus import (
     SERVICE_METRICS,
     TOPIC_METRICS,
 )
-from servers.prometheus.program import find_promtool
+from notification_service.console.side_metrics import (
+    AGGREGATION_WORKERS,
+    BRIDGE_COUNTER,
+    BRIDGE_GAUGES,
+    GROUP_GAUGES,
+    GROUPS,
+    STORE_COUNTERS,
+    STORE_GAUGES,
+)
+from servers.prometheus import find_promtool
 
 _OF_OTHERS = {"up", "kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
 """Metrics of Prometheus itself and of the kubelet."""

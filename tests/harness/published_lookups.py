@@ -8,9 +8,8 @@ import msgspec
 
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import ReleaseManifest, Table
-from notification_service.lookups.publication import Publication
+from notification_service.lookups.publication import Publication, write_shard
 from notification_service.lookups.shapes import key_of
-from notification_service.lookups.shard_writer import write_shard
 
 NOW = 1_790_000_000_000
 Rows = Mapping[bytes, bytes]

@@ -16,28 +16,26 @@ from harness.driving import NoChance, wire
 from harness.faltering import Mistakes, Place, faltering
 
 from guardian.actor_gateway import UnitsReport
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders, Transport
 from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import TakeoverBackoff
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.files.operations import FileOperations, SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
-from resequencer.fact import Fact
 from resequencer.handler import Handled, Marks
-from resequencer.notification import Notification
+from resequencer.notification import Fact, Notification
 from resequencer.payment_data import PaymentData
 from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
@@ -45,7 +43,7 @@ from resequencer.storage_port import Storage
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.none.storage import NoneSettings, NoneStorage
+from storage.none import NoneSettings, NoneStorage
 
 TOPIC = "IPF_PROCESSING_DATA"
 P0, P1, P2 = (Partition(TOPIC, number) for number in range(3))

@@ -1,7 +1,6 @@
 """Clocks that are believed at once: those of tests in which no clock is wrong."""
 
-from resequencer.clock import Clock
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import Clock, SteadyClock
 
 
 def steady(clock: Clock) -> SteadyClock:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from resequencer.steady_clock import Belief, SteadyClock
+from resequencer.clock import Belief, SteadyClock
 
 TRUSTED_MS = 120_000
 _DAY_MS = 86_400_000

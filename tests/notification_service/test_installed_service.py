@@ -25,7 +25,7 @@ from harness.processes.wheels import (
     the_wheel_in,
 )
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import pytest
 from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 
-from servers.infinispan.server import InfinispanServer
+from servers.infinispan import InfinispanServer
 from servers.receiver import ReceiverServer
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCE
 from harness.waiting import wait_until
 
 from notification_service.status.report import State, StatusReport
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 

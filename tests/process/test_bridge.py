@@ -14,12 +14,11 @@ from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.client import connect
-from notification_service.connectors.mqtt.connection import Session
+from notification_service.connectors.mqtt.connection import Session, connect
 from notification_service.connectors.mqtt.settings import BrokerSettings
-from servers.artemis.server import ArtemisServer
-from servers.kafka.server import KafkaServer
-from servers.mosquitto.server import MosquittoServer
+from servers.artemis import ArtemisServer
+from servers.kafka import KafkaServer
+from servers.mosquitto import MosquittoServer
 
 pytestmark = pytest.mark.slow
 AT_NIGHT = pytest.mark.nightly("bridge")

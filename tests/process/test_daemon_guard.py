@@ -9,7 +9,7 @@ import pytest
 from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
-from notification_service.supervision.run_lock import find_holder
+from notification_service.supervision.locks import find_holder
 
 pytestmark = pytest.mark.slow
 

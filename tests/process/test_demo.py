@@ -12,7 +12,7 @@ from harness.processes.command import run_here
 from harness.waiting import DEADLINE_SECONDS
 
 from notification_service.command_line import main
-from notification_service.commands.demo import command
+from notification_service.commands import demo as command
 from notification_service.supervision.service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow

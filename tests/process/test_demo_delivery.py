@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from notification_service.command_line import main
-from notification_service.commands.demo import delivery
+from notification_service.commands import demo_delivery as delivery
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService, kafka_overrides
 from harness.waiting import wait_until
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 

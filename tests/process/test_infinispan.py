@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from harness.processes.operated_service import NOTIFICATION, OperatedService
 
-from servers.infinispan.server import InfinispanServer
+from servers.infinispan import InfinispanServer
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer
 
 from notification_service.status.report import StatusReport
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.raw_batches import batch, corrupt, record, segment, send_batch
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ from harness.processes.operated_service import KAFKA_CLIENTS, NOTIFICATION, RESE
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.status.report import State
-from servers.kafka.server import KafkaServer
-from servers.redis.server import RedisServer, RedisSettings
+from servers.kafka import KafkaServer
+from servers.redis import RedisServer, RedisSettings
 
 pytestmark = pytest.mark.slow
 

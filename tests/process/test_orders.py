@@ -32,9 +32,9 @@ from resequencer.order import Order, OrderKind
 from resequencer.record import Partition
 
 if TYPE_CHECKING:
-    from servers.infinispan.server import InfinispanServer
-    from servers.kafka.server import KafkaServer
-    from servers.redis.server import RedisServer
+    from servers.infinispan import InfinispanServer
+    from servers.kafka import KafkaServer
+    from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 

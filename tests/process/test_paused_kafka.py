@@ -10,7 +10,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import INGRESS, KAFKA_CLIENTS, NOTIFICATION
 from harness.waiting import DEADLINE_SECONDS, linger, wait_until
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 

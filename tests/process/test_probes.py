@@ -14,7 +14,7 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.status.report import State
-from notification_service.status.served import ServedFile
+from notification_service.status.service_report import ServedFile
 from servers.ports import hold_port
 
 pytestmark = pytest.mark.slow

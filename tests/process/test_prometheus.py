@@ -14,7 +14,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from servers.prometheus.server import PrometheusServer, PrometheusSettings
+from servers.prometheus import PrometheusServer, PrometheusSettings
 
 pytestmark = pytest.mark.slow
 HTTP = f"{NOTIFICATION}.http"

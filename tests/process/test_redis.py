@@ -7,7 +7,7 @@ import pytest
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
 
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from harness.processes.regions import RegionStage
 
 from guardian.region import RegionState
 from notification_service.status.report import RegionStatus, State
-from servers.artemis.server import ArtemisServer
-from servers.kafka.server import KafkaServer
-from servers.mosquitto.server import MosquittoServer
-from servers.redis.server import RedisServer
+from servers.artemis import ArtemisServer
+from servers.kafka import KafkaServer
+from servers.mosquitto import MosquittoServer
+from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +155,7 @@ def test_exactly_once_while_the_storage_is_killed_and_comes_again(
     new_daemon: NewDaemon, own_server: Callable[..., Any], stage: RegionStage
 ) -> None:
     storage = own_server(RedisServer).start()
-    of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.url = "{storage.url}" }}'
+    of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.settings = "{storage.url}" }}'
     daemon = new_daemon(*stage.overrides("kafka", "kafka", "jms"), of_redis)
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, storage, Random(f"{SEED} the storage"))

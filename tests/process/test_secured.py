@@ -16,9 +16,9 @@ from harness.waiting import DEADLINE_SECONDS
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from notification_service.status.report import State
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
-from servers.kafka.server import KafkaServer, KafkaSettings
-from servers.redis.server import RedisServer, RedisSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
+from servers.kafka import KafkaServer, KafkaSettings
+from servers.redis import RedisServer, RedisSettings
 from tests.storage.tls_proxy import tls_in_front_of
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER
 from harness.waiting import wait_until
 
-from servers.artemis.server import ArtemisServer
-from servers.mosquitto.server import MosquittoServer
+from servers.artemis import ArtemisServer
+from servers.mosquitto import MosquittoServer
 from tests.notification_service.connectors.mqtt.stage import Subscriber
 
 pytestmark = pytest.mark.slow

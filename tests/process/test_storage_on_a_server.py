@@ -13,8 +13,8 @@ from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
 from notification_service.status.report import State
-from servers.infinispan.server import InfinispanServer
-from servers.redis.server import RedisServer, RedisSettings
+from servers.infinispan import InfinispanServer
+from servers.redis import RedisServer, RedisSettings
 from servers.server import Server
 
 pytestmark = pytest.mark.slow

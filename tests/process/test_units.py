@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from harness.processes.operated_service import RESEQUENCER, OperatedService
 
-from servers.infinispan.server import InfinispanServer
-from servers.redis.server import RedisServer
+from servers.infinispan import InfinispanServer
+from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 

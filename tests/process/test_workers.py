@@ -20,8 +20,8 @@ from notification_service.status.service_report import ServiceReport, find_repor
 from notification_service.supervision.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from servers.kafka.server import KafkaServer
-    from servers.redis.server import RedisServer
+    from servers.kafka import KafkaServer
+    from servers.redis import RedisServer
 
 pytestmark = pytest.mark.slow
 

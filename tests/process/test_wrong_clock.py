@@ -24,11 +24,11 @@ from harness.set_clock.set_clock import SetClock
 from harness.waiting import wait_until
 from kafka import KafkaConsumer
 
-from notification_service.delivery.schedules.core.request import make_request
+from notification_service.delivery.schedules.core import make_request
 from notification_service.simulator.verify.verdict import Deviation
 from resequencer.clock import Instant
-from servers.artemis.server import ArtemisServer
-from servers.kafka.server import KafkaServer
+from servers.artemis import ArtemisServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import read_to_end
 
 AGGREGATION, DELIVERY = f"{NOTIFICATION}.aggregation", f"{NOTIFICATION}.delivery"

@@ -236,7 +236,7 @@ PLANTED = (
         "flows-share-a-lane",
         "STRICT_SEQUENCE waits for the numbers before of the same flow, and of no other.",
         _STORAGE,
-        "resequencer/strategies/strict_sequence.py",
+        "resequencer/strategies/sequence.py",
         "return Rank(envelope.flow, number_of(envelope))",
         'return Rank("", number_of(envelope))',
         (
@@ -365,7 +365,7 @@ PLANTED = (
         "requeue-appended-again",
         "A dead letter is sent again once, also if the command is killed and given again.",
         _STORAGE,
-        "notification_service/connectors/files/partition_appender.py",
+        "notification_service/connectors/files/partition.py",
         "for number, each in wanted.items() if number not in found and each.line is not None]",
         "for number, each in wanted.items() if each.line is not None]",
         (
@@ -428,7 +428,7 @@ PLANTED = (
         "group-status-of-many",
         "GrpSts is there only if the message has one payment.",
         _CONTRACT.format("7. Values: the target types"),
-        "notification_service/payments/status_report.py",
+        "notification_service/payments/target_types.py",
         'group_status if original.is_single else b"",',
         "group_status,",
         (
@@ -440,7 +440,7 @@ PLANTED = (
         "reason-of-a-rejection-dropped",
         "The reason of the event counts for RJCT, also where the row has none.",
         _CONTRACT.format("8. Notification settings"),
-        "notification_service/payments/status_report.py",
+        "notification_service/payments/target_types.py",
         "if reason_code is not None and (setting.reason_code is not None or setting.transaction_status == _REJECTED):",
         "if reason_code is not None and setting.reason_code is not None:",
         (
@@ -463,7 +463,7 @@ PLANTED = (
         "status-zero-for-any-report",
         "The command status ends with 0 only if the service is ready.",
         _CONTRACT.format("2. Command line"),
-        "notification_service/commands/status/command.py",
+        "notification_service/commands/status.py",
         "return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO",
         "return ExitCode.DONE if service else ExitCode.NOT_SO",
         ("tests/process/test_status.py::test_after_a_stop_it_is_not_running",),
@@ -531,7 +531,7 @@ PLANTED = (
         "group-completed-beyond-what-holds",
         "GrpSts of payments with ACSC and ACCC is ACSC, which holds for all.",
         _CONTRACT.format("16. Groups"),
-        "notification_service/aggregation/payments/group_status.py",
+        "notification_service/aggregation/payments/report.py",
         'return "ACSC"',
         'return "ACCC"',
         ("tests/notification_service/aggregation/payments/test_group_status.py::test_the_status_of_a_group",),
@@ -588,7 +588,7 @@ PLANTED = (
         "mqtt-mixes-a-unit-up",
         "To MQTT, too, the messages of a unit come in order.",
         _REGIONS,
-        "notification_service/connectors/mqtt/sending.py",
+        "notification_service/connectors/mqtt/sink.py",
         "lane = place if record.key is None else (partition, record.key)",
         "lane = (partition, place)",
         (
@@ -698,7 +698,7 @@ PLANTED = (
         "attempts-of-one-topic-only",
         "The header delivery-attempts counts all calls that have failed so far.",
         _CONTRACT.format("13. Retry topics"),
-        "notification_service/delivery/direct/core/outputs.py",
+        "notification_service/delivery/direct/core/decision.py",
         "attempts=opened.way.attempts + opened.attempts",
         "attempts=opened.attempts",
         (
@@ -710,7 +710,7 @@ PLANTED = (
         "request-id-without-its-tick",
         "A request of a schedule has an id of its own for each tick and key.",
         _CONTRACT.format("14. Requests of schedules"),
-        "notification_service/delivery/schedules/core/request.py",
+        "notification_service/delivery/schedules/core.py",
         'b"\\x00".join((schedule.encode(), str(tick).encode(), key))',
         'b"\\x00".join((schedule.encode(), key))',
         (

@@ -184,7 +184,7 @@ ASK_LEDGER = """
 import sys
 from sqlalchemy import text
 from notification_service.delivery.ledger.database import Database
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 
 database = Database("sqlite:///ledger.db", SteadyClock(lambda: 0, lambda: 0))
 with database.write() as connection:

@@ -14,9 +14,9 @@ from harness.recipes import ROOT, Recipe
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.wiring.aggregation.atomic_store import open_atomic_store
+from notification_service.wiring.aggregation import open_atomic_store
 from resequencer.errors import ConfigurationError
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 NewService = Callable[..., OperatedService]
 CONF = "conf/import-jobs.conf"
@@ -103,7 +103,7 @@ def test_the_same_store_runs_on_topics(
     from kafka import KafkaConsumer
     from kafka.admin import ConfigResource, ConfigResourceType
 
-    from notification_service.connectors.kafka.core.topic_names import KEPT_FOR_EVER
+    from notification_service.connectors.kafka.core.client_options import KEPT_FOR_EVER
 
     names = [fresh_name(each) for each in ("in", "out", "dead", "facts", "reports", "group-dead")]
     store = fresh_name("jobs").lower().replace("_", "-")[:60]

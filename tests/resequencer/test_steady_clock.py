@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from resequencer.steady_clock import SETTLED_MS, TRUSTED_MS, Belief, SteadyClock, Unchanged
+from resequencer.clock import SETTLED_MS, TRUSTED_MS, Belief, SteadyClock, Unchanged
 
 BEGIN = 1_700_000_000_000
 YEAR = 365 * 86_400_000

@@ -13,8 +13,8 @@ from resequencer.envelope import MOST_OBJECTS
 from resequencer.errors import ConfigurationError
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
-from resequencer.strategies.flows import MOST_FLOWS
 from resequencer.strategies.registry import StrategySettings, make_strategy
+from resequencer.strategies.sequence import MOST_FLOWS
 from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec
 

@@ -8,7 +8,7 @@ from harness.waiting import DEADLINE_SECONDS
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection
 
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 
 pytestmark = pytest.mark.slow
 

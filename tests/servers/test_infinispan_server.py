@@ -7,7 +7,7 @@ import httpx
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.kafka import KafkaServer, KafkaSettings
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from notification_service.configuration.configuration import load
 from servers.local import PORTS
 from servers.ports import LOOPBACK, is_free
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 from servers.server import remove_all
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from guardian.ports import TransportWithheld
 from notification_service.connectors.mqtt.connection import MqttConnection
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
-from servers.mosquitto.server import MosquittoServer, MosquittoSettings
+from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import Subscriber
 
 pytestmark = pytest.mark.slow

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from harness.waiting import wait_until
 
+from servers import postgresql as account
 from servers.errors import StartFailed
 from servers.ports import LOOPBACK
-from servers.postgresql import account
-from servers.postgresql.account import Account, make_place
-from servers.postgresql.program import find_postgresql
-from servers.postgresql.server import PostgresqlServer, PostgresqlSettings
+from servers.postgresql import Account, PostgresqlServer, PostgresqlSettings, find_postgresql, make_place
 from servers.server import remove_all, stop_all
 
 pytestmark = pytest.mark.slow

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from notification_service.jobs.jars import maven
+from servers import postgresql as postgresql
+from servers import prometheus as program
 from servers.errors import ProgramMissing, ServersError
-from servers.java.jars import get_jars
-from servers.java.program import find_java
-from servers.postgresql import program as postgresql
-from servers.postgresql.program import find_postgresql
-from servers.prometheus import program
-from servers.prometheus.program import find_prometheus, find_promtool
-from servers.redis.program import find_redis
+from servers.java import find_java, get_jars
+from servers.postgresql import find_postgresql
+from servers.prometheus import find_prometheus, find_promtool
+from servers.redis import find_redis
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from harness.waiting import DEADLINE_SECONDS
 
 from notification_service.simulator.receiver.behaviour import Behaviour
 from notification_service.simulator.receiver.check import compare
-from notification_service.simulator.receiver.taken_store import TAKEN, read_lines
+from notification_service.simulator.receiver.receiver import TAKEN, read_lines
 from servers.errors import StartFailed
 from servers.ports import LOOPBACK
 from servers.receiver import ReceiverServer

@@ -8,8 +8,7 @@ import pytest
 import redis
 from harness.waiting import wait_until
 
-from servers.redis.cluster import RedisCluster
-from servers.redis.server import RedisServer, RedisSettings
+from servers.redis import RedisCluster, RedisServer, RedisSettings
 
 pytestmark = pytest.mark.slow
 

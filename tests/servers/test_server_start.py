@@ -9,7 +9,7 @@ import pytest
 
 from servers.errors import NotRunning, StartFailed
 from servers.ports import LOOPBACK
-from servers.redis.server import RedisServer, RedisSettings
+from servers.redis import RedisServer, RedisSettings
 from servers.server import forget_taken_ports, stop_all
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from harness.servers.kafka_worker import KafkaWorker
 from kafka import TopicPartition
 
 from guardian.ports import TransportRefused
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from harness.service_under_test import P0, Service
 from notification_service.supervision.exit_cause import is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.suspects import EXITS_OF_ONE, Suspects
-from notification_service.wiring.watched_handler import WatchedHandler
-from notification_service.worker.in_flight import WorkerInFlight
+from notification_service.wiring.handlers import WatchedHandler
+from notification_service.worker.worker import WorkerInFlight
 
 SIGKILL, SIGSEGV = -9, -11
 KILLER = "uow-1#A#2"

@@ -10,7 +10,7 @@ from harness.servers.kafka_worker import KafkaWorker, token
 from guardian.pending_output import to_pending
 from guardian.ports import Channel, OutputRecord
 from resequencer.storage_port import Commit
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

@@ -5,8 +5,7 @@ from copy import deepcopy
 
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, Header
-from storage.none.memory import KeptPartition, Memory
-from storage.none.storage import NonePartitionStore, NoneSettings, NoneStorage
+from storage.none import KeptPartition, Memory, NonePartitionStore, NoneSettings, NoneStorage
 
 _EMPTY = KeptPartition(Header("", 0))
 

@@ -6,7 +6,7 @@ import pytest
 from simulation.shared_storage import Backup, SharedStorage
 
 from resequencer.storage_port import Commit, PartitionStore
-from storage.none.memory import Memory
+from storage.none import Memory
 from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 

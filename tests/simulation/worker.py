@@ -15,22 +15,21 @@ from simulation.slot import Slot
 from simulation.struck_storage import StruckSharedStorage
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders
 from guardian.resets import RegionCycles
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import TakeoverBackoff
 from notification_service.connectors.kafka.core.client_options import ClientOptions
 from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.storage_port import Storage
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
-from storage.none.storage import NoneSettings, NoneStorage
+from storage.none import NoneSettings, NoneStorage
 
 if TYPE_CHECKING:
     from simulation.world import World

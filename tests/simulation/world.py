@@ -32,7 +32,7 @@ from guardian.takeover import find_metadata
 from resequencer.clock import Instant
 from resequencer.record import Partition
 from resequencer.storage_port import WaitKind, Waits
-from storage.none.memory import Memory
+from storage.none import Memory
 
 INPUT = tuple(TopicPartition(TOPIC, number) for number in range(2))
 _UNTIL_HEALED = 1 << 60

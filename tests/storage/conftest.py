@@ -12,8 +12,7 @@ import pytest
 from tests.storage.embedded.storages import EmbeddedHarness, memory_directory
 
 if TYPE_CHECKING:  # Its client takes a quarter of a second to import; the tests of other storages need not wait for that.
-    from servers.redis.cluster import RedisCluster
-    from servers.redis.server import RedisServer
+    from servers.redis import RedisCluster, RedisServer
     from tests.storage.redis.storages import OwnRedis, RedisHarness
 
 
@@ -60,7 +59,7 @@ def own_redis(own_server: Callable[..., Any]) -> Iterator[Callable[..., OwnRedis
     """Makes servers that the test may kill, pause and configure: `own_redis(append="everysec")`; `kind` is a
     subclass of the server.
     """
-    from servers.redis.server import RedisServer, RedisSettings
+    from servers.redis import RedisServer, RedisSettings
     from tests.storage.redis.storages import OwnRedis, RedisHarness
 
     with ExitStack() as stack:

@@ -1,7 +1,10 @@
-"""Brings the local copy of a partition's values up to what the topic holds."""
+"""Brings the local copy of a partition's values up to what the topic holds.
+
+A `/` in the group's part is written as `%2F`, and a `%` as `%25`. The ids of the payments of messages have neither.
+"""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from time import monotonic
@@ -11,17 +14,45 @@ from uuid import UUID
 from kafka import TopicPartition
 from msgspec.structs import replace
 
-from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.aggregation.core.processor import Slot, Stored
-from notification_service.aggregation.kafka.records import read_value
-from notification_service.aggregation.values.file import ValuesFile
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from guardian.headers import DUE
+from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
+from notification_service.aggregation.core import Slot, Stored
+from notification_service.aggregation.files import ValuesFile
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.connectors.kafka.topics import Right, Topic, Topics
-from resequencer.clock import Clock
+from resequencer.clock import Clock, Instant, SteadyClock
 from resequencer.errors import ResequencerError
-from resequencer.steady_clock import SteadyClock
+
+_SEPARATOR = "/"
+
+
+def value_record(number: int, slot: Slot, stored: Stored | None, partition: int) -> OutputRecord:
+    """Return the record of a value; None deletes it."""
+    key = slot.key.replace("%", "%25").replace(_SEPARATOR, "%2F") if "%" in slot.key or _SEPARATOR in slot.key else slot.key
+    key = f"{key}{_SEPARATOR}{slot.member}" if slot.member else key
+    due = stored.due if stored is not None else None
+    headers = () if due is None else ((DUE, str(due).encode()),)
+    return OutputRecord(number, Channel.VALUES, key.encode(), headers, b"" if stored is None else stored.body, partition)
+
+
+def read_value(fetched: Any) -> tuple[Slot, Stored | None] | None:
+    """Return the value of a record as kafka-python gives it; None if another program wrote it."""
+    try:
+        key, separator, member = fetched.key.decode().partition(_SEPARATOR)
+    except (AttributeError, UnicodeDecodeError):
+        return None
+    if not key or (separator and not member):
+        return None
+    key = key.replace("%2F", _SEPARATOR).replace("%25", "%") if "%" in key else key
+    return Slot(key, member), Stored(fetched.value, _due_of(fetched.headers)) if fetched.value else None
+
+
+def _due_of(headers: Sequence[tuple[str, bytes | None]]) -> Instant | None:
+    text = next((value for name, value in headers if name == DUE), None)
+    return int(text) if text is not None and text.isdigit() else None
+
 
 _RETENTION_MS = 86_400_000
 """Kafka's default of `delete.retention.ms`: so long a topic keeps the record that a value was deleted."""

@@ -6,19 +6,22 @@ from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
+from kafka import KafkaProducer
+
 from guardian.ports import OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportUnavailable
-from notification_service.aggregation.core.processor import Values
-from notification_service.aggregation.kafka.records import value_record
-from notification_service.aggregation.kafka.restoring import Restoring, note_read, seconds_of
+from notification_service.aggregation.commands import member_headers
+from notification_service.aggregation.core import Values
+from notification_service.aggregation.files import ValuesFile
+from notification_service.aggregation.kafka.restoring import Restoring, note_read, seconds_of, value_record
 from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
-from notification_service.aggregation.values.file import ValuesFile
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
+from notification_service.connectors.kafka.topic_ends import LogReader
+from resequencer.clock import SteadyClock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
-from resequencer.steady_clock import SteadyClock
 
 _NOTE_SECONDS = 10.0
 """How often it is noted how far a local copy is. What was written since is read again after a crash."""
@@ -149,3 +152,21 @@ def _put_away(file: ValuesFile) -> None:
     if file.is_damaged:
         with suppress(TransportUnavailable):  # The disk fails; the damage is found again.
             file.clear()
+
+
+class TopicCommands:
+    """Sends to the topic of commands, with an idempotent producer that is no transaction's."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._topic = settings.topics.input
+        self._timeout_seconds = settings.call_timeout_ms / 1_000
+        options = {name: value for name, value in settings.producer.items() if name != "transactional_id"}
+        options.pop("transaction_timeout_ms", None)
+        self._producer: KafkaProducer = make_client("the brokers", KafkaProducer, options)
+
+    def update(self, key: str, member: str | None, body: bytes) -> None:
+        with translated(f"topic {self._topic}"):
+            self._producer.send(self._topic, body, key.encode(), list(member_headers(member))).get(self._timeout_seconds)
+
+    def close(self) -> None:
+        self._producer.close(timeout=self._timeout_seconds)

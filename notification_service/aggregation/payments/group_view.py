@@ -3,7 +3,7 @@
 import msgspec
 
 from notification_service.aggregation.payments.head import MOST_INSTRUCTIONS, GroupState, Head, decode_head
-from notification_service.aggregation.payments.problems import (
+from notification_service.aggregation.payments.report import (
     CONTRADICTION,
     Problem,
     count_unknown_amounts,

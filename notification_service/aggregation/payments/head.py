@@ -1,10 +1,19 @@
-"""The value of a group: its counts, and what has become of it. Bounded, however many payments the group has."""
+"""The value of a group: its counts, and what has become of it. Bounded, however many payments the group has.
 
+The unit is a hundred-thousandth of the currency: ISO 20022 allows an amount five digits of a fraction. Each amount has one plain
+text: `0`, `12.50`, `0.00001`.
+"""
+
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 
 import msgspec
 
+from notification_service.aggregation.payments.commands import StatusFact
+from notification_service.payments.iso20022.pain002_schema import TYPES
+from notification_service.payments.iso20022.simple_types import NOT_PROVIDED, Amount
 from resequencer.clock import Instant
 
 MOST_INSTRUCTIONS = 100
@@ -119,3 +128,82 @@ _decode_reported = msgspec.json.Decoder(_Reported).decode
 def reports_of(head: bytes | None) -> int:
     """Return the number of the last report, without reading the rest of the head."""
     return 0 if head is None else _decode_reported(head).reports
+
+
+_DIGITS = 5
+_UNITS = 10**_DIGITS
+_CENTS = 1_000
+_PLAIN = re.compile(r"(?:0|[1-9][0-9]{0,12})(?:\.(?:[0-9][1-9]|[1-9]0|[0-9]{2,4}[1-9]))?")
+
+_kind = TYPES["ActiveOrHistoricCurrencyAndAmount"]
+assert isinstance(_kind, Amount)
+_conform_amount = _kind.amount.conform
+
+
+def find_plain(text: str) -> str | None:
+    """Return the plain text of an amount. None if ISO 20022 allows no such amount: then it is unknown."""
+    if _PLAIN.fullmatch(text):
+        return text
+    valid = _conform_amount(text)
+    return None if valid is None else plain_of(int(Decimal(valid) * _UNITS))
+
+
+def units_of(plain: str) -> int:
+    """Return the hundred-thousandths of a plain text."""
+    whole, _, fraction = plain.partition(".")
+    return int(whole + fraction.ljust(_DIGITS, "0"))
+
+
+def plain_of(units: int) -> str:
+    """Return the plain text of hundred-thousandths."""
+    whole, fraction = divmod(units, _UNITS)
+    if not fraction:
+        return str(whole)
+    cents, rest = divmod(fraction, _CENTS)
+    return f"{whole}.{fraction:05}".rstrip("0") if rest else f"{whole}.{cents:02}"
+
+
+_conform = TYPES["Max35Text"].conform
+
+
+class Member(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """The tag is the version of the format. `partition` and `offset` are the place of the command that said it.
+
+    `amount` is a plain text, `instruction` the OrgnlPmtInfId. They are None where no fact has said them.
+    """
+
+    status: str
+    amount: str | None
+    currency: str | None
+    instruction: str | None
+    partition: int
+    offset: int
+
+
+encode_member = msgspec.json.Encoder().encode
+decode_member = msgspec.json.Decoder(Member).decode
+
+
+def is_repeat(member: Member, partition: int, offset: int) -> bool:
+    """Whether the command at this place was applied. Places in another partition say nothing, and count."""
+    return member.partition == partition and offset <= member.offset
+
+
+def next_member(before: Member | None, fact: StatusFact, partition: int, offset: int) -> Member:
+    """Return the member after a fact. What a fact does not say remains: a payment does not lose its amount."""
+    amount = None if fact.amount is None else find_plain(fact.amount)
+    currency = None if amount is None else fact.currency
+    instruction = find_instruction_id(fact)
+    if before is not None:
+        if amount is None:
+            amount, currency = before.amount, before.currency
+        instruction = before.instruction if instruction is None else instruction
+    return Member(fact.status, amount, currency, instruction, partition, offset)
+
+
+def find_instruction_id(fact: StatusFact) -> str | None:
+    """Return the OrgnlPmtInfId of a fact, NOTPROVIDED if it is invalid, None if the fact names no payment information."""
+    if fact.instruction is None:
+        return None
+    valid = _conform(fact.instruction.OrgnlPmtInfId)
+    return valid if isinstance(valid, str) else NOT_PROVIDED

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
+from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
 from notification_service.commands.delivery.direct import NAMES, direct_delivery, direct_subcommands
 from notification_service.commands.delivery.schedules import schedules
-from notification_service.commands.subcommands import Subcommand, add_subcommands, instant, load_for
 from notification_service.configuration.configuration import Configuration
 from notification_service.delivery.core.jobs import GateReport, Job, RowError
 from notification_service.delivery.errors import JobRefused
@@ -22,9 +22,8 @@ from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import Service
 from notification_service.events.identifiers import find_id_flaw
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.lifeline import Lifeline
-from notification_service.supervision.log_format import configure_logs
-from notification_service.supervision.stop_signal import StopSignal
+from notification_service.supervision.service_log import configure_logs
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from notification_service.wiring.delivery.composition import make_ledger, make_report, make_worker
 from notification_service.wiring.delivery.sources import (
     delivers_files,

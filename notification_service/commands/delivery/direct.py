@@ -6,17 +6,17 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 import msgspec
 
-from notification_service.commands.subcommands import Subcommand
+from notification_service.commands.command import Subcommand
 from notification_service.configuration.configuration import Configuration
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectResult
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.errors import OrderRefused
 from notification_service.status.delivery import BlockedStatus
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.running_service import find_service
+from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
+from notification_service.wiring.delivery.composition import find_delivery_of
 from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.status import find_delivery_of
 from resequencer.printable import counted, printable
 from resequencer.record import Origin, Partition
 

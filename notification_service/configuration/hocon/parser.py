@@ -12,8 +12,7 @@ from pyhocon.config_tree import ConfigSubstitution, ConfigValues
 from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
 
-from notification_service.configuration.hocon.escapes import UnknownEscape
-from notification_service.configuration.hocon.pyhocon_fixes import FAILURES, Includes, mended, merge
+from notification_service.configuration.hocon.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
 from notification_service.configuration.hocon.substitutions import ABSENT, Substitutions
 from resequencer.errors import ConfigurationError
 

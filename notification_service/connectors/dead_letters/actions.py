@@ -1,13 +1,26 @@
 """The actions that operators took on dead letters: which, by whom, when and why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
+from guardian.headers import (
+    DEAD_LETTER_AT,
+    DEAD_LETTER_ERROR,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE_POSITION,
+    DEAD_LETTER_VALUE_LENGTH,
+    DEAD_LETTER_VALUE_SHA256,
+    REQUEUED_FROM,
+)
+from notification_service.events.identifiers import shown
+from notification_service.events.wire import WireContext
 from resequencer.clock import Instant, instant_of
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.order import is_proposal_open
+from resequencer.record import Cut, Headers, Origin, Record
 
 LetterId: TypeAlias = tuple[str, str]
 """A dead letter's number and the digest of its line."""
@@ -124,3 +137,111 @@ def state_after(history: Sequence[Action], now: Instant) -> str:
         return EditProposed.state
     deeds = [each.state for each in history if not isinstance(each, EditProposed | EditRejected)]
     return deeds[-1] if deeds else NEW
+
+
+class Edit(NamedTuple):
+    """A person's correction of a dead letter: the whole `value` to requeue in place of the letter's own, and the reason.
+
+    `proposed_by` is the person who wrote the value, if a second one approved it.
+    """
+
+    value: bytes
+    because: str
+    proposed_by: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.value).hexdigest()
+
+
+class StoredDeadLetter(msgspec.Struct, frozen=True):
+    """A dead letter with its identity.
+
+    `number` is the name that people use. `digest` is that of the stored line: in files, numbers may restart after all state was
+    lost, and an action on one dead letter must not apply to another of the same number. `headers` are all headers of the stored
+    record, including those that the service added. `edit` is set only on a letter that is about to be requeued corrected.
+    """
+
+    number: str
+    digest: str
+    headers: Headers
+    letter: DeadLetter
+    edit: Edit | None = None
+
+    @property
+    def letter_id(self) -> LetterId:
+        return self.number, self.digest
+
+    @property
+    def headers_to_requeue(self) -> Headers:
+        """The original record's headers, with a new `requeued-from` in place of one from an earlier requeue."""
+        kept = tuple(each for each in self.letter.record.headers if each[0] != REQUEUED_FROM)
+        return (*kept, (REQUEUED_FROM, self.number.encode()))
+
+    @property
+    def value_to_requeue(self) -> bytes:
+        return self.letter.record.value if self.edit is None else self.edit.value
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the original value in hexadecimal; of the whole one if it was cut."""
+        record = self.letter.record
+        return record.cut.sha256 if record.cut else sha256(record.value).hexdigest()
+
+    def edited(self, edit: Edit) -> "StoredDeadLetter":
+        return msgspec.structs.replace(self, edit=edit)
+
+    def find_excess(self, max_value_bytes: int) -> str | None:
+        """Return why the service would not take the edited value whole; None if it would, or without an edit."""
+        length = 0 if self.edit is None else len(self.edit.value)
+        if length <= max_value_bytes:
+            return None
+        return f"the edited value has {length} bytes, max-record-bytes is {max_value_bytes}; make it smaller, or raise the limit"
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that the value names. If the value names none, the record's key; None without a key."""
+        record = self.letter.record
+        return _find_unit(record.value) or (None if record.key is None else record.key.decode("utf-8", "replace"))
+
+
+def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
+    """Rebuild the dead letter from the stored record. Raises ValueError with the problem if the record is no dead letter."""
+    ours = max((at for at, (name, _) in enumerate(headers) if name == DEAD_LETTER_REASON), default=None)
+    if ours is None:
+        raise ValueError(f"it has no header {DEAD_LETTER_REASON}")
+    try:
+        said = {name: text.decode() for name, text in headers[ours:]}
+        record = Record(_origin(said), value, key, headers[:ours], cut=_cut(said))
+        reason, dead_at = DeadLetterReason(said[DEAD_LETTER_REASON]), instant_of(said[DEAD_LETTER_AT])
+        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, said[DEAD_LETTER_ERROR], dead_at))
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"its headers cannot be read: {error}") from error
+
+
+def _origin(said: Mapping[str, str]) -> Origin:
+    text = said[DEAD_LETTER_SOURCE_POSITION]
+    origin = Origin.find(text)
+    if origin is None:
+        raise ValueError(f"{shown(text)} is no position")
+    return origin
+
+
+def _cut(said: Mapping[str, str]) -> Cut | None:
+    length = said.get(DEAD_LETTER_VALUE_LENGTH)
+    return None if length is None else Cut(int(length), said[DEAD_LETTER_VALUE_SHA256])
+
+
+class _Owned(msgspec.Struct, rename="camel"):
+    processing_context: WireContext | None = None
+
+
+_OWNED = msgspec.json.Decoder(_Owned)
+
+
+def _find_unit(value: bytes) -> str | None:
+    try:
+        context = _OWNED.decode(value).processing_context
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return context.unit_of_work_id if context else None

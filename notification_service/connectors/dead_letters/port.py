@@ -5,18 +5,23 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from guardian.headers import DELIVERY_ID
 from notification_service.connectors.dead_letters.actions import (
     Action,
     Deed,
+    Edit,
     Editing,
     EditProposed,
     EditRejected,
     LetterId,
     Requeued,
+    StoredDeadLetter,
 )
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
+from notification_service.events.identifiers import shown
 from resequencer.clock import Instant
+from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.errors import ResequencerError
+from resequencer.record import Record
 
 
 class Signature(NamedTuple):
@@ -134,3 +139,41 @@ def last_states(store: DeadLetterStore, now: Instant) -> dict[LetterId, str]:
 
 def _without_value(action: Deed) -> Deed:
     return msgspec.structs.replace(action, value=b"") if isinstance(action, Editing) else action
+
+
+MOST_AT_ONCE = 500
+MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
+"""Bounds the sum of the values in a portion. A single value that is longer forms a portion of its own."""
+
+
+def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLetter]]:
+    """Split the letters into portions and keep their order. The letter that reaches one of the two bounds ends its portion."""
+    portion, size = list[StoredDeadLetter](), 0
+    for each in letters:
+        portion.append(each)
+        size += len(each.value_to_requeue)
+        if len(portion) == MOST_AT_ONCE or size >= MOST_BYTES_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], DataEnvelope | Refusal]) -> str | None:
+    """Return why the edited record would be a dead letter again, or that it is of another unit; None without such a flaw.
+
+    Its unit must be one that the dead letter names, in its key or in its value. A dead letter that names none may be of any unit.
+    What handling the envelope would lead to is not tried. A record that could not be delivered to a receiver is not decoded: only
+    the receiver knows what it takes.
+    """
+    if DELIVERY_ID in dict(letter.headers_to_requeue):
+        return None
+    record = letter.letter.record
+    decoded = decode(Record(record.origin, letter.value_to_requeue, record.key, letter.headers_to_requeue))
+    if isinstance(decoded, Refusal):
+        return f"it would be a dead letter again, {decoded.reason.value}: {decoded.error}"
+    key = None if record.key is None else record.key.decode("utf-8", "replace")
+    named = dict.fromkeys(each for each in (letter.unit, key) if each is not None)
+    if named and decoded.unit not in named:
+        return f"it is of unit {shown(decoded.unit)}, the dead letter of {' or '.join(map(shown, named))}"
+    return None

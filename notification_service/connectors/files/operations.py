@@ -1,11 +1,15 @@
 """The operating system's file calls that the file transport uses, behind one Protocol so that tests can inject faults."""
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+from guardian.ports import TransportRefused, TransportUnavailable
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -111,3 +115,25 @@ def _fallocate() -> Callable[[int, int, int, int], int]:
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     typed: Callable[[int, int, int, int], int] = call
     return typed
+
+
+_NEEDS_A_PERSON = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise the port's errors instead of an OSError about `path`.
+
+    Missing rights and wrong kinds of file need an operator (TransportRefused). A full, failing or missing disk may recover by
+    itself (TransportUnavailable).
+    """
+    try:
+        yield
+    except _NEEDS_A_PERSON as error:
+        raise TransportRefused(str(path), f"{_text(error)}. Make it readable and writable for the service") from error
+    except OSError as error:
+        raise TransportUnavailable(f"{path}: {_text(error)}") from error
+
+
+def _text(error: OSError) -> str:
+    return f"{errno.errorcode.get(error.errno or 0, 'OSError')}: {error.strerror or error}"

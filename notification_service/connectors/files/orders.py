@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from guardian.ports import Channel, GivenOrder, GivenOutcome, OrderBatch, OrderRecord
-from notification_service.connectors.files.errors import translated
 from notification_service.connectors.files.line_reader import FoundLine, LineReader
-from notification_service.connectors.files.numbers import find_number
-from notification_service.connectors.files.operations import FileOperations, sync_directory, write_all
+from notification_service.connectors.files.operations import FileOperations, sync_directory, translated, write_all
+from notification_service.connectors.files.positions import find_number
 from notification_service.connectors.files.scan import scan, scan_output
 from notification_service.connectors.line_format import Defect, Line, decode_line, encode_line
 from resequencer.clock import Instant

@@ -6,14 +6,19 @@ from itertools import groupby
 from typing import TypeVar
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.dead_letters.actions import Edited, Editing, LetterId, Requeued, Requeueing
-from notification_service.connectors.dead_letters.port import Outcome, Sign, Signature
-from notification_service.connectors.dead_letters.requeue_batches import portions
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
-from notification_service.connectors.files.dead_letters import DeadLettersFile
+from notification_service.connectors.dead_letters.actions import (
+    Edit,
+    Edited,
+    Editing,
+    LetterId,
+    Requeued,
+    Requeueing,
+    StoredDeadLetter,
+)
+from notification_service.connectors.dead_letters.port import Outcome, Sign, Signature, portions
+from notification_service.connectors.files.dead_letters import ActionsFile, DeadLettersFile
 from notification_service.connectors.files.operations import FileOperations
-from notification_service.connectors.files.partition_appender import PartitionAppender, Wanted
+from notification_service.connectors.files.partition import PartitionAppender, Wanted
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.record import Origin, OutputNumber, Partition

@@ -3,10 +3,9 @@
 import logging
 from collections.abc import Mapping
 
-from notification_service.connectors.files.errors import translated
-from notification_service.connectors.files.numbers import FoundNumbers, find_number
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.operations import FileOperations, translated
 from notification_service.connectors.files.output import Numbers, OutputFile
+from notification_service.connectors.files.positions import FoundNumbers, find_number
 from notification_service.connectors.files.rotated_names import find_rotated, rotated_path
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.files.settings import FileSettings

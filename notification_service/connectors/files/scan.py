@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from notification_service.connectors.files.errors import translated
 from notification_service.connectors.files.line_reader import FoundLine, LineReader
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.operations import FileOperations, translated
 from notification_service.connectors.files.rotated_names import find_rotated
 
 LONGEST_LINE_BYTES = 256 * 1024 * 1024

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from guardian.ports import Polled, Position, TransportRefused, TransportStatus, TransportUnavailable
-from notification_service.connectors.files.archived_marker import ArchivedMarker
-from notification_service.connectors.files.errors import translated
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.input_archive import ArchivedMarker
+from notification_service.connectors.files.operations import FileOperations, translated
 from notification_service.connectors.files.partition import PartitionFile
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.region.port import SourceCapabilities

@@ -14,18 +14,69 @@ from threading import Event, Lock, Thread
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from proton import Endpoint, SSLDomain, Timeout
+from proton import Endpoint, SSLDomain, Timeout, symbol
 from proton import Event as ProtonEvent
-from proton.reactor import Copy, Selector
+from proton.reactor import Copy, ReceiverOption, Selector, SenderOption
 from proton.utils import BlockingConnection
 
-from guardian.ports import NothingLeft, TransportUnavailable
-from notification_service.connectors.jms.errors import lost, to_transport_error
-from notification_service.connectors.jms.queue_capability import FromQueue, ToQueue
+from guardian.ports import NothingLeft, TransportRefused, TransportUnavailable, TransportWithheld
 from notification_service.connectors.jms.receiving_link import SESSION_BYTES, ReceivingLink
 from notification_service.connectors.jms.settings import BrokerSettings
 from notification_service.connectors.jms.transaction import Transaction
 from resequencer.errors import ResequencerError
+from resequencer.printable import without_secrets
+
+
+class FromQueue(ReceiverOption):
+    """The capability `queue` of a source."""
+
+    def apply(self, receiver: Any) -> None:
+        receiver.source.capabilities.put_object(symbol("queue"))
+
+
+class ToQueue(SenderOption):
+    """The capability `queue` of a target: without it a broker may take the address for a topic."""
+
+    def apply(self, sender: Any) -> None:
+        sender.target.capabilities.put_object(symbol("queue"))
+
+
+LOGIN = "Check user and password in the section of this broker"
+_REMEDIES = {
+    "amqp:not-found": (TransportWithheld, "Create the queue"),
+    "amqp:unauthorized-access": (TransportWithheld, "Give the user the rights to consume from it and to send to it"),
+    "amqp:invalid-field": (TransportRefused, "Correct the selector: it has the syntax of JMS"),
+    "amqp:not-allowed": (TransportRefused, "Let the broker allow it"),
+    "amqp:not-implemented": (TransportRefused, "The broker must know AMQP 1.0 with selectors and transactions"),
+}
+_LOGIN_REFUSED = ("Authentication failed", "amqp:unauthorized-access")
+
+TOO_LARGE = "amqp:link:message-size-exceeded"
+"""The condition of a message that is larger than the broker takes."""
+
+
+def to_transport_error(what: str, condition: Any) -> TransportRefused | TransportUnavailable:
+    """Translate the condition with which a broker refused or closed a link, or refused a message; None if it gave none."""
+    if condition is None:
+        return TransportUnavailable(f"{what}: the broker closed it without a reason")
+    name, said = str(condition.name), _text(f"{condition.name} {condition.description or ''}")
+    if name in _REMEDIES:
+        kind, remedy = _REMEDIES[name]
+        return kind(what, f"{said}. {remedy}")
+    return TransportUnavailable(f"{what}: {said}")
+
+
+def lost(url: str, error: BaseException) -> TransportUnavailable | TransportWithheld:
+    """Translate what the client raised. Whatever it is, the connection is lost."""
+    said = without_secrets(_text(str(error))) or type(error).__name__
+    if any(each in said for each in _LOGIN_REFUSED):
+        return TransportWithheld(url, f"the broker refuses the login ({said}). {LOGIN}")
+    return TransportUnavailable(f"{url}: {said}")
+
+
+def _text(said: str) -> str:
+    return " ".join(said.split())[:500]
+
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -192,7 +243,7 @@ class JmsConnection:
 
     `arrived` is set when a message has come or the connection was lost.
 
-    Raises of the constructor: as `connect` in notification_service/connectors/jms/client.py.
+    Raises of the constructor: as `connect` in notification_service/connectors/jms/settings.py.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:

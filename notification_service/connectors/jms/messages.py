@@ -2,19 +2,30 @@
 
 An application property is a header. Names of JMS properties are Java identifiers, so a hyphen of our headers is an underscore
 there: `notification-id` is `notification_id`. The correlation id is the key. Text is the body if the value is UTF-8, else bytes.
+
+There is one for each partition of the source. Whoever changes it takes the message away and sends another in its place, in one
+transaction. So a marker has an id that no other one ever had, and a worker whose marker is gone is not the owner any more.
+
+The storage keeps the digests of their ids with the units. After a crash they come again: one whose digest is in that list has
+been handled, and is accepted and dropped. A digest that stands there twice drops two messages: two messages may have the same id.
 """
 
 import re
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from guardian import headers as names
 from guardian.headers import texts_of
+from guardian.ports import PartitionOutput, Position, TransportRefused
 from notification_service.connectors.jms.arriving_message import Beginning
 from notification_service.connectors.kafka.core.records import to_record
-from resequencer.record import Headers, Origin, Record
+from resequencer.record import Headers, Origin, Partition, Record
 
 DIGEST_BYTES = 15
 """The length of a digest: 20 characters in base64, without padding."""
@@ -112,3 +123,112 @@ def _text_or_bytes(value: bytes) -> str | bytes:
         return value.decode()
     except UnicodeDecodeError:
         return value
+
+
+PARTITION_PROPERTY = "source_partition"
+"""The property by which a partition's marker is selected."""
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """`offset` is None as long as nothing has left. `highest` is the highest number that has left, 0 for none."""
+
+    offset: int | None = None
+    metadata: str = ""
+    highest: int = 0
+
+    @property
+    def position(self) -> Position | None:
+        return None if self.offset is None else Position(self.offset, self.metadata, highest=self.highest)
+
+    def after(self, output: PartitionOutput) -> "Marker":
+        """Return the marker once this output has left."""
+        highest = max(self.highest, output.position.highest, *(each.number for each in output.records), 0)
+        return Marker(output.position.offset, output.position.metadata, highest)
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def decode_marker(text: object) -> Marker | None:
+    """Return the marker in a message's body; None if another program has written it."""
+    try:
+        return msgspec.json.decode(text, type=Marker) if isinstance(text, str) else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def selector_of(partition: Partition) -> str:
+    """Return the selector that takes the partition's marker alone."""
+    name = str(partition).replace("'", "''")
+    return f"{PARTITION_PROPERTY} = '{name}'"
+
+
+class Taken(NamedTuple):
+    """A message that was given to the worker under an offset. `number` names it on its link."""
+
+    offset: int
+    number: int
+    digest: bytes
+
+
+class TakenMessages:
+    """The state of a partition after a seek. `most` bounds the digests of an earlier owner: its oldest are forgotten first."""
+
+    def __init__(self, partition: str, state: str, most: int) -> None:
+        self._earlier = deque(_decode(partition, state), maxlen=most)
+        self._awaited = Counter(self._earlier)
+        self._dropped: dict[int, bytes] = {}
+        self._taken: deque[Taken] = deque()
+
+    @property
+    def dropped(self) -> Collection[int]:
+        """The numbers of messages that came again, and are to be accepted."""
+        return self._dropped.keys()
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether messages of an earlier owner may still come."""
+        return bool(self._earlier)
+
+    def drop_known(self, number: int, digest: bytes) -> bool:
+        """Return whether an earlier owner has handled this message. If so, it is among `dropped` from now on."""
+        if not self._awaited[digest]:
+            return False
+        self._awaited[digest] -= 1
+        self._dropped[number] = digest
+        return True
+
+    def take(self, taken: Taken) -> None:
+        self._taken.append(taken)
+
+    def below(self, offset: int) -> list[int]:
+        """Return the numbers of the messages that were taken below the offset."""
+        return [each.number for each in self._taken if each.offset < offset]
+
+    def note_accepted(self, numbers: Collection[int]) -> None:
+        """Forget messages that the broker has accepted for certain."""
+        gone = set(numbers)
+        for each in gone & self._dropped.keys():
+            self._earlier.remove(self._dropped.pop(each))
+        self._taken = deque(each for each in self._taken if each.number not in gone)
+
+    def forget_earlier(self) -> None:
+        """Forget the messages of an earlier owner that did not come: they were accepted."""
+        came = Counter(self._dropped.values())
+        self._earlier = deque(came.elements(), maxlen=self._earlier.maxlen)
+        self._awaited = Counter()
+
+    def state(self) -> str:
+        """Return all digests, for `Polled.source_states`."""
+        return b64encode(b"".join([*self._earlier, *(each.digest for each in self._taken)])).decode()
+
+
+def _decode(partition: str, state: str) -> list[bytes]:
+    try:
+        packed = b64decode(state, validate=True)
+    except ValueError:
+        packed = b"?"
+    if len(packed) % DIGEST_BYTES:
+        problem = "the storage's list of its messages cannot be read: another kind of source has written it. Restore the storage"
+        raise TransportRefused(partition, problem)
+    return [packed[at : at + DIGEST_BYTES] for at in range(0, len(packed), DIGEST_BYTES)]

@@ -6,8 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.jms.client import connect
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, XmsSinkSettings
+from notification_service.connectors.jms.settings import (
+    BrokerSettings,
+    JmsSinkSettings,
+    JmsSourceSettings,
+    XmsSinkSettings,
+    connect,
+)
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
@@ -67,7 +72,7 @@ def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -
 
 def _receive(queue: str, selector: str, io: "Io", *, is_queue: bool = False) -> None:
     """Open and close a link without credit: nothing comes by it."""
-    from notification_service.connectors.jms.browser import Browser
+    from notification_service.connectors.jms.queue_export import Browser
 
     io.open_receiver(queue, selector, Browser(lambda *_: None), is_queue=is_queue).close()
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardian.ports import Channel, TransportRefused, TransportUnavailable
-from notification_service.connectors.jms.client import connect
-from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
+from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings, connect
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.region.repeats import Repeats
+from notification_service.connectors.region.port import Repeats
 
 if TYPE_CHECKING:
-    from notification_service.connectors.jms.browser import Browser
     from notification_service.connectors.jms.connection import Io, JmsConnection
+from collections.abc import Callable
+
+from proton import Message
+from proton.handlers import MessagingHandler
 
 _SILENCE_SECONDS = 1.0
 """A browser that got nothing for so long has seen the whole queue: the broker does not tell its end."""
@@ -68,7 +70,6 @@ class QueueExport:
 
 def _browse(copy: _Copy, io: "Io") -> None:
     """Copy, in the thread of the connection, what comes behind the messages that were copied before."""
-    from notification_service.connectors.jms.browser import Browser
 
     browser = Browser(partial(_take, copy))
     link = io.open_browser(copy.queue, browser)
@@ -101,3 +102,50 @@ def _take(copy: _Copy, at: int, message: Any) -> str | None:
         copy.file.write(encode_line(line))
     copy.count, copy.last = at, message.id
     return None
+
+
+_CREDIT = 1_000
+
+
+class Browser(MessagingHandler):  # type: ignore[misc]
+    """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
+
+    `problem` is what `take` has returned; then the rest is passed over.
+    """
+
+    def __init__(self, take: Callable[[int, Any], str | None]) -> None:
+        super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
+        self._take = take
+        self._link: Any = None
+        self.count = 0
+        self.problem: str | None = None
+
+    def has_more_than(self, count: int) -> bool:
+        return self.count > count
+
+    def attach(self, link: Any) -> None:
+        self._link = link
+        link.flow(_CREDIT)
+
+    def on_link_error(self, event: Any) -> None:
+        """Close the link alone: by default the client closes the connection."""
+        event.link.close()
+
+    def on_link_closing(self, event: Any) -> None:
+        event.link.close()
+
+    def on_delivery(self, event: Any) -> None:
+        delivery = event.delivery
+        if not delivery.readable or delivery.partial:
+            return
+        raw = delivery.link.recv(delivery.pending)
+        delivery.link.advance()
+        delivery.settle()
+        self.count += 1
+        if self.problem is None:
+            message = Message()
+            message.decode(raw)
+            self.problem = self._take(self.count, message)
+        if self.count % (_CREDIT // 2) == 0:
+            self._link.flow(_CREDIT // 2)
+        event.container.yield_()

@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from resequencer.errors import ConfigurationError
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
+
+if TYPE_CHECKING:
+    from notification_service.connectors.jms.connection import JmsConnection
 
 
 class Missing(StrEnum):
@@ -91,3 +96,30 @@ class XmsSinkSettings(msgspec.Struct, frozen=True):
     broker: BrokerSettings
     notifications: str = "PAYMENT_STATUS_NOTIFICATION"
     dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
+
+
+def require_client() -> None:
+    """Check that the client is installed.
+
+    Raises:
+        ConfigurationError: It is not; the text names the remedy.
+    """
+    try:
+        import proton  # noqa: F401 - A service without them runs without it.
+    except ImportError as error:
+        problem = f"is not installed ({error}); install it by `make setup-jms`, or pip install '.[jms]'"
+        raise ConfigurationError("python-qpid-proton, the client of JMS and XMS brokers,", problem) from error
+
+
+def connect(settings: "BrokerSettings") -> "JmsConnection":
+    """Return a new connection, which is open.
+
+    Raises:
+        ConfigurationError: The client is not installed.
+        TransportUnavailable: The broker does not answer.
+        TransportWithheld: It refuses the login.
+    """
+    require_client()
+    from notification_service.connectors.jms.connection import JmsConnection
+
+    return JmsConnection(settings)

@@ -14,10 +14,8 @@ from guardian.ports import (
     TransportUnavailable,
     TransportWithheld,
 )
-from notification_service.connectors.jms.client import connect
-from notification_service.connectors.jms.messages import digest_of, read_record
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
-from notification_service.connectors.jms.taken import Taken, TakenMessages
+from notification_service.connectors.jms.messages import Taken, TakenMessages, digest_of, read_record
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition, connect
 from notification_service.connectors.region.port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 

@@ -8,9 +8,8 @@ import msgspec
 
 from guardian.headers import cut_headers
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
-from notification_service.connectors.jms.settings import BrokerSettings
+from notification_service.connectors.jms.settings import BrokerSettings, connect
 from notification_service.connectors.line_format import Line
 from resequencer.record import Origin, Partition
 
@@ -58,7 +57,7 @@ class XmsSource:
             raise
 
     def take(self, timeout_ms: int) -> list[Line]:
-        """As notification_service/bridge/port.py describes: body, correlation id and application properties."""
+        """As notification_service/bridge/runner.py describes: body, correlation id and application properties."""
         until = monotonic() + timeout_ms / 1000
         while True:
             self._connection.arrived.clear()

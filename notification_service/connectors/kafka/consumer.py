@@ -7,11 +7,10 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from notification_service.connectors.kafka.client import make_client
+from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.core.fencing import FIXED, Membership, Snapshot
-from notification_service.connectors.kafka.errors import translated
+from notification_service.connectors.kafka.record_batch import Unreadable
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.unreadable import Unreadable
 from resequencer.record import Partition
 
 _JOIN_MS, _JOIN_AT_MOST_MS = 100, 2_000

@@ -8,11 +8,18 @@ from typing import Any
 from kafka import TopicPartition
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.dead_letters.actions import Action, Discarded, EditProposed, EditRejected, LetterId
-from notification_service.connectors.dead_letters.port import AskedFor, Outcome, Sign
-from notification_service.connectors.dead_letters.requeue_batches import portions
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter, stored_dead_letter
-from notification_service.connectors.kafka.core.dead_letter_notes import is_note, read_note
+from notification_service.connectors.dead_letters.actions import (
+    Action,
+    Discarded,
+    Edit,
+    EditProposed,
+    EditRejected,
+    LetterId,
+    StoredDeadLetter,
+    stored_dead_letter,
+)
+from notification_service.connectors.dead_letters.port import AskedFor, Outcome, Sign, portions
+from notification_service.connectors.kafka.core.records import is_note, read_note
 from notification_service.connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader

@@ -2,14 +2,35 @@
 
 import logging
 from collections.abc import Iterable
+from functools import lru_cache
+
+from kafka.partitioner.default import murmur2
 
 from guardian.ports import Position
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
-from notification_service.connectors.kafka.partitioner_check import Placement
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topic, Topics, made_anew
 from resequencer.record import Partition, Record
+
+_LONGEST_KEY = 256
+_REMEMBERED = 4_096
+
+_hash = lru_cache(_REMEMBERED)(murmur2)
+
+
+class Placement:
+    """Counts misplaced records. Records without a key, and those with a key of over 256 bytes, are left out."""
+
+    def __init__(self) -> None:
+        self.misplaced = 0
+
+    def look(self, records: Iterable[Record], partitions: int) -> None:
+        """Count the misplaced ones among records of a topic that always had this number of partitions."""
+        for record in records:
+            if record.key is not None and len(record.key) <= _LONGEST_KEY:
+                self.misplaced += (_hash(record.key) & 0x7FFFFFFF) % partitions != record.origin.partition.number
+
 
 _LOG = logging.getLogger("resequencer.connectors")
 

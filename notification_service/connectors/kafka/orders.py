@@ -7,11 +7,10 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 
 from guardian.ports import GivenOrder, GivenOutcome, OrderBatch, OrderRecord, TransportRefused
-from notification_service.connectors.kafka.client import make_client
-from notification_service.connectors.kafka.errors import to_transport_error, translated
+from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
+from notification_service.connectors.kafka.record_batch import Unreadable
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
-from notification_service.connectors.kafka.unreadable import Unreadable
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.order import Order, OrderUnreadable, decode_order, decode_outcome, encode_order

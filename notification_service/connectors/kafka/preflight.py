@@ -1,20 +1,21 @@
 """Checks the brokers for what the service will need. It changes nothing: it joins no group and fences no worker."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from time import monotonic, sleep
 
-from kafka import errors
+from kafka import KafkaAdminClient, TopicPartition, errors
+from kafka.admin import OffsetSpec
 from msgspec.structs import replace
 
 from guardian.ports import NotLetIn, TransportUnavailable, TransportWithheld
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
-from notification_service.connectors.kafka.errors import LOGIN
+from notification_service.connectors.kafka.client import LOGIN, translated
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.input_topic import Input
-from notification_service.connectors.kafka.offsets import LogReader
-from notification_service.connectors.kafka.region.markers import loses_markers
+from notification_service.connectors.kafka.region import loses_markers
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topics import Right, Topics
+from notification_service.connectors.kafka.topic_ends import LogReader
+from notification_service.connectors.kafka.topics import Right, Topics, open_admin
 from resequencer.record import Partition
 
 _GRACE_SECONDS = 1
@@ -132,3 +133,93 @@ def transactions_withheld(topics: Topics) -> Iterator[TransportWithheld]:
         topics.check_transactions()
     except TransportWithheld as error:
         yield error
+
+
+def preflight_store(settings: KafkaSettings, made: Collection[str]) -> Sequence[str]:
+    """Check topics and rights; return notes for the operator, one sentence each.
+
+    The store reads `topics.input`, reads and writes `topics.values`, and writes the outputs. Its worker makes those of `made`
+    that are missing.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing, or the values are not compacted; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As the worker itself would raise them.
+    """
+    topics = settings.topics
+    missing = {each for each in made if not _is_there(settings, each)}
+    used = [(topics.input, topics.notifications), (topics.input, topics.dead_letters)]
+    used += [(topics.input, topics.values), (topics.values, topics.values)]
+    preflight_topics(settings, [(read, _or(written, read, missing)) for read, written in used if read not in missing])
+    withheld = [*_withheld(settings)]
+    notes: list[str] = []
+    if topics.values not in missing:
+        withheld += _values_withheld(settings, notes)
+    if withheld:
+        raise ExceptionGroup("withheld", withheld)
+    return notes
+
+
+def _or(written: str, read: str, missing: Collection[str]) -> str:
+    """Return the topic to check in the place of one that is written; nothing is known of one that is still to be made."""
+    return read if written in missing else written
+
+
+def _is_there(settings: KafkaSettings, name: str) -> bool:
+    with closing(_topics(settings, name)) as topics:
+        return topics.is_there(name)
+
+
+def _withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
+    yield from group_withheld(settings)
+    with closing(Topics(settings)) as topics:
+        yield from transactions_withheld(topics)
+
+
+def _values_withheld(settings: KafkaSettings, notes: list[str]) -> Iterator[TransportWithheld]:
+    """Yield what is wrong with the topic of the values; what its worker mends is noted."""
+    commands, values = settings.topics.input, settings.topics.values
+    with closing(_topics(settings, values)) as topics:
+        found, policy = topics.look(), topics.find_setting(values, "cleanup.policy")
+    with closing(_topics(settings, commands)) as topics:
+        wanted = topics.look().partitions
+    if policy is not None and "compact" not in policy:
+        problem = f"its cleanup.policy is {policy}, so values would be deleted by their age. Set cleanup.policy = compact"
+        yield TransportWithheld(f"topic {values}", problem)
+    if found.partitions > wanted:
+        problem = (
+            f"it has {found.partitions} partitions, but the topic of its commands, {commands}, has {wanted}: values in the "
+            "others would never be found again. Give the commands as many"
+        )
+        yield TransportWithheld(f"topic {values}", problem)
+    if found.partitions < wanted:
+        notes.append(
+            f"topic {values} has {found.partitions} partitions, and {commands} has {wanted}: a worker adds the others. If "
+            f"{commands} had fewer before, commands of a key may now be elsewhere than its values"
+        )
+
+
+def _topics(settings: KafkaSettings, name: str) -> Topics:
+    return Topics(replace(settings, topics=KafkaTopics(name, name, name)))
+
+
+def find_unread(settings: KafkaSettings, group_of: Callable[[str], str | None]) -> Mapping[str, str]:
+    """Return each topic that holds records beyond the positions of its group, with the group.
+
+    `group_of` returns the group that reads a topic, None if the topic is not asked for.
+
+    Raises:
+        TransportUnavailable, TransportRefused: It cannot be found out.
+    """
+    with closing(open_admin(settings)) as admin, translated("the topics"):
+        asked = {name: group for name in admin.list_topics() if (group := group_of(name)) is not None}
+        return {name: group for name, group in asked.items() if _is_unread(admin, name, group)}
+
+
+def _is_unread(admin: KafkaAdminClient, topic: str, group: str) -> bool:
+    (described,) = admin.describe_topics([topic])
+    names = [TopicPartition(topic, each["partition_index"]) for each in described["partitions"]]
+    starts = admin.list_partition_offsets(dict.fromkeys(names, OffsetSpec.EARLIEST))
+    ends = admin.list_partition_offsets(dict.fromkeys(names, OffsetSpec.LATEST))
+    committed = admin.list_group_offsets({group: names}).get(group, {})
+    positions = {name: max(starts[name].offset, committed[name].offset if name in committed else 0) for name in names}
+    return any(positions[name] < ends[name].offset for name in names)

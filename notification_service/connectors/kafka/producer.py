@@ -9,20 +9,106 @@ done although a batch failed and the transaction was aborted.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from struct import iter_unpack
 from threading import Thread
 from time import monotonic
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition, errors
 from kafka.structs import ConsumerGroupMetadata
 
-from notification_service.connectors.kafka.client import make_client
+from guardian.ports import Channel, OutputRecord, TransportRefused
+from notification_service.connectors.kafka.client import Bounded, make_client, translated
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.errors import translated
-from notification_service.connectors.kafka.quick_producer import QuickProducer
-from notification_service.connectors.kafka.time_limit import Bounded
+from notification_service.connectors.kafka.core.size_limits import SizeLimits, refused_for_size
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topics import Topics
+from notification_service.events.identifiers import MAX_LENGTH
+from resequencer.clock import Clock
 from resequencer.record import Partition
+
+_PLAIN_BYTES = 64 << 10
+"""Longer values are sent by the client's own code, which checks the size again."""
+
+_KEYS, _KEY_BYTES = 1 << 14, 4 * MAX_LENGTH
+"""How many keys' partitions are cached, and the longest key cached. A longer key is no unit's id, but that of a dead letter."""
+
+_MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
+
+
+class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships no types.
+    """Sends the only form that occurs here: bytes in a transaction, mostly with a key, to a known topic. A deleted value is None.
+
+    For each record the client (3.0.12) looks up the topics, sorts their partitions, and computes the key's hash byte by byte.
+    It checks each header's type and the transaction's state, and wakes its sender when a batch is full. That took longer than
+    writing the record. The client also waits for the brokers' answer to the offsets before it writes the first record; here the
+    wait comes before the commit.
+    """
+
+    def begin_transaction(self) -> None:
+        self._joined: set[TopicPartition] = set()
+        self._offsets: Any = None
+        super().begin_transaction()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Start sending the offsets and return at once. If the brokers refuse them, the next call raises the error."""
+        self._offsets = self._transaction_manager.send_offsets_to_transaction(offsets, group_metadata)
+        self._sender.wakeup()
+
+    def commit_transaction(self) -> None:
+        if self._offsets is not None:
+            self._offsets.wait()
+        super().commit_transaction()
+
+    def send(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], number: int | None = None
+    ) -> Any:
+        if self._offsets is not None and self._offsets.failed:
+            raise self._offsets.exception
+        partitions = self._metadata.partitions_for_topic(topic)
+        if key is None or not partitions or (number is not None and number not in partitions):
+            return super().send(topic, value, key, headers, number)
+        partition = TopicPartition(topic, partition_of(key, len(partitions)) if number is None else number)
+        if len(value or b"") > _PLAIN_BYTES or len(key) > _KEY_BYTES:
+            return super().send(topic, value, key, headers, partition.partition)
+        if partition not in self._joined:
+            self._transaction_manager.maybe_add_partition_to_transaction(partition)
+            self._joined.add(partition)
+        future, _, is_new, _ = self._accumulator.append(partition, None, key, value, headers)
+        if is_new:
+            self._sender.wakeup()
+        return future
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """Return the partition of `count` that all Kafka clients choose: by the positive murmur2 of the key.
+
+    A key too long for a unit's id may have megabytes, for which murmur2 takes seconds; it is placed by its checksum.
+    """
+    return _partition_of_id(key, count) if len(key) <= _KEY_BYTES else crc32(key) % count
+
+
+@lru_cache(_KEYS)
+def _partition_of_id(key: bytes, count: int) -> int:
+    return (_murmur2(key) & 0x7FFFFFFF) % count
+
+
+def _murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, with the seed of Kafka's `Utils.murmur2`."""
+    length = len(data)
+    whole = length & ~3
+    mixed = 0x9747B28C ^ length
+    for (word,) in iter_unpack("<I", data[:whole]):
+        word = word * _MIX & _MASK
+        mixed = mixed * _MIX & _MASK ^ (word ^ word >> 24) * _MIX & _MASK
+    if rest := data[whole:]:
+        mixed = (mixed ^ int.from_bytes(rest, "little")) * _MIX & _MASK
+    mixed = (mixed ^ mixed >> 13) * _MIX & _MASK
+    return mixed ^ mixed >> 15
+
 
 Positions: TypeAlias = Mapping[Partition, Committed]
 
@@ -161,3 +247,56 @@ def close_at_last(producer: KafkaProducer) -> None:
         except errors.KafkaError:
             continue
         return
+
+
+class Fitting:
+    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the letters' instant."""
+
+    def __init__(self, settings: KafkaSettings, topics: Topics, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock
+        self._size_limits = SizeLimits(settings.topics, {})
+
+    def look(self) -> None:
+        """Read the topics' current limits."""
+        topics, most = self._settings.topics, self._settings.max_request_bytes
+        limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
+        self._size_limits = SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
+
+    def has_topic(self, output: OutputRecord) -> bool:
+        """Whether the record has a topic. A fact that was pending when aggregation was switched off has none, and is dropped."""
+        return output.channel is not Channel.FACTS or bool(self._settings.topics.facts)
+
+    def fit(self, output: Sequence[OutputRecord]) -> list[ProducerRecord]:
+        """Return the record to send for each of the output.
+
+        Raises:
+            TransportRefused: A fact or a value is too large for its topic.
+        """
+        now = self._clock.now()
+        try:
+            return [self._size_limits.fit(each, now) for each in output]
+        except TransportRefused:
+            self.look()  # The limit may have been raised meanwhile, as the last refusal asked for.
+            return [self._size_limits.fit(each, now) for each in output]
+
+    def instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
+        """Return what to send instead of a record that the brokers have refused.
+
+        Raises:
+            TransportRefused: There is nothing smaller.
+        """
+        self.look()
+        if output.channel is Channel.NOTIFICATIONS:
+            letter = self._size_limits.letter(output, str(error), self._clock.now())
+        else:
+            letter = self._size_limits.fit(output, self._clock.now())
+        size = len(record.value or b"")
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == letter:
+            what = "fact" if output.channel is Channel.FACTS else "value"
+            raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
+        if record.topic == letter.topic and size <= len(letter.value or b""):
+            problem = f"it does not accept a dead letter of {size} bytes ({error})"
+            raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
+        return letter

@@ -10,14 +10,13 @@ from time import monotonic
 from kafka import errors
 
 from guardian.ports import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
+from notification_service.connectors.kafka.client import text_of, to_transport_error
 from notification_service.connectors.kafka.consumer import as_group_metadata
-from notification_service.connectors.kafka.core.fences import Fences
-from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fencing
+from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fences, Fencing
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.errors import text_of, to_transport_error
-from notification_service.connectors.kafka.offsets import LogReader
 from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topic_ends import LogReader
 from resequencer.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)

@@ -7,17 +7,16 @@ from math import inf
 from time import monotonic
 
 from guardian.ports import NothingLeft, Polled, Position, PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
+from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.consumer import Fetched, FixedMember, GroupMember
-from notification_service.connectors.kafka.core.fencing import Committed, Fencing
-from notification_service.connectors.kafka.core.open_transactions import OpenTransactions
-from notification_service.connectors.kafka.core.paused_partitions import PausedPartitions
+from notification_service.connectors.kafka.core.fencing import Committed, Fencing, OpenTransactions
+from notification_service.connectors.kafka.core.offset_metadata import PausedPartitions
 from notification_service.connectors.kafka.core.records import to_records
-from notification_service.connectors.kafka.errors import to_transport_error
 from notification_service.connectors.kafka.input_topic import Input
-from notification_service.connectors.kafka.offsets import LogReader
 from notification_service.connectors.kafka.publisher import Publisher
-from notification_service.connectors.kafka.region.fixed_publishers import FixedPublishers
+from notification_service.connectors.kafka.region import FixedPublishers
 from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.kafka.topic_ends import LogReader
 from notification_service.connectors.kafka.topics import Topics
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError

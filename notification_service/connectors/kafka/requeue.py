@@ -9,15 +9,11 @@ from kafka import KafkaProducer, errors
 
 from guardian.headers import NOTIFICATION_ID
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.connectors.dead_letters.actions import Action, Edited, Requeued
+from notification_service.connectors.dead_letters.actions import Action, Edited, Requeued, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, Signature
-from notification_service.connectors.dead_letters.stored_dead_letter import StoredDeadLetter
-from notification_service.connectors.kafka.client import make_client
-from notification_service.connectors.kafka.core.dead_letter_notes import note_of
-from notification_service.connectors.kafka.core.records import size_of
-from notification_service.connectors.kafka.errors import text_of, to_transport_error, translated
+from notification_service.connectors.kafka.client import Bounded, make_client, text_of, to_transport_error, translated
+from notification_service.connectors.kafka.core.records import note_of, size_of
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.time_limit import Bounded
 from notification_service.connectors.kafka.topics import Topics
 from resequencer.record import Headers, Origin, OutputNumber, Partition
 

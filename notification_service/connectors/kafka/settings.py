@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from notification_service.connectors.kafka.core.client_options import ClientOptions
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import ClientOptions, KafkaTopics
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
     # Records read ahead are held in memory. A killed worker is detected after 10 s instead of 45 s.

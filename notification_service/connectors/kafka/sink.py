@@ -1,6 +1,6 @@
 """Sends records to topics for any source, each once: a marker tells how far each partition of the source has left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -15,17 +15,16 @@ from guardian.ports import (
     TransportRefused,
     TransportUnavailable,
 )
-from notification_service.connectors.kafka.core.fences import Fences
-from notification_service.connectors.kafka.core.marker import Marker, highest_of, marker_after
-from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.errors import text_of, to_transport_error
-from notification_service.connectors.kafka.fitting import Fitting
-from notification_service.connectors.kafka.producer import NotTaken
-from notification_service.connectors.kafka.region.markers import Markers
-from notification_service.connectors.kafka.region.owned_partition import FENCED, OwnedPartition
+from notification_service.connectors.kafka.client import text_of, to_transport_error
+from notification_service.connectors.kafka.consumer import GroupMember
+from notification_service.connectors.kafka.core.fencing import Committed, Fences
+from notification_service.connectors.kafka.core.records import Marker, ProducerRecord, highest_of, marker_after
+from notification_service.connectors.kafka.producer import Fitting, NotTaken
+from notification_service.connectors.kafka.reading import Reading
+from notification_service.connectors.kafka.region import FENCED, Markers, OwnedPartition
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
-from notification_service.connectors.region.port import SinkCapabilities
+from notification_service.connectors.region.port import SinkCapabilities, SourceCapabilities
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
@@ -192,3 +191,62 @@ class KafkaSink:
 def _discard(parts: Sequence[_Part]) -> None:
     for part in parts:
         part.owned.discard()
+
+
+class KafkaTransport(Reading):
+    """Implements the port. Nothing is connected before the first call.
+
+    `clock` gives the instant of dead letters that are made here.
+    """
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        assert settings.partitions is None, "with fixed partitions a transaction does not fence by the group"
+        super().__init__(settings, clock)
+        self._fitting = Fitting(settings, self._topics, clock)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        positions = self._to_commit({each.partition: each.position for each in outputs})
+        if positions:
+            rest = [each for each in outputs if each.partition in positions]
+            self._commit([each for output in rest for each in output.records if self._fitting.has_topic(each)], positions)
+
+    def _connected(self) -> GroupMember:
+        if self._member is None:
+            self._input.connect()
+            self._fitting.look()
+        return super()._connected()
+
+    def _commit(self, output: Sequence[OutputRecord], positions: Mapping[Partition, Committed]) -> None:
+        """Commit output and positions. A record that its topic refuses is replaced by a dead letter of the same number."""
+        records = self._fitting.fit(output)
+        while True:
+            try:
+                self._publisher.commit(records, positions)
+            except NotTaken as error:
+                records[error.at] = self._fitting.instead(output[error.at], records[error.at], error)
+            else:
+                return
+
+
+class KafkaSource(Reading):
+    """Implements the port of sources. Nothing is connected before the first call. `settings.topics` need only have the input.
+
+    It acknowledges in a transaction without records. So a late request of an earlier acknowledgement moves no position back, and
+    an unknown outcome can be looked up. The brokers refuse a member of an earlier generation.
+
+    Fixed partitions are assigned to this worker, whoever else reads them. The later of two owners is the one that acknowledges.
+    """
+
+    capabilities = SourceCapabilities(can_replay=True, remembers=True)
+
+    def check_owned(self, partitions: Collection[Partition]) -> None:
+        self._connected()
+        self._refuse_not_owned(partitions)
+
+    def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
+        try:
+            if rest := self._to_commit(positions):
+                self._publisher.commit([], rest)
+        except NothingLeft as error:
+            # Their output has left through the sinks, so the same positions must be acknowledged.
+            raise TransportUnavailable(str(error)) from error

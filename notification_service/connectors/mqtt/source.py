@@ -10,7 +10,7 @@ import msgspec
 
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Line
-from notification_service.connectors.mqtt.errors import SessionTakenOver
+from notification_service.connectors.mqtt.connection import SessionTakenOver
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from resequencer.errors import ConfigurationError
 
@@ -67,7 +67,7 @@ class MqttSource:
             raise
 
     def take(self, timeout_ms: int) -> list[Line]:
-        """As notification_service/bridge/port.py describes: payload, correlation data and user properties."""
+        """As notification_service/bridge/runner.py describes: payload, correlation data and user properties."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting, timeout_ms / 1000)
             taken, self._waiting = self._waiting, []

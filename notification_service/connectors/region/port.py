@@ -2,15 +2,35 @@
 
 They are the participants of a region (docs/regions.md). `notification_service/connectors/region/transport.py` makes a transport
 of them. What a participant can do is data, so that `check` can refuse what it cannot.
+
+Such a sink knows nothing after a reset, and sends again. But a call that is made again, as while another sink does not answer,
+must not send everything again each time.
+
+A notification becomes a dead letter. A dead letter is cut: first its value, then all that it does not need.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from guardian.ports import PartitionOutput, Polled, Position, TransportStatus
-from resequencer.record import Partition
+from guardian.headers import (
+    DEAD_LETTER_AT,
+    DEAD_LETTER_PREFIX,
+    DEAD_LETTER_VALUE_LENGTH,
+    POSSIBLE_DUPLICATE,
+    SOURCE_POSITION,
+    cut_headers,
+    dead_letter_headers,
+)
+from guardian.ports import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportStatus
+from notification_service.connectors.kafka.core.records import BEGINNING_BYTES
+from notification_service.connectors.line_format import Defect, Line, decode_line
+from resequencer.clock import Instant
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.record import Cut, Partition
 
 
 class SourceCapabilities(msgspec.Struct, frozen=True):
@@ -116,3 +136,100 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Numbered(NamedTuple):
+    """A record of a partition."""
+
+    partition: Partition
+    record: OutputRecord
+
+
+class Left:
+    """The numbers that have left since the partition was taken over."""
+
+    def __init__(self) -> None:
+        self._highest: dict[Partition, int] = {}
+
+    def forget(self, partition: Partition) -> None:
+        """Begin anew, at a takeover: what came between it and the one before is not known."""
+        self._highest.pop(partition, None)
+
+    def remaining(self, outputs: Sequence[PartitionOutput]) -> list[Numbered]:
+        """Return the records that have not left, in their order."""
+        return [
+            Numbered(output.partition, record)
+            for output in outputs
+            for record in output.records
+            if record.number > self._highest.get(output.partition, 0)
+        ]
+
+    def note(self, sent: Sequence[Numbered]) -> None:
+        """Note that these have left: the first of those that remained, in their order."""
+        for partition, record in sent:
+            self._highest[partition] = record.number
+
+
+_BYTES = 8
+
+
+class Repeats:
+    """What came. A record comes again with the same key, headers and value, but a dead letter may tell another instant.
+
+    `count` is how many came again. It takes about 60 bytes of memory for each record.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self.count = 0
+
+    def take(self, line: Line) -> bool:
+        """Remember the record, and return whether it came for the first time."""
+        digest = _digest(line)
+        if digest in self._seen:
+            self.count += 1
+            return False
+        self._seen.add(digest)
+        return True
+
+    def read(self, file: Path) -> None:
+        """Remember all records of a file."""
+        if file.exists():
+            with file.open("rb") as lines:
+                for each in lines:
+                    line = decode_line(each)
+                    if not isinstance(line, Defect):
+                        self._seen.add(_digest(line))
+
+
+def _digest(line: Line) -> int:
+    headers = tuple(each for each in line.headers if each[0] != DEAD_LETTER_AT)
+    return int.from_bytes(blake2b(repr((line.key, headers, line.value)).encode(), digest_size=_BYTES).digest())
+
+
+def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[OutputRecord]:
+    """Yield ever smaller records to send under the number of this one. `problem` is why the broker refuses it."""
+    letter = record
+    if record.channel is Channel.NOTIFICATIONS:
+        source = dict(record.headers).get(SOURCE_POSITION, b"")
+        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
+        letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
+        yield letter
+    elif record.channel is not Channel.DEAD_LETTERS:
+        return
+    headers = letter.headers
+    if all(name != DEAD_LETTER_VALUE_LENGTH for name, _ in headers):
+        headers = (*headers, *cut_headers(Cut(len(letter.value), sha256(letter.value).hexdigest())))
+    yield OutputRecord(letter.number, letter.channel, letter.key, headers, letter.value[:BEGINNING_BYTES])
+    needed = tuple(
+        (name, value[:200]) for name, value in headers if name.startswith(DEAD_LETTER_PREFIX) or name == POSSIBLE_DUPLICATE
+    )
+    yield OutputRecord(letter.number, letter.channel, None, needed, b"")
+
+
+def find_fitting(record: OutputRecord, find_problem: Callable[[OutputRecord], str | None], now: Instant) -> OutputRecord | None:
+    """Return the record, or the first of ever smaller ones, in which no problem is found; None if there is none."""
+    problem = find_problem(record)
+    if problem is None:
+        return record
+    return next((each for each in smaller(record, problem, now) if find_problem(each) is None), None)

@@ -8,11 +8,9 @@ from threading import Lock
 import msgspec
 from starlette.requests import Request
 
-from notification_service.console.access.client import Client
-from notification_service.console.access.identity import Identity
-from resequencer.clock import instant_text
+from notification_service.console.access.identity import Client, Identity
+from resequencer.clock import SteadyClock, instant_text
 from resequencer.errors import TransientError
-from resequencer.steady_clock import SteadyClock
 from storage.private_file import make_private
 
 _PREFIX, _SUFFIX = "console-audit-", ".jsonl"

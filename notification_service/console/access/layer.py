@@ -1,10 +1,17 @@
-"""The access layer around the application: limits, who makes a request, and the headers that protect every answer."""
+"""The access layer around the application: limits, who makes a request, and the headers that protect every answer.
+
+After the device cookies of OWASP ("Slow Down Online Guessing Attacks with Device Cookies"): a mark is no login.
+"""
 
 import asyncio
+import hmac
 import ipaddress
+import secrets
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from http import HTTPStatus
+from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
@@ -13,11 +20,125 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from notification_service.console.access.client import find_client
-from notification_service.console.access.identity import Authenticator, NoLogin
-from notification_service.console.access.known_browsers import KnownBrowsers
-from notification_service.console.access.request_limits import RateLimit
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, find_client
 from resequencer.errors import ResequencerError
+
+_VALID_MS = 2 * 3_600_000
+_REMEMBERED = 100_000
+"""How many used tokens are remembered at most. Each needed a login, and none is valid for longer than two hours."""
+
+
+class TokenRefused(Exception):
+    """The text says why, for the person who sent the form."""
+
+
+class FormTokens:
+    """Makes and takes tokens. They are bound to a user and to this process. May be used from several threads.
+
+    `passed` returns the milliseconds since the machine was started: by a wall clock, which jumps, a form could be sent twice.
+    """
+
+    def __init__(self, passed: Callable[[], int]) -> None:
+        self._passed = passed
+        self._secret = secrets.token_bytes(32)
+        self._used: OrderedDict[str, int] = OrderedDict()
+        self._lock = Lock()
+
+    def make(self, identity: Identity) -> str:
+        """Return a new token for a form of this user, or for one call of the API."""
+        said = f"{secrets.token_urlsafe(12)}.{self._passed() + _VALID_MS}"
+        return f"{said}.{self._sign(identity, said)}"
+
+    def take(self, identity: Identity, token: str) -> None:
+        """Use the token up.
+
+        Raises:
+            TokenRefused: It is not this user's, it is too old, or it was used before.
+        """
+        said, _, signature = token.rpartition(".")
+        nonce, _, until = said.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign(identity, said).encode()):
+            raise TokenRefused("the form's token is missing or is not yours; load the page again")
+        now = self._passed()
+        if int(until) < now:
+            raise TokenRefused("the form is more than two hours old; load the page again")
+        with self._lock:
+            if nonce in self._used:
+                raise TokenRefused("this form was sent before; load the page again to see what it did")
+            self._used[nonce] = int(until)
+            while self._used and (len(self._used) > _REMEMBERED or next(iter(self._used.values())) < now):
+                self._used.popitem(last=False)
+
+    def _sign(self, identity: Identity, said: str) -> str:
+        return hmac.digest(self._secret, f"{identity.name}\0{said}".encode(), "sha256").hex()
+
+
+COOKIE = "resequencer-browser"
+_VALID_SECONDS = 90 * 86_400
+
+
+class KnownBrowsers:
+    """Makes marks and finds them again. They are bound to a user and to this process; nothing is remembered."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def find(self, connection: HTTPConnection, name: str) -> str | None:
+        """Return what tells this browser of this user from others; None if the user has not logged in there."""
+        said = connection.cookies.get(COOKIE, "")
+        nonce, _, signature = said.partition(".")
+        return nonce if hmac.compare_digest(signature.encode(), self._sign(name, nonce).encode()) else None
+
+    def make(self, name: str, *, is_secure: bool) -> str:
+        """Return a `Set-Cookie` for a browser in which this user has logged in."""
+        nonce = secrets.token_urlsafe(12)
+        safe = "; Secure" if is_secure else ""
+        return f"{COOKIE}={nonce}.{self._sign(name, nonce)}; Max-Age={_VALID_SECONDS}; Path=/; HttpOnly; SameSite=Strict{safe}"
+
+    def _sign(self, name: str, nonce: str) -> str:
+        return hmac.digest(self._secret, f"{name}\0{nonce}".encode(), "sha256").hex()
+
+
+_ADDRESSES = 10_000
+
+
+class RateLimit:
+    """A bucket for each address: `burst` at once, then `per_second`. May be used from several threads.
+
+    `passed` returns the milliseconds since the machine was started: a wall clock that is wrong for a moment would lock a user
+    out.
+    """
+
+    def __init__(self, passed: Callable[[], int], *, per_second: float, burst: int) -> None:
+        self._passed = passed
+        self._per_second = per_second
+        self._burst = burst
+        self._lock = Lock()
+        self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def take(self, address: str) -> bool:
+        """Take one. Return whether there was one."""
+        with self._lock:
+            left = self._left(address)
+            self._keep(address, left - 1 if left >= 1 else left)
+            return left >= 1
+
+    def has_room(self, address: str) -> bool:
+        """Whether `take` would succeed now."""
+        with self._lock:
+            return self._left(address) >= 1
+
+    def _left(self, address: str) -> float:
+        left, at = self._buckets.get(address, (float(self._burst), self._passed()))
+        gained = max(0, self._passed() - at) / 1_000 * self._per_second
+        return min(float(self._burst), left + gained)
+
+    def _keep(self, address: str, left: float) -> None:
+        self._buckets[address] = (left, self._passed())
+        self._buckets.move_to_end(address)
+        while len(self._buckets) > _ADDRESSES:
+            self._buckets.popitem(last=False)
+
 
 MOST_BODY_BYTES = 1024 * 1024
 _BODY_SECONDS = 30

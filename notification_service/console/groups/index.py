@@ -17,7 +17,7 @@ import msgspec
 
 from notification_service.aggregation.payments.group_view import GroupView, describe
 from notification_service.aggregation.payments.head import GroupState
-from notification_service.aggregation.payments.problems import Problem
+from notification_service.aggregation.payments.report import Problem
 from notification_service.aggregation.view import StoreView
 from resequencer.clock import Instant
 from resequencer.errors import TransientError

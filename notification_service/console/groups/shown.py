@@ -5,14 +5,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from notification_service.aggregation.payments.amounts import plain_of, units_of
 from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe
-from notification_service.aggregation.payments.head import GroupState, Head, decode_head
-from notification_service.aggregation.payments.member import decode_member
-from notification_service.aggregation.payments.problems import CONTRADICTION, Problem
+from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
+from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from resequencer.notification import group_report_id
 
 _HIDDEN = "needs the role payments"

@@ -21,8 +21,7 @@ from starlette.types import Message, Send
 from guardian import headers as names
 from notification_service.aggregation.completions import Completed, Place
 from notification_service.console.groups.feed import CompletionFeed, Listener, Portion
-from notification_service.console.groups.places import place_text
-from notification_service.console.groups.watch import GroupsWatch
+from notification_service.console.groups.watch import GroupsWatch, place_text
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable

@@ -1,18 +1,79 @@
-"""Keeps the index of the groups fresh, in a thread, while somebody looks."""
+"""Keeps the index of the groups fresh, in a thread, while somebody looks.
+
+`0:12,3:7` says that reading goes on at offset 12 of partition 0 and at offset 7 of partition 3. All partitions are named: so one
+id tells exactly which records were sent, in whatever order those of different partitions came. Of a file, bytes follow the `0:`.
+"""
 
 import logging
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from notification_service.aggregation.commands import CommandWriter
+from notification_service.aggregation.completions import CompletionsLog, Place
+from notification_service.aggregation.payments.commands import encode_close
 from notification_service.aggregation.view import StoreView
+from notification_service.console.groups.feed import CompletionFeed
 from notification_service.console.groups.index import Found, GroupFilter, GroupIndex, GroupTotals, IndexUnusable
-from notification_service.console.groups.port import GroupSource
+from notification_service.status.aggregation import AggregationStatus
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
+
+MOST_CHARACTERS = 16_384
+_TEXT = re.compile(r"\d{1,6}:\d{1,18}(?:,\d{1,6}:\d{1,18})*", re.ASCII)
+
+
+class NoPlace(ValueError):
+    """The text is no place."""
+
+
+def place_text(place: Place) -> str:
+    return ",".join(f"{number}:{offset}" for number, offset in sorted(place.items()))
+
+
+def place_of(text: str) -> Place:
+    """Raises NoPlace: The text was not made by `place_text`."""
+    if len(text) > MOST_CHARACTERS or not _TEXT.fullmatch(text):
+        raise NoPlace(text[:100])
+    pairs = [each.split(":") for each in text.split(",")]
+    place = {int(number): int(offset) for number, offset in pairs}
+    if len(place) < len(pairs):
+        raise NoPlace(text[:100])
+    return place
+
+
+class GroupSource(Protocol):
+    """The groups of a service. Whatever is opened is used by one thread, and closed by its user.
+
+    Any call but `find_status` may raise the errors of a transport (guardian/ports.py).
+    """
+
+    def claim(self) -> Path:
+        """Return a directory that is this console's alone until its process ends. The same at each call."""
+        ...
+
+    def open_view(self) -> StoreView:
+        """Open the one view of this process that is refreshed."""
+        ...
+
+    def open_copies(self) -> StoreView:
+        """Open a view of the values as the refreshed view has them, for a request. It waits for no server."""
+        ...
+
+    def open_commands(self) -> CommandWriter: ...
+
+    def open_completions(self) -> CompletionsLog: ...
+
+    def find_status(self) -> AggregationStatus:
+        """Return what the aggregation workers on this machine report."""
+        ...
+
 
 _log = logging.getLogger("resequencer.console")
 _PAUSE_SECONDS, _GLANCE_PAUSE_SECONDS = 2.0, 60.0
@@ -166,3 +227,51 @@ class GroupsWatch:
         while not self._is_stopping and not is_due():
             self._is_wanted.wait(_TICK_SECONDS if self._is_looked_at() else None)
             self._is_wanted.clear()
+
+
+_REMEMBERED = 1_000
+
+
+class GivenClose(NamedTuple):
+    """Who has told to close a group by this console, and when."""
+
+    by: str
+    at: Instant
+
+
+class Groups:
+    """May be used from several threads."""
+
+    def __init__(self, source: GroupSource, clock: Clock) -> None:
+        self.source = source
+        self._clock = clock
+        self.feed = CompletionFeed(source.open_completions, clock)
+        self.watch = GroupsWatch(source, clock, self.feed.tell_change)
+        self._given: OrderedDict[str, GivenClose] = OrderedDict()
+        self._lock = Lock()
+
+    def close_group(self, key: str, by: str, because: str) -> None:
+        """Give the command, durably. The worker that has the group carries it out.
+
+        Raises:
+            The errors of a transport: it is not known whether it was given; it is harmless to give it again.
+        """
+        with closing(self.source.open_commands()) as commands:
+            commands.update(key, None, encode_close(by, because))
+        with self._lock:
+            self._given[key] = GivenClose(by, self._clock.now())
+            self._given.move_to_end(key)
+            while len(self._given) > _REMEMBERED:
+                self._given.popitem(last=False)
+
+    def find_given(self, key: str) -> GivenClose | None:
+        """Return who told to close the group; None if nobody did, or if it was long ago."""
+        with self._lock:
+            return self._given.get(key)
+
+    def start(self) -> None:
+        self.watch.start()
+
+    def close(self) -> None:
+        self.feed.close()
+        self.watch.close()

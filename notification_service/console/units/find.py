@@ -1,26 +1,95 @@
 """Finds a unit of work, in whatever partition it is, and tells its story."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from time import monotonic
 
 import msgspec
 
+from guardian.ports import OrderBook
+from notification_service.connectors.dead_letters.actions import NEW, Deed, LetterId, StoredDeadLetter
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
+from notification_service.console.orders.listing import list_orders
+from notification_service.console.orders.order_answer import tell_order
 from notification_service.console.sources import Sources
-from notification_service.console.units.found_letters import find_dead_letters
-from notification_service.console.units.found_orders import find_orders
 from notification_service.console.units.prospects import find_hindrance, find_unread
 from notification_service.console.units.sent_notifications import incomplete_of
 from notification_service.console.units.state import state_of, wait_of
-from notification_service.console.units.story import DeadLetters, Holder, Left, UnitOrders, UnitState, UnitStory
+from notification_service.console.units.story import DeadLetters, Holder, Left, UnitDeadLetter, UnitOrders, UnitState, UnitStory
 from notification_service.status.report import State
 from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.printable import printable
+from resequencer.printable import counted, printable
 from resequencer.record import Partition
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView, UnitView
+
+_MOST = 100
+
+OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
+
+
+def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, most_seconds: float) -> DeadLetters:
+    """Return the unit's dead letters from `since` on (None: all), read for so long at most.
+
+    What a store raises is told in the result.
+    """
+    began = monotonic()
+    span = "all dead letters" if since is None else f"the dead letters since {instant_text(since)}"
+    found: list[StoredDeadLetter] = []
+    looked_at = 0
+    try:
+        with closing(open_store(AskedFor(since), _nobody)) as store:
+            for stored in store.letters():
+                looked_at += 1
+                if stored.unit == unit and (since is None or stored.letter.dead_at >= since):
+                    found.append(stored)
+                if len(found) >= _MOST or monotonic() - began > most_seconds:
+                    return _told(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
+            actions = last_actions(store) if found else {}
+    except ResequencerError as error:
+        return _told(found, {}, f"not all could be read: {printable(str(error))}")
+    return DeadLetters(_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
+
+
+def _told(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
+    return DeadLetters(_letters(found, actions), is_complete=False, searched=searched)
+
+
+def _letters(found: list[StoredDeadLetter], actions: dict[LetterId, Deed]) -> tuple[UnitDeadLetter, ...]:
+    return tuple(_letter(each, actions.get(each.letter_id)) for each in found)
+
+
+def _letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
+    letter = stored.letter
+    state = action.state if action else NEW
+    at = instant_text(letter.dead_at)
+    return UnitDeadLetter(stored.number, at, letter.reason.value, letter.error, str(letter.record.origin), state)
+
+
+def _nobody() -> Signature:
+    raise AssertionError("reading signs nothing")
+
+
+def find_orders(
+    open_orders: Callable[[], OrderBook], partitions: Collection[Partition], unit: str, since: Instant, now: Instant
+) -> UnitOrders:
+    """Return the unit's orders that were given at `since` (0: all) or later: the newest 100 at most, the oldest of them first.
+
+    What the book raises is told in the result.
+    """
+    span = "all orders" if not since else f"the orders since {instant_text(since)}"
+    try:
+        with closing(open_orders()) as book:
+            given = [each for each in book.orders(partitions, since) if each.order.unit == unit]
+            outcomes = book.outcomes(partitions, since) if given else ()
+    except ResequencerError as error:
+        return UnitOrders((), is_complete=False, searched=f"no orders: {printable(str(error))}")
+    listed = list_orders(given, outcomes, now)
+    searched = span if len(listed) <= _MOST else f"the newest {_MOST} of {len(listed)} in {span}"
+    return UnitOrders(tuple(tell_order(each) for each in reversed(listed[:_MOST])), not since and len(listed) <= _MOST, searched)
+
 
 DAY_MS = 86_400_000
 _WEEK_MS = 7 * DAY_MS

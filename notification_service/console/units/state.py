@@ -10,10 +10,8 @@ from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.payment_data import PaymentData
 from resequencer.storage_port import Waits
 from resequencer.strategies.completeness import Seen
-from resequencer.strategies.flows import LastPerFlow, handled_to
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.sequence import Expectation
-from resequencer.strategies.strict_sequence import Lasts
+from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
 from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
 
 _MOST_INTERVALS = 10

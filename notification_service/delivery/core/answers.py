@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from notification_service.delivery.core.rows import RetryMode, Tries
+from notification_service.delivery.core.jobs import RetryMode, Tries
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.printable import counted
 

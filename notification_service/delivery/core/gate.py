@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from notification_service.delivery.core.rows import RetryMode
+from notification_service.delivery.core.jobs import RetryMode
 from notification_service.delivery.settings import Receiver, Step
 
 RUNNING = 5

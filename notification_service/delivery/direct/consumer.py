@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -11,6 +12,7 @@ from typing import TypeVar
 from guardian.ports import (
     NothingLeft,
     OutputRecord,
+    PartitionOutput,
     Polled,
     PublishRefused,
     TransportRefused,
@@ -18,20 +20,156 @@ from guardian.ports import (
     TransportWithheld,
 )
 from notification_service.delivery.caller import Caller
-from notification_service.delivery.direct.call_slots import CallSlots
-from notification_service.delivery.direct.commits import Commits
-from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.decision import OpenRecord, Stage
 from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.rests import AT_ONCE, rests
-from notification_service.delivery.direct.core.stages import Stage
-from notification_service.delivery.direct.holdings import Holdings
-from notification_service.delivery.direct.order_reading import OrderReading
+from notification_service.delivery.direct.order_executor import OrderReading
 from notification_service.delivery.direct.owned import Owned, StageClients, Takeover
-from notification_service.delivery.direct.stage_calls import StageCalls
+from notification_service.delivery.direct.stage_calls import CallSlots, StageCalls
+from resequencer.clock import SteadyClock
 from resequencer.record import Partition, Record
-from resequencer.steady_clock import SteadyClock
 
 _LOG = logging.getLogger("resequencer.delivery")
+_LATER_SECONDS, _REFUSED_SECONDS = 0.2, 5.0
+
+
+class Holdings:
+    """`owned` are read and delivered. `before` were, until the clients had to be made anew; their calls under way go on.
+
+    `refused` says of partitions why they cannot be taken over until a person acts.
+    """
+
+    def __init__(self) -> None:
+        self.owned: dict[Partition, Owned] = {}
+        self.before: dict[Partition, Owned] = {}
+        self.refused: dict[Partition, str] = {}
+        self._tries_at: dict[Partition, float] = {}
+
+    def follow(self, assigned: Collection[Partition]) -> Sequence[Partition]:
+        """Drop what is not assigned any more; return what is to be taken over now."""
+        for gone in self.owned.keys() - set(assigned):
+            self.owned.pop(gone).give_up()
+        # New clients have no partitions before their first poll.
+        for gone in self.before.keys() - set(assigned) if assigned else ():
+            self.before.pop(gone).give_up()
+        self.refused = {each: why for each, why in self.refused.items() if each in assigned}
+        now = monotonic()
+        return [each for each in sorted(assigned) if each not in self.owned and now >= self._tries_at.get(each, 0.0)]
+
+    @contextmanager
+    def taking(self, partition: Partition) -> Iterator[None]:
+        """Note why the partition could not be taken over. It is tried again later, and the others are read meanwhile."""
+        try:
+            yield
+        except TransportUnavailable as error:
+            # Of one partition the last transaction may be undecided, while the others can be read.
+            _LOG.info("%s is taken over a little later: %s", partition, error)
+            self._tries_at[partition] = monotonic() + _LATER_SECONDS
+        except TransportRefused as error:
+            if self.refused.get(partition) != str(error):
+                _LOG.error("%s", error)
+            self.refused[partition] = str(error)
+            self._tries_at[partition] = monotonic() + _REFUSED_SECONDS
+
+    def add(self, owned: Owned) -> None:
+        """Note that a partition was taken over."""
+        partition = owned.state.partition
+        self.owned[partition] = owned
+        self.refused.pop(partition, None)
+        before = self.before.pop(partition, owned)
+        if before is not owned:
+            before.give_up()
+
+    def set_aside(self) -> None:
+        """Note that the clients are made anew: nothing is owned until it is taken over again."""
+        self.before |= self.owned
+        self.owned.clear()
+
+    def give_up(self) -> "list[asyncio.Task[None]]":
+        """Give everything up; return the calls that were cancelled."""
+        calls = [call for each in (*self.owned.values(), *self.before.values()) for call in each.give_up()]
+        self.owned.clear()
+        self.before.clear()
+        return calls
+
+
+_SECONDS = 0.2
+_BYTES = 8 << 20
+_WRITING_SHARE = 10
+
+
+class Commits:
+    """An attempt whose outcome is unknown is made again unchanged. `owned` are the partitions of this worker, as they change.
+
+    `passed` returns the milliseconds that have passed since some instant, with those in which the machine was suspended.
+    """
+
+    def __init__(self, owned: Mapping[Partition, Owned], passed: Callable[[], int]) -> None:
+        self._owned, self._passed = owned, passed
+        self._attempt: list[tuple[Owned, PartitionOutput]] = []
+        self._due_at = 0.0
+        self._waits_since: int | None = None
+        self.is_refused = False
+        """Whether the last commit was refused."""
+
+    @property
+    def are_due(self) -> bool:
+        return monotonic() > self._due_at
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is not committed."""
+        return bool(self._attempt) or any(each.state.has_news for each in self._owned.values())
+
+    def find_wait_ms(self) -> int:
+        """Return for how long what is done has not been committed; 0 if all is."""
+        return 0 if self._waits_since is None else self._passed() - self._waits_since
+
+    def next(self) -> list[PartitionOutput]:
+        """Return what is to be published now, in one transaction. Call `left` when it was, or `withdraw` if nothing was."""
+        self._attempt = [(owned, output) for owned, output in self._attempt if self._is_ours(owned)]
+        if not self._attempt:
+            self._attempt = self._made()
+        if not self._attempt:
+            # Nothing could be refused again: what was refused is another worker's by now, or was taken over anew.
+            self._waits_since, self.is_refused = None, self.is_refused and not self._owned
+        elif self._waits_since is None:
+            self._waits_since = self._passed()
+        return [output for _, output in self._attempt]
+
+    def left(self) -> None:
+        """Note that the attempt was published."""
+        for owned, output in self._attempt:
+            owned.state.published(output)
+            owned.position, owned.attempted = output.position, None
+        self._attempt, self._waits_since, self.is_refused = [], None, False
+
+    def withdraw(self) -> None:
+        """Note that nothing of the attempt was published: it is made anew."""
+        for owned, _ in self._attempt:
+            owned.state.has_news, owned.attempted = True, None
+        self._attempt = []
+
+    def forget(self) -> None:
+        """Forget the attempt: the next owner of each partition finds out what has left."""
+        self._attempt = []
+
+    def _made(self) -> list[tuple[Owned, PartitionOutput]]:
+        attempt: list[tuple[Owned, PartitionOutput]] = []
+        taken, begun = 0, monotonic()
+        for owned in self._owned.values():
+            if owned.state.has_news and taken < _BYTES:
+                taken += owned.state.leaving_bytes
+                owned.attempted = owned.state.output()
+                attempt.append((owned, owned.attempted))
+        # Long lists of what is done take long to write: most of the time is left for calls.
+        self._due_at = monotonic() + max(_SECONDS, _WRITING_SHARE * (monotonic() - begun))
+        return attempt
+
+    def _is_ours(self, owned: Owned) -> bool:
+        return self._owned.get(owned.state.partition) is owned
+
+
 _Found = TypeVar("_Found")
 
 _LOOK_SECONDS = 0.2

@@ -10,16 +10,15 @@ import msgspec
 
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.delivery.caller import Caller, Network
-from notification_service.delivery.direct.call_slots import CallSlots
 from notification_service.delivery.direct.consumer import StageConsumer
+from notification_service.delivery.direct.core.decision import Stage, left_stage
 from notification_service.delivery.direct.core.rests import waits_for_its_time
 from notification_service.delivery.direct.core.shared_gate import SharedGate
-from notification_service.delivery.direct.core.stages import Stage, left_stage
 from notification_service.delivery.direct.owned import StageClients
+from notification_service.delivery.direct.stage_calls import CallSlots
 from notification_service.delivery.settings import Receiver
-from resequencer.clock import Instant
+from resequencer.clock import Instant, SteadyClock
 from resequencer.record import Origin, Partition
-from resequencer.steady_clock import SteadyClock
 
 _LOG = logging.getLogger("resequencer.delivery")
 _PAUSE_SECONDS = 2.0

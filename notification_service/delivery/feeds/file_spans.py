@@ -10,7 +10,7 @@ import msgspec
 from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.feeds.files import end_of, inode_of, item_of
 from notification_service.delivery.feeds.port import MOST_BYTES, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion

@@ -11,14 +11,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.files.errors import translated
-from notification_service.connectors.files.lasting_length import Written, find_written
 from notification_service.connectors.files.line_reader import FoundLine
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.operations import FileOperations, translated
+from notification_service.connectors.files.output import Written, find_written
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Defect, decode_line
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.feeds.port import MOST_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select

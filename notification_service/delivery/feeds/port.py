@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from guardian import headers as names
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.settings import Select
 from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw

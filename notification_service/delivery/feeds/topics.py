@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.connectors.kafka.topics import Topic
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.feeds.port import MOST_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion

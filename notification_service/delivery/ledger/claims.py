@@ -11,15 +11,15 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.rows import Claim, Tries
+from notification_service.delivery.core.jobs import Claim, Tries
 from notification_service.delivery.ledger.cancelling import cancel_found
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
 from notification_service.delivery.ledger.tables import IS_HEAD, JOBS, ROWS
 from notification_service.delivery.settings import Receiver, Step
+from resequencer.clock import Unchanged
 from resequencer.record import Headers
-from resequencer.steady_clock import Unchanged
 
 _headers = msgspec.json.Decoder(Headers)
 _CLAIM = (

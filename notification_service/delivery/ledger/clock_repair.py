@@ -6,13 +6,12 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, case, exists, or_, select, update
 
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.rows import RetryMode, Status
-from notification_service.delivery.ledger.chunks import chunks
+from notification_service.delivery.core.jobs import RetryMode, Status
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
-from notification_service.delivery.ledger.tables import IS_HEAD, JOBS, ROWS, SOURCES
+from notification_service.delivery.ledger.tables import IS_HEAD, JOBS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
-from resequencer.steady_clock import SKEW_MS, Unchanged
+from resequencer.clock import SKEW_MS, Unchanged
 
 _CHUNK = 1_000
 _PAST = (JOBS.c.taken_at, JOBS.c.caught_up_at, JOBS.c.completed_at)

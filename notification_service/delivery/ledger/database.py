@@ -12,9 +12,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from notification_service.delivery.errors import LedgerRefused, LedgerUnavailable
-from resequencer.clock import Instant
+from resequencer.clock import Instant, SteadyClock
 from resequencer.printable import without_secrets
-from resequencer.steady_clock import SteadyClock
 from storage.private_file import make_lasting_directory, make_private
 
 VERSION = "0007"

@@ -11,17 +11,15 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, li
 from sqlalchemy.exc import IntegrityError
 
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, WaitingRow
-from notification_service.delivery.core.rows import Status
+from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, Status, WaitingRow
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.ledger.chunks import chunks
 from notification_service.delivery.ledger.claims import running_calls
 from notification_service.delivery.ledger.completion import ENDED
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.finding import SCHEDULE, get_job
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
-from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
+from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant
 

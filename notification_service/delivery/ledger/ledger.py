@@ -25,7 +25,7 @@ from notification_service.delivery.ledger.intake import Intake, Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service, ServiceEvents
 from notification_service.delivery.settings import Receiver, Step
-from resequencer.steady_clock import Unchanged
+from resequencer.clock import Unchanged
 
 
 class Ledger:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from notification_service.delivery.core.rows import Status
+from notification_service.delivery.core.jobs import Status
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.completion import complete_jobs
 from notification_service.delivery.ledger.database import Database

@@ -8,12 +8,10 @@ from sqlalchemy import Connection, RowMapping, func, select, update
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.core.published_events import PublishedMark
 from notification_service.delivery.errors import RunDirectoryCopied
-from notification_service.delivery.ledger.chunks import chunks
 from notification_service.delivery.ledger.completion import find_published_before, ledger_id, lock_counter
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.tables import EVENTS, JOBS, SERVICES
-from resequencer.clock import Instant
-from resequencer.steady_clock import Unchanged
+from notification_service.delivery.ledger.tables import EVENTS, JOBS, SERVICES, chunks
+from resequencer.clock import Instant, Unchanged
 
 LEASE_MS = 30_000
 """So long another run directory with the same id must not have shown itself, before this one takes its place."""

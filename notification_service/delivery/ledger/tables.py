@@ -1,5 +1,8 @@
 """The tables of the ledger. All instants are milliseconds since 1970, of the database's clock."""
 
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -243,3 +246,13 @@ Index(
 )
 Index("delivery_event_service", EVENTS.c.service, EVENTS.c.number)
 Index("delivery_error_job", ERRORS.c.job, ERRORS.c.row)
+
+
+_Each = TypeVar("_Each")
+MOST = 5_000
+
+
+def chunks(values: Sequence[_Each]) -> Iterator[Sequence[_Each]]:
+    """Yield the values in parts of at most `MOST`; none for no values."""
+    for first in range(0, len(values), MOST):
+        yield values[first : first + MOST]

@@ -6,16 +6,22 @@ from threading import Lock
 
 import msgspec
 
-from notification_service.delivery.schedules.core.progress import GRACE_MS, Progress, find_next, is_ahead, overdue_since
-from notification_service.delivery.schedules.core.request import Request, make_request
-from notification_service.delivery.schedules.core.ticks import Ticks
+from notification_service.delivery.schedules.core import (
+    GRACE_MS,
+    Progress,
+    Request,
+    Ticks,
+    find_next,
+    is_ahead,
+    make_request,
+    overdue_since,
+)
 from notification_service.delivery.schedules.keys import Keys
 from notification_service.delivery.schedules.settings import Schedule
 from notification_service.delivery.schedules.sink import RequestSink, ScheduleBusy
-from resequencer.clock import Instant, instant_text
+from resequencer.clock import Instant, SteadyClock, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted
-from resequencer.steady_clock import SteadyClock
 
 _LOG = logging.getLogger("resequencer.delivery")
 _YIELD_MS = 10_000

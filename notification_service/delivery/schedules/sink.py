@@ -3,8 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from notification_service.delivery.schedules.core.progress import Progress
-from notification_service.delivery.schedules.core.request import Request
+from notification_service.connectors.kafka.core.fencing import Committed
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.delivery.core.jobs import Item
+from notification_service.delivery.errors import IntakeLost
+from notification_service.delivery.events import PublisherFenced, SinglePublisher
+from notification_service.delivery.ledger.intake import Intake, Portion
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.schedules.core import Progress, Request, decode_progress
+from notification_service.delivery.schedules.settings import Waiting
+from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw
 from resequencer.errors import ResequencerError, TransientError
 
 
@@ -56,3 +65,94 @@ class RequestSink(Protocol):
     def end(self) -> None:
         """Give the right back."""
         ...
+
+
+class LedgerSink:
+    """The rows belong to a job of the schedule, which never ends. `owner` names the worker."""
+
+    def __init__(self, ledger: Ledger, schedule: str, receiver: str, owner: str, waiting: Waiting = Waiting.ALL) -> None:
+        self._ledger, self._schedule, self._receiver, self._owner = ledger, schedule, receiver, owner
+        self._replaces = waiting is Waiting.NEWEST
+        self._intake: Intake | None = None
+
+    def find(self) -> Progress | None:
+        return self._decoded(self._ledger.find_progress(self._job()))
+
+    def begin(self) -> Progress | None:
+        self._intake = self._ledger.open_intake(self._job(), self._owner)
+        if self._intake is None:
+            raise ScheduleBusy(self._schedule)
+        return self._decoded(self._intake.progress)
+
+    def store(self, requests: Sequence[Request], progress: Progress) -> None:
+        assert self._intake is not None, "it has begun"
+        items = [_item_of(each, progress) for each in requests]
+        portion = Portion(items, {}, is_end=progress.is_done, progress=progress.encode(), replaces=self._replaces)
+        try:
+            self._ledger.take_in(self._intake, self._receiver, portion)
+        except IntakeLost as error:
+            self._intake = None
+            raise ScheduleBusy(self._schedule) from error
+
+    def end(self) -> None:
+        intake, self._intake = self._intake, None
+        if intake is not None:
+            self._ledger.close_intake(intake)
+
+    def count_waiting(self) -> int:
+        return self._ledger.count_open(self._job())
+
+    def _job(self) -> str:
+        return self._ledger.schedule_job(self._schedule, self._receiver)
+
+    def _decoded(self, stored: str | None) -> Progress | None:
+        try:
+            return None if stored is None else decode_progress(stored)
+        except ValueError as error:
+            raise ProgressUnreadable(self._schedule, "the ledger", str(error)) from error
+
+
+def _item_of(request: Request, progress: Progress) -> Item:
+    flaw = find_id_flaw(request.key)
+    return Item(
+        dedup=request.id,
+        key=request.key if flaw is None else request.key[:MAX_LENGTH].replace("\x00", ""),
+        value=request.value,
+        headers=request.headers,
+        position=f"{progress.tick}/{request.key}".replace("\x00", "")[:MAX_LENGTH],
+        notification_id=request.id,
+        defect=None if flaw is None else f"the key of the request {flaw}",
+    )
+
+
+class TopicSink:
+    """The progress is the metadata of an offset of `group`; the offset counts the requests of all ticks."""
+
+    def __init__(self, settings: KafkaSettings, schedule: str, topic: str, group: str) -> None:
+        self._schedule, self._topic, self._group = schedule, topic, group
+        self._publisher = SinglePublisher(settings, topic, group)
+
+    def find(self) -> Progress | None:
+        return self._decoded(self._publisher.find())
+
+    def begin(self) -> Progress | None:
+        return self._decoded(self._publisher.begin())
+
+    def store(self, requests: Sequence[Request], progress: Progress) -> None:
+        records = [ProducerRecord(self._topic, each.key.encode(), each.headers, each.value) for each in requests]
+        try:
+            self._publisher.commit(records, Committed(progress.total, progress.encode()))
+        except PublisherFenced as error:
+            raise ScheduleBusy(self._schedule) from error
+
+    def end(self) -> None:
+        self._publisher.discard()
+
+    def count_waiting(self) -> None:
+        """The receiver's lag tells it."""
+
+    def _decoded(self, committed: Committed | None) -> Progress | None:
+        try:
+            return None if committed is None else decode_progress(committed.metadata)
+        except ValueError as error:
+            raise ProgressUnreadable(self._schedule, f"group {self._group}", str(error)) from error

@@ -6,12 +6,25 @@ from pyspark.sql import functions as F
 
 from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from notification_service.jobs.audit.finding import Deviation, Finding
-from notification_service.jobs.audit.intervals import interval_of
 from notification_service.jobs.audit.order_audit import is_done
 from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, GROUP, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
 from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
 from notification_service.judgement.order_check import OrderCounts
 from resequencer.order import OrderResult
+
+_MOST = 75
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_INTERVALS = (
+    *(100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND),
+    *(_MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+)
+
+
+def interval_of(span_ms: int) -> int:
+    """Return a usual interval in ms that cuts `span_ms` into at most 75 pieces; for long spans, whole days."""
+    found = next((each for each in _INTERVALS if span_ms <= each * _MOST), None)
+    return found or -(-span_ms // (_DAY * _MOST)) * _DAY
+
 
 EXAMPLES = 20
 """The number of findings of each deviation that reach the driver."""

@@ -15,7 +15,7 @@ from notification_service.jobs.audit.rows import NOTIFICATION
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.jobs.audit.scope import Scope
 from notification_service.jobs.audit.tables import ROW, row_batches
-from notification_service.jobs.spark.arrow_rows import Batches, Step, spark_schema
+from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
 
 
 def files_scope(

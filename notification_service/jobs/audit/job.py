@@ -1,7 +1,11 @@
-"""The Spark job: groups output and input records by unit, checks each unit in a task, and writes the findings as tables."""
+"""The Spark job: groups output and input records by unit, checks each unit in a task, and writes the findings as tables.
 
-from collections.abc import Iterator
+Files do not record when a record was written or read. But output caused by a later record of the partition was made later.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -9,16 +13,78 @@ from pyspark.sql import functions as F
 
 from guardian.gc_tuning import calm_collector
 from notification_service.jobs.audit.errors import AuditRefused
+from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.groups.job import audit_groups
-from notification_service.jobs.audit.overdue import overdue
-from notification_service.jobs.audit.row_audit import ARRIVAL, LET_OUT, PAUSED, WAITING, Told, audit_rows
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, WAITING, Told, audit_rows
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.jobs.audit.scope import Scope
 from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
-from notification_service.jobs.audit.timing import BUCKETS, Made, Timing
-from notification_service.jobs.spark.arrow_rows import Batches, Step, spark_schema
-from notification_service.jobs.spark.counted_write import write_rows
+from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema, write_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from resequencer.clock import Instant
+
+BUCKETS = 1_024
+"""The number of buckets that a partition is cut into. A bucket's instants bound those of the records in earlier buckets."""
+
+
+class Made(NamedTuple):
+    """The first and last instant at which output was made of the records of one bucket of a partition."""
+
+    partition: int
+    bucket: int
+    first: Instant
+    last: Instant
+
+
+def bucket_size(length: int) -> int:
+    """Return the bucket's size in offsets, for a partition of that length."""
+    return max(1, -(-length // BUCKETS))
+
+
+class Timing:
+    """`made` has one entry per bucket. `lengths` holds for each partition the offset after its last envelope that counted.
+
+    `paused` holds for how many milliseconds operators paused a partition, None for one that still is paused.
+    """
+
+    def __init__(self, made: Iterable[Made], lengths: Mapping[int, int], paused: Mapping[int, int | None] = {}) -> None:
+        self.lengths = lengths
+        self.paused = paused
+        self._sizes = {partition: bucket_size(length) for partition, length in lengths.items()}
+        self._last: dict[int, Instant] = {}
+        self._firsts: dict[int, list[tuple[int, Instant]]] = {}
+        for each in sorted(made, reverse=True):
+            self._last[each.partition] = max(each.last, self._last.get(each.partition, each.last))
+            firsts = self._firsts.setdefault(each.partition, [])
+            firsts.append((each.bucket, min(each.first, firsts[-1][1]) if firsts else each.first))
+
+    def find_waited_ms(self, partition: int, offset: int) -> int | None:
+        """Return how long a record has at least waited when its partition last made output; None if unknown."""
+        bucket = offset // self._sizes.get(partition, 1)
+        # Buckets descend, and instants descend with them.
+        later = [first for each, first in self._firsts.get(partition, ()) if each > bucket]
+        return self._last[partition] - later[-1] if later else None
+
+
+def overdue(waiting: Iterable[Told], timing: Timing, settings: AuditSettings) -> Iterator[Told]:
+    """Yield a finding for each. Only partitions read to their end count: what waits for a backlog is not overdue.
+
+    A deadline rests while its partition is paused.
+    """
+    bound_ms = settings.resequencer.longest_deadline_ms + settings.grace_ms
+    for each in waiting:
+        assert each.partition is not None
+        assert each.offset is not None
+        if settings.settled.get(each.partition, 0) < timing.lengths.get(each.partition, 0):
+            continue
+        paused_ms = timing.paused.get(each.partition, 0)
+        if paused_ms is None:
+            continue
+        waited_ms = timing.find_waited_ms(each.partition, each.offset)
+        if waited_ms is not None and waited_ms > bound_ms + paused_ms + (each.waited_ms or 0):
+            what = f"it has waited for {each.what} for at least {waited_ms / 1_000:,.0f} s, and no output shows its release"
+            yield Told(FINDING, each.unit, each.partition, each.offset, Deviation.OVERDUE.value, what)
+
 
 RESULT = "result"
 """The directory of the tables: Parquet, one per kind (`kind=finding`, `kind=unit`, …)."""

@@ -7,14 +7,14 @@ from time import monotonic
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.groups.sources import groups_of_topics
 from notification_service.jobs.audit.record_rows import Topics, record_rows
 from notification_service.jobs.audit.scope import Scope
-from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.spark.topics import LATEST_MS, read_topic, too_late
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from resequencer.record import Partition

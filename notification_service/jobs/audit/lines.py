@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from guardian.ports import Channel
-from notification_service.connectors.files.archived_marker import ArchivedMarker
+from notification_service.connectors.files.input_archive import ArchivedMarker
 from notification_service.connectors.files.line_reader import FoundLine, LineReader
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.positions import PositionsFile

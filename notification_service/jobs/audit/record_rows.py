@@ -27,7 +27,7 @@ from notification_service.jobs.audit.rows import (
 )
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.jobs.audit.tables import ROW, row_batches
-from notification_service.jobs.spark.arrow_rows import Batches, Step, spark_schema
+from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
 from resequencer.record import Headers, Origin, Partition, Record
 
 LATER_PARTITION = 1 << 44

@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from notification_service.lookups.directory import MANIFEST, LookupsDirectory
-from notification_service.lookups.errors import NoRelease, ReleaseRefused
 from notification_service.lookups.manifest import Pointer, is_version
 from notification_service.lookups.release import Release, open_release
+from notification_service.lookups.shapes import NoRelease, ReleaseRefused
 
 _opened: dict[tuple[Path, str], Release] = {}
 

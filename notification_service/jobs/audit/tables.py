@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from notification_service.jobs.audit.row_audit import Told
 from notification_service.jobs.audit.rows import Row
-from notification_service.jobs.spark.arrow_rows import Batches, batch_of, cells_of
+from notification_service.jobs.spark.counted_write import Batches, batch_of, cells_of
 
 ROW = pa.schema(
     [

@@ -8,8 +8,7 @@ from notification_service.jobs.audit.dead_letter_rules import ExpectedDeadLetter
 from notification_service.jobs.audit.finding import Deviation, Finding
 from notification_service.jobs.audit.observed import ObservedNotification, digest_of
 from notification_service.jobs.audit.replays.handler import UNKNOWN
-from notification_service.jobs.audit.replays.replay import Emission, Replay
-from notification_service.jobs.audit.replays.staged_replay import StagedReplay
+from notification_service.jobs.audit.replays.replay import Emission, Replay, StagedReplay
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
 from resequencer.dead_letter import DeadLetter

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from notification_service.jobs.errors import JobRefused
-from notification_service.jobs.lookups.rows import FLAW, LINE, PLACE, SHOWN_CHARACTERS, TEXT, cleaned, column_names, first_flaw
+from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, SHOWN_CHARACTERS, TEXT, cleaned, column_names, first_flaw
 from notification_service.jobs.spark.job_settings import SourceSettings
 
 LONGEST_LINE_BYTES = 1 << 20

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from notification_service.jobs.errors import JobRefused, NotShared
-from notification_service.jobs.lookups.own_specs import find_specs, keyed_rows
 from notification_service.jobs.lookups.profile_source import learn_profiles
 from notification_service.jobs.lookups.reading import (
     check_shares,
@@ -22,20 +21,18 @@ from notification_service.jobs.lookups.reading import (
     tallied,
     tally_columns,
 )
-from notification_service.jobs.lookups.release_copy import copy_release
 from notification_service.jobs.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
-from notification_service.jobs.lookups.rows import FLAW, LINE, PLACE, TEXT, masked
-from notification_service.jobs.lookups.shards import shard_count, write_table
-from notification_service.jobs.lookups.spec import VALUE, LookupSpec
+from notification_service.jobs.lookups.shards import copy_release, shard_count, write_table
+from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT, VALUE, LookupSpec, masked
+from notification_service.jobs.lookups.specs import find_specs, keyed_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.job_settings import JobSettings, Limits, SourceSettings
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import NoRelease, ReleaseRefused
 from notification_service.lookups.manifest import ReleaseManifest, Source, Table
 from notification_service.lookups.publication import Publication
 from notification_service.lookups.release import read_manifest
-from notification_service.lookups.shapes import REASONS
+from notification_service.lookups.shapes import REASONS, NoRelease, ReleaseRefused
 from resequencer.clock import Instant
 from resequencer.printable import without_secrets
 

@@ -10,8 +10,7 @@ from datetime import date
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from notification_service.jobs.lookups.rows import FLAW, LINE, PLACE, SOURCE, TEXT
-from notification_service.jobs.lookups.spec import KEYS, VALID_FROM, VALUE
+from notification_service.jobs.lookups.spec import FLAW, KEYS, LINE, PLACE, SOURCE, TEXT, VALID_FROM, VALUE
 
 KEY, ROWS, IS_CONTRADICTORY = "key", "rows", "is_contradictory"
 _ALWAYS = -(10**9)

@@ -1,8 +1,9 @@
 """Writes rows in tasks, and counts them in this process: the machines of a cluster may have separate file systems."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -59,3 +60,26 @@ def _rows_of(java: Any, file: Any) -> int:
         return int(reader.getRecordCount())
     finally:
         reader.close()
+
+
+Batches = Iterable[pa.RecordBatch]
+Step = Callable[[Batches], Iterator[pa.RecordBatch]]
+"""A task's processing of its rows."""
+
+
+def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of at least one row; each row has a cell for each field."""
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def cells_of(batches: Batches) -> Iterator[tuple[Any, ...]]:
+    """Yield the cells of each row."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    """Return the schema in Spark's syntax."""
+    names = {"int32": "int", "int64": "long", "bool": "boolean"}
+    return ", ".join(f"`{field.name}` {names.get(str(field.type), str(field.type))}" for field in schema)

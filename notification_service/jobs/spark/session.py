@@ -3,16 +3,64 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.spark import task_daemon
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
-from notification_service.jobs.spark.jvm import start_jvm
+from resequencer.errors import ConfigurationError
+
+_STDERR = 2
+_SAID_ALWAYS = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"Using Spark's default log4j profile:",
+    b"Setting default log level to ",
+    b"To adjust logging level use sc.setLogLevel",
+    b"WARN NativeCodeLoader: Unable to load native-hadoop library",
+    b"WARN SparkConf: Note that spark.local.dir will be overridden",
+)
+_FAREWELL_SECONDS = 10
+
+
+def start_jvm(conf: SparkConf) -> None:
+    """Start the virtual machine, once per process; later sessions and contexts use it.
+
+    Other lines that it, or a Python task on this machine, writes to stderr are copied to this process's stderr.
+
+    Raises:
+        PySparkRuntimeError: It does not start; the reason is on stderr.
+    """
+    if SparkContext._gateway is not None:  # noqa: SLF001 - pyspark offers no other way to see whether there is one.
+        return
+    ours, its = os.pipe()
+    listener = Thread(target=_pass_on, args=(ours,), name="spark-stderr", daemon=True)
+    listener.start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": its})
+    except PySparkRuntimeError:
+        os.close(its)
+        listener.join(_FAREWELL_SECONDS)
+        raise
+    os.close(its)
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - The public way would also start a context.
+
+
+def _pass_on(said: int) -> None:
+    with open(said, "rb") as lines:
+        for line in lines:
+            if not any(each in line for each in _SAID_ALWAYS):
+                with suppress(OSError):  # Stderr may be closed.
+                    os.write(_STDERR, line)
+
 
 NAME = "resequencer"
 _OPTIONS = {
@@ -66,3 +114,62 @@ def start_session(master: str, options: dict[str, str], name: str = NAME) -> Spa
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel(_LOG_LEVEL)
     return session
+
+
+_SAME = {
+    "bootstrap_servers": "bootstrap.servers",
+    "client_dns_lookup": "client.dns.lookup",
+    "client_rack": "client.rack",
+    "connections_max_idle_ms": "connections.max.idle.ms",
+    "fetch_max_bytes": "fetch.max.bytes",
+    "max_partition_fetch_bytes": "max.partition.fetch.bytes",
+    "receive_buffer_bytes": "receive.buffer.bytes",
+    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
+    "reconnect_backoff_ms": "reconnect.backoff.ms",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "ssl_password": "ssl.key.password",
+}
+_FILES = {
+    "ssl_cafile": ("ssl.truststore.type", "ssl.truststore.certificates"),
+    "ssl_certfile": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
+    "ssl_keyfile": ("ssl.keystore.type", "ssl.keystore.key"),
+}
+_CLASSES = {"PLAIN": "plain.PlainLoginModule"}
+
+
+def java_options(consumer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the Java client's options. `consumer` holds options by kafka-python's names, as `KafkaSettings` does.
+
+    Certificates are passed by content, because tasks on other machines may not have the files.
+
+    Raises:
+        ConfigurationError: A file cannot be read.
+    """
+    options = {theirs: str(consumer[ours]) for ours, theirs in _SAME.items() if consumer.get(ours) is not None}
+    for ours, (kind, theirs) in _FILES.items():
+        if consumer.get(ours) is not None:
+            options |= {kind: "PEM", theirs: _read(str(consumer[ours]))}
+    if consumer.get("ssl_check_hostname") is False:
+        options["ssl.endpoint.identification.algorithm"] = ""
+    if consumer.get("sasl_plain_username") is not None:
+        options["sasl.jaas.config"] = _login(consumer)
+    return options
+
+
+def _login(consumer: Mapping[str, Any]) -> str:
+    module = _CLASSES.get(str(consumer.get("sasl_mechanism")), "scram.ScramLoginModule")
+    given = {"username": consumer["sasl_plain_username"], "password": consumer.get("sasl_plain_password", "")}
+    told = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in given.items())
+    return f"org.apache.kafka.common.security.{module} required {told};"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(path, f"cannot be read as a PEM file: {error}") from error

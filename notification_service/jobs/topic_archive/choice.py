@@ -1,9 +1,98 @@
 """Chooses which batches to merge. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from notification_service.jobs.topic_archive.span import Span
+from notification_service.connectors.kafka.topic_ends import TopicEnds
+from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.manifest import Ends
+from resequencer.record import Partition
+
+
+def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[int, int]]:
+    """Return the offset at which each partition continues; a new partition is read from its beginning.
+
+    Raises:
+        ArchiveRefused: The next records are gone, or the topic was recreated since the last batch.
+    """
+    offsets: dict[str, dict[int, int]] = {}
+    for partition, start in sorted(topic_ends.starts.items()):
+        archived = ends.get(partition.topic, {}).get(partition.number)
+        offset = start if archived is None else _checked(archived, partition, topic_ends, place)
+        offsets.setdefault(partition.topic, {})[partition.number] = offset
+    _refuse_lost_partitions(ends, topic_ends.starts, place)
+    return offsets
+
+
+def _checked(archived: int, partition: Partition, topic_ends: TopicEnds, place: str) -> int:
+    start, end = topic_ends.starts[partition], topic_ends.written[partition]
+    other = "set another payment-status-notification.archive.directory to start a new archive with the records that are there"
+    if archived < start:
+        raise ArchiveRefused(
+            f"{partition}: {place} ends at offset {archived}, but the brokers' first offset is {start}: their retention deleted "
+            f"the records in between before they were archived. Archive more often than their retention.ms, and {other}"
+        )
+    if archived > end:
+        raise ArchiveRefused(
+            f"{partition}: {place} ends at offset {archived}, but the brokers' log ends at {end}: the topic was made anew or has "
+            f"lost records; {other}"
+        )
+    return archived
+
+
+def _refuse_lost_partitions(ends: Ends, starts: Mapping[Partition, int], place: str) -> None:
+    topics = {each.topic for each in starts}
+    archived = {Partition(topic, number) for topic in topics for number in ends.get(topic, ())}
+    if lost := archived - starts.keys():
+        raise ArchiveRefused(
+            f"{min(lost)}: {place} has records of it, but the brokers do not have it: the topic was made anew with fewer "
+            "partitions; set another payment-status-notification.archive.directory to start a new archive with what is there"
+        )
+
+
+_NAME = re.compile(r"batch=([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+
+
+class Span(NamedTuple):
+    """The batches in a directory, from `first` to `last`. Batches are numbered from 1 without gaps."""
+
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        return f"batch={self.first}-{self.last}"
+
+
+def find_span(name: str) -> Span | None:
+    """Return the span that a directory's name states; None for other names."""
+    match = _NAME.fullmatch(name)
+    span = Span(int(match[1]), int(match[2])) if match else None
+    return span if span is not None and span.first <= span.last else None
+
+
+def visible(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans that together hold every batch once, in order: from batch 1 on, always the widest that begins next.
+
+    The result is the same after the spans that it leaves out were removed. So duplicate compactions and removals in progress are
+    harmless.
+
+    Raises:
+        ArchiveRefused: A batch is missing.
+    """
+    widest: dict[int, Span] = {}
+    for span in spans:
+        widest[span.first] = max(widest.get(span.first, span), span)
+    found, expected = list[Span](), 1
+    while expected in widest:
+        found.append(widest[expected])
+        expected = found[-1].last + 1
+    beyond = [first for first in widest if first > expected]
+    if beyond:
+        raise ArchiveRefused(f"batch {expected} is missing, but batch {min(beyond)} is there: restore it from a copy")
+    return found
+
 
 FULL_BYTES = 1 << 30
 LEAST = 10

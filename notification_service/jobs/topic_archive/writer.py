@@ -1,6 +1,6 @@
 """Writes one batch of the stream, and makes it visible in one step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from notification_service.jobs.spark.counted_write import write_rows
 from notification_service.jobs.spark.topics import as_records
+from notification_service.jobs.topic_archive.choice import Span
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.layout import RECORDS, Archive, path_of
 from notification_service.jobs.topic_archive.manifest import (
@@ -22,9 +23,26 @@ from notification_service.jobs.topic_archive.manifest import (
     from_their_beginning,
     joined,
 )
-from notification_service.jobs.topic_archive.settings import Tell
-from notification_service.jobs.topic_archive.span import Span
 from resequencer.clock import Clock
+
+Tell = Callable[[str], None]
+"""Called with a line of progress for people."""
+
+
+class ArchiveSettings(msgspec.Struct, frozen=True):
+    """`location` is a path or a URL of Hadoop's; `client` holds options of the Java client.
+
+    `facts_group` is the consumer group that counts the facts, empty without aggregation.
+    A batch takes at most about `batch_records`. A continuous archiver begins a batch every `every_ms`.
+    """
+
+    location: str
+    topics: tuple[str, ...]
+    client: Mapping[str, str]
+    batch_records: int = 1_000_000
+    every_ms: int = 60_000
+    facts_group: str = ""
+
 
 LAYOUT = ("topic", "day")
 ORDER = (*LAYOUT, "partition", "offset")

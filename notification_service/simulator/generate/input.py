@@ -1,7 +1,12 @@
 """The port through which simulated lines are written: to the files or the topic that the service reads."""
 
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol, Self
+
+from guardian.ports import TransportRefused
+from notification_service.connectors.line_format import partition_of
 
 
 class Input(AbstractContextManager["Input"], Protocol):
@@ -25,3 +30,90 @@ class Input(AbstractContextManager["Input"], Protocol):
         ...
 
     def flush(self) -> None: ...
+
+
+_LINES_PER_FLUSH = 500
+
+
+class InputFiles:
+    """`partition-0.jsonl` … of a directory, which is created if missing. Lines are appended whole.
+
+    Raises:
+        TransportRefused: A file cannot be written, or ends in an incomplete line of another writer.
+    """
+
+    def __init__(self, directory: Path, partitions: int) -> None:
+        self._directory = directory
+        self._files: list[BinaryIO] = []
+        self._offsets: list[int] = []
+        self._unflushed = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for number in range(partitions):
+                self._open(directory / f"partition-{number}.jsonl")
+        except OSError as error:
+            self._close_all()
+            raise _refused(directory, error) from error
+        except TransportRefused:
+            self._close_all()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close_all()
+
+    def partition_of(self, key: bytes) -> int:
+        return partition_of(key, len(self._files))
+
+    def append(self, partition: int, line: bytes) -> None:
+        self.append_and_tell(partition, line)
+
+    def append_and_tell(self, partition: int, line: bytes) -> int:
+        """Append a line; return the byte offset at which it begins."""
+        offset = self._offsets[partition]
+        try:
+            self._files[partition].write(line)
+        except OSError as error:
+            raise _refused(self._directory, error) from error
+        self._offsets[partition] += len(line)
+        self._unflushed += 1
+        if self._unflushed >= _LINES_PER_FLUSH:
+            self.flush()
+        return offset
+
+    def flush(self) -> None:
+        self._unflushed = 0
+        try:
+            for file in self._files:
+                file.flush()
+        except OSError as error:
+            raise _refused(self._directory, error) from error
+
+    def _open(self, path: Path) -> None:
+        file = path.open("ab+")
+        self._files.append(file)
+        end = file.seek(0, 2)
+        self._offsets.append(end)
+        if end:
+            file.seek(end - 1)
+            if file.read(1) != b"\n":
+                raise TransportRefused(str(path), "its last line has no end; complete or remove that line first")
+            file.seek(0, 2)
+
+    def _close_all(self) -> None:
+        """Close all files even if closing one fails; then raise the first failure."""
+        failed = None
+        for file in self._files:
+            try:
+                file.close()
+            except OSError as error:
+                failed = failed or error
+        self._files = []
+        if failed is not None:
+            raise _refused(self._directory, failed) from failed
+
+
+def _refused(directory: Path, error: OSError) -> TransportRefused:
+    return TransportRefused(str(error.filename or directory), f"{error.strerror or error}; nothing more was written")

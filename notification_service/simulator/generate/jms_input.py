@@ -12,14 +12,18 @@ import msgspec
 
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import TransportRefused
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
-from notification_service.connectors.jms.settings import JmsSourceSettings
+from notification_service.connectors.jms.settings import JmsSourceSettings, connect
 from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+
+from notification_service.connectors.jms.settings import QueuePartition
+from notification_service.connectors.jms.xms_source import XmsSourceSettings
 
 PART = "part"
 """The property of a message that has the number of its partition, for selectors."""
@@ -146,3 +150,26 @@ def _read_counts(file: Path, partitions: int) -> list[int]:
         problem += ". Begin with an empty queue and without this file"
         raise TransportRefused(str(file), problem)
     return counts
+
+
+class XmsInput(JmsInput):
+    """Sends to one queue. `partition_of` is the partitioner of the bridge's start, and offsets are the bridge's."""
+
+    def __init__(self, settings: XmsSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
+        self._counted = TemporaryDirectory(prefix="simulated-")
+        queue = JmsSourceSettings(settings.broker, (QueuePartition(settings.queue),))
+        super().__init__(queue, Path(self._counted.name) / "sent.json", retry)
+        self._partition_of = partition_of
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._counted:
+            super().__exit__(kind, error, trace)
+
+    def partition_of(self, key: bytes) -> int:
+        return self._partition_of(key)
+
+    def append(self, partition: int, line: bytes) -> None:  # noqa: ARG002 - The queue has one partition.
+        super().append_and_tell(0, line)
+
+    def append_and_tell(self, partition: int, line: bytes) -> int:
+        raise TransportRefused("the queue", f"the offset of a line of partition {partition} is the bridge's: {line!r:.60}")

@@ -7,8 +7,7 @@ from kafka import KafkaProducer, errors
 from kafka.partitioner.default import murmur2
 
 from guardian.backoff import RetryWithBackoff
-from notification_service.connectors.kafka.client import make_client
-from notification_service.connectors.kafka.errors import to_transport_error, translated
+from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.line_format import Defect, Line, decode_line

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Defect, Line, decode_line
-from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.connection import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.source import MqttSourceSettings
-from notification_service.connectors.region.left import Numbered
+from notification_service.connectors.region.port import Numbered
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
@@ -90,7 +90,7 @@ class MqttInput:
 
     def _publish(self, messages: list[Numbered]) -> int:
         """Publish the messages, and return how many of them had no subscriber."""
-        from notification_service.connectors.mqtt.sending import Sending
+        from notification_service.connectors.mqtt.sink import Sending
 
         sending = Sending(self._connected(), _QOS)
         sending.send(messages, lambda each: outgoing(self._topic, each.key, each.headers, each.value))

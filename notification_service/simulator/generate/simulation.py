@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -16,16 +16,114 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.simulator.expectation import Expected, ExpectedGarbage
 from notification_service.simulator.generate.disorder import Chances, Disordered, Fate, Rates, disordered
 from notification_service.simulator.generate.garbage import deal_garbage
-from notification_service.simulator.generate.input import Input
-from notification_service.simulator.generate.input_files import InputFiles
-from notification_service.simulator.generate.mixing import Place, mixed
-from notification_service.simulator.generate.pacer import Pacer, Pause
+from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.pain001 import SinglePayment, read_payments
-from notification_service.simulator.generate.plan import Bursts, Plan
-from notification_service.simulator.generate.timetable import Timetable
-from notification_service.simulator.generate.unit_arrivals import UnitArrivals
+from notification_service.simulator.generate.plan import Bursts, Keys, Plan
+from notification_service.simulator.generate.units import UnitArrivals, simulate_unit
 from resequencer.dead_letter import DeadLetterReason
 from storage.private_file import make_private
+
+UNITS_AT_ONCE = 50
+"""How many payments are active at any time; their envelopes are mixed."""
+
+
+class Place(NamedTuple):
+    """One envelope of an active unit."""
+
+    unit: UnitArrivals
+    at: int
+
+
+def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterator[Place]:
+    """Yield envelopes as if `UNITS_AT_ONCE` payments ran in parallel.
+
+    Each active payment is equally likely to come next. With `Keys.ZIPF` the weight is the payment's number of envelopes: one with
+    500 comes fifty times as often as one with 10.
+    """
+    active: list[Iterator[Place]] = []
+    weights: list[int] = []
+    started = 0
+    while active or started < plan.units:
+        while len(active) < UNITS_AT_ONCE and started < plan.units:
+            unit = UnitArrivals(simulate_unit(plan, payments, started), is_backlog=plan.is_backlog)
+            active.append(_places(unit))
+            weights.append(len(unit.simulated.envelopes))
+            started += 1
+        chosen = rng.randrange(len(active)) if plan.keys is Keys.UNIFORM else rng.choices(range(len(active)), weights)[0]
+        place = next(active[chosen], None)
+        if place is not None:
+            yield place
+        else:
+            active[chosen], weights[chosen] = active[-1], weights[-1]
+            active.pop()
+            weights.pop()
+
+
+def _places(unit: UnitArrivals) -> Iterator[Place]:
+    return (Place(unit, at) for at in range(len(unit.simulated.envelopes)))
+
+
+class Timetable:
+    """When the next line is due, in milliseconds after the first one; without a rate always at once. Pure."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._line_ms = 1_000 / rate if rate else 0.0
+        self._due_ms = 0.0
+
+    @property
+    def due_ms(self) -> int:
+        return int(self._due_ms)
+
+    def add_line(self) -> None:
+        self._due_ms += self._line_ms
+
+    def add_silence(self, milliseconds: int) -> None:
+        self._due_ms += milliseconds
+
+
+Pause = Callable[[int], None]
+"""Waits for so many milliseconds."""
+
+_SHORTEST_MS = 20
+"""The shortest pause. The writer flushes before each pause; so some lines are a little late, and flushes are rare."""
+
+_MADE_UP_FOR_MS = 1_000
+
+
+class Pacer:
+    """Waits until a line is due, and counts lines. `now` is in milliseconds and never goes back.
+
+    A delay of up to a second is made up for. After a longer one (the machine slept) all later lines are due that much later.
+    """
+
+    def __init__(self, now: Callable[[], int], pause: Pause) -> None:
+        self._now = now
+        self._pause = pause
+        self._began_ms: int | None = None
+        self._first_ms = self._last_ms = 0
+        self.lines = 0
+
+    @property
+    def rate(self) -> float:
+        """Lines per second so far, silences included; 0 before the second line."""
+        taken_ms = self._last_ms - self._first_ms
+        return (self.lines - 1) * 1_000 / taken_ms if taken_ms else 0.0
+
+    def await_line(self, due_ms: int, flush: Callable[[], None]) -> None:
+        """Wait until the line is due; call `flush` before any wait."""
+        now = self._now()
+        if self._began_ms is None:
+            self._first_ms = self._began_ms = now
+        ahead_ms = self._began_ms + due_ms - now
+        if ahead_ms > 0:
+            flush()
+            self._pause(max(ahead_ms, _SHORTEST_MS))
+            now = self._now()
+        elif ahead_ms < -_MADE_UP_FOR_MS:
+            self._began_ms = now - due_ms
+        self._last_ms = now
+        self.lines += 1
+
 
 _SPOOLED_BYTES = 16 * 1024 * 1024
 """Late lines beyond this size are spooled to disk."""

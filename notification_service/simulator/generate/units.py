@@ -1,20 +1,54 @@
 """Simulates units of work: the envelopes of one payment in their true order, and the expectations for them."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from notification_service.simulator.expectation import ExpectedEnvelope, ExpectedProcess, ExpectedUnit
+from notification_service.simulator.generate.disorder import Disordered, Fate
 from notification_service.simulator.generate.envelopes import Carried, EnvelopeWriter
-from notification_service.simulator.generate.flows import STATUSES, Happening, draw_events, lengthened
-from notification_service.simulator.generate.pain001 import SinglePayment
-from notification_service.simulator.generate.payment import amount_of, copy_of, message_of, references_of
+from notification_service.simulator.generate.flows import (
+    FRAUD_CHECK,
+    PAYMENT_INITIATION,
+    STATUSES,
+    Happening,
+    draw_events,
+    lengthened,
+)
+from notification_service.simulator.generate.pain001 import SinglePayment, amount_of, copy_of, message_of, references_of
 from notification_service.simulator.generate.plan import Flows, Keys, Numbering, Plan, Schema
-from notification_service.simulator.generate.popularity import envelopes_of
 from resequencer.notification import notification_id
 from resequencer.record import Headers
+
+BUSIEST = 512
+"""Envelopes of the busiest payment; a unit stashes up to 1 000 and remembers 1 024."""
+
+_AMONG = 1_000
+"""Payments are ranked in groups of this size, so a million payments have a thousand busiest ones."""
+
+
+def envelopes_of(plan: Plan, number: int) -> int:
+    """Return the least number of envelopes of payment `number` (from 0): `BUSIEST / k^exponent` for the k-th of its group.
+
+    This is Zipf's law, bounded below by the 4 … 12 envelopes that every payment has.
+    """
+    block, place = divmod(number, _AMONG)
+    rank = _ranks(plan.seed, block, min(_AMONG, plan.units - block * _AMONG))[place]
+    return round(BUSIEST / math.pow(float(rank), plan.exponent))
+
+
+@lru_cache(2)
+def _ranks(seed: int, block: int, count: int) -> tuple[int, ...]:
+    """Return 1 … count in a random order."""
+    ranks = list(range(1, count + 1))
+    Random(f"{seed}/ranks/{block}").shuffle(ranks)  # noqa: S311  # A simulation, and it must repeat itself.
+    return tuple(ranks)
 
 
 class SimulatedEnvelope(msgspec.Struct, frozen=True):
@@ -135,3 +169,105 @@ def _draw_two_flows(rng: Random, plan: Plan) -> bool:
 def _draw_schema(rng: Random, plan: Plan) -> Schema:
     drawn = rng.choice((Schema.ONE, Schema.TWO))
     return drawn if plan.schema is Schema.MIXED else plan.schema
+
+
+_OTHER_EVENTS = {
+    PAYMENT_INITIATION: ("PaymentPending", "PaymentAccepted"),
+    FRAUD_CHECK: ("FraudCheckFailed", "FraudCheckPassed"),
+}
+"""Two events of each flow that the settings have, so that the notification shows which record counted."""
+
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_processes = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+
+def contradict(unit: str, envelope: SimulatedEnvelope) -> SimulatedEnvelope:
+    """Return the same envelope with another first event; if there was none, with one.
+
+    Flow, sequence and data stay, so nothing is missing whichever record counts.
+    """
+    expected = envelope.expected
+    event = next(each for each in _OTHER_EVENTS[expected.flow] if [each] != [one.event for one in expected.processes[:1]])
+    fields = _read_fields(envelope.value)
+    processes = _read_processes(fields["processObjects"]) or [{"objectType": "PROCESS_FLOW_EVENT"}]
+    processes[0]["object"] = {"eventName": event, "processFlowName": expected.flow}
+    fields["processObjects"] = msgspec.Raw(msgspec.json.encode(processes))
+    status, reason = STATUSES[expected.flow, event]
+    first = ExpectedProcess(event, expected.flow, status, reason, notification_id(unit, expected.envelope_id, 0))
+    return SimulatedEnvelope(
+        msgspec.json.encode(fields),
+        envelope.headers,
+        msgspec.structs.replace(expected, processes=(first, *expected.processes[1:])),
+    )
+
+
+class UnitArrivals:
+    """Indices are places in the unit's true order, from 0. Late copies arrive after all others, whenever they came up.
+
+    With `is_backlog` no time passes before late copies, so they are last but not late.
+    """
+
+    def __init__(self, simulated: SimulatedUnit, *, is_backlog: bool = False) -> None:
+        self.simulated = simulated
+        self._is_backlog = is_backlog
+        self._outstanding = len(simulated.envelopes)
+        self._seen: Counter[int] = Counter()
+        self._refused: Counter[int] = Counter()
+        self._does_first_contradict: dict[int, bool] = {}
+        self._written: dict[int, None] = {}
+        self._late: dict[int, None] = {}
+        self._first_ms: int | None = None
+        self._last_ms = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all copies of all envelopes have come up."""
+        return self._outstanding == 0
+
+    def came(self, index: int, copy: Disordered[Any], due_ms: int) -> bool:
+        """Note that a copy came up; return whether it must be refused, because the first of its id had other content."""
+        self._seen[index] += 1
+        self._outstanding -= self._seen[index] == copy.copies
+        if copy.fate is Fate.LATE:
+            self._late[index] = None
+        elif copy.fate is Fate.WRITTEN:
+            self._written[index] = None
+            self._last_ms = due_ms
+            self._first_ms = due_ms if self._first_ms is None else self._first_ms
+        is_refused = self._does_first_contradict.setdefault(index, copy.contradicts) is not copy.contradicts
+        self._refused[index] += is_refused
+        return is_refused
+
+    def envelope(self, index: int, *, contradicts: bool) -> SimulatedEnvelope:
+        """Return the envelope as it happened, or with other content under its id."""
+        envelope = self.simulated.envelopes[index]
+        return contradict(self.simulated.expected.unit, envelope) if contradicts else envelope
+
+    def order(self) -> list[int]:
+        """Return the envelopes that arrive at all, in the order of first arrival."""
+        return [*(self._written | self._late)]
+
+    def count_out_of_order(self) -> int:
+        """Count the envelopes that first arrive after a later one of the unit."""
+        highest, count = -1, 0
+        for index in self.order():
+            count += index < highest
+            highest = max(highest, index)
+        return count
+
+    def expectation(self, partition: int) -> ExpectedUnit:
+        """Return the expectation of the unit, once it is complete."""
+        assert self.is_complete
+        arrived = {index: place for place, index in enumerate(self.order(), start=1)}
+        envelopes = tuple(
+            msgspec.structs.replace(
+                self.envelope(index, contradicts=self._does_first_contradict[index]).expected,
+                arrived=arrived.get(index),
+                late=index in arrived and index not in self._written and not self._is_backlog,
+                duplicates=self._seen[index] - 1 - self._refused[index],
+                conflicts=self._refused[index],
+            )
+            for index in range(len(self.simulated.envelopes))
+        )
+        lasts_ms = self._last_ms - (self._first_ms or 0)
+        return msgspec.structs.replace(self.simulated.expected, partition=partition, envelopes=envelopes, lasts_ms=lasts_ms)

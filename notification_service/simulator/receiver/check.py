@@ -4,11 +4,16 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
 
 from guardian.headers import NOTIFICATION_ID
-from notification_service.simulator.receiver.taken_store import CALLS, TAKEN, UNITS, read_lines
+from notification_service.simulator.receiver.receiver import CALLS, TAKEN, UNITS, read_lines
+from resequencer.record import Origin, Partition
 
 _EXAMPLES = 3
 
@@ -132,7 +137,6 @@ def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 def _expected(told: Namespace) -> Iterator[tuple[str, str]]:
     if told.topic is None:
         return read_notifications(told.notifications)
-    from notification_service.simulator.receiver.topic import read_topic  # Its client takes a third of a second to import.
 
     return read_topic(told.bootstrap, told.topic)
 
@@ -157,3 +161,35 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     print(found.table())  # noqa: T201 - a command's output.
     return 0 if found.is_good else 1
+
+
+_POLL_MS = 500
+_OPTIONS: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+
+
+def read_topic(bootstrap: str, topic: str) -> Iterator[tuple[str, str]]:
+    """Yield unit and notification id of each committed record, in the order of its partition, up to the end as of now.
+
+    Raises:
+        ValueError: There is no such topic, or a record is no notification; the text names it.
+    """
+    with closing(KafkaConsumer(bootstrap_servers=bootstrap, **_OPTIONS)) as reader:
+        numbers = reader.partitions_for_topic(topic)
+        if not numbers:
+            raise ValueError(f"topic {topic} does not exist at {bootstrap}")
+        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+        reader.assign(partitions)
+        reader.seek_to_beginning()
+        ends = reader.end_offsets(partitions)
+        while any(reader.position(each) < end for each, end in ends.items()):
+            for records in reader.poll(timeout_ms=_POLL_MS).values():
+                for record in records:
+                    yield _pair_of(record)
+
+
+def _pair_of(record: Any) -> tuple[str, str]:
+    headers = dict(record.headers)
+    if record.key is None or NOTIFICATION_ID not in headers:
+        position = Origin(Partition(record.topic, record.partition), record.offset)
+        raise ValueError(f"{position}: no notification with key and notification-id")
+    return record.key.decode(), headers[NOTIFICATION_ID].decode()

@@ -10,11 +10,15 @@ import msgspec
 from notification_service.connectors.line_format import Defect
 from notification_service.judgement.order_check import ObservedOutcome
 from notification_service.simulator.expectation import ExpectedGarbage, ExpectedUnit
-from notification_service.simulator.verify.dead_letter_rules import DeadLetterCheck
-from notification_service.simulator.verify.observation import ObservedNotification, read_dead_letter, read_notification
+from notification_service.simulator.generate.simulation import Pause
+from notification_service.simulator.verify.observation import (
+    ObservedNotification,
+    TailedFile,
+    read_dead_letter,
+    read_notification,
+)
 from notification_service.simulator.verify.operator_orders import NOTHING, OrdersCheck, OrdersLog, check_orders, explain
-from notification_service.simulator.verify.order_rules import Rules
-from notification_service.simulator.verify.tailed_file import TailedFile
+from notification_service.simulator.verify.order_rules import DeadLetterCheck, Rules
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings, Verdict
 from notification_service.simulator.verify.verification import GroupFiles, add_lines, read_expected, read_outcomes, unit_findings
 
@@ -334,3 +338,30 @@ class Following:
                 self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.notification_id} ({each.event}): no such unit"))
         self._unexplained.clear()
         self._letters.refuse_early(self._findings)
+
+
+class Watch(NamedTuple):
+    """The interval between looks, and how long to wait without progress while something is outstanding."""
+
+    interval_ms: int
+    longest_wait_ms: int
+
+
+def keep_watch(following: Following, watch: Watch, now: Callable[[], int], pause: Pause, say: Callable[[Look], None]) -> Verdict:
+    """Report each look to `say`; end when complete, at the first deviation, or after too long without progress.
+
+    Output that is outstanding at such an end is lost. `now` is in milliseconds and never goes back.
+    """
+    moved_ms = now()
+    while True:
+        look = following.look()
+        say(look)
+        if look.is_complete or look.deviations:
+            return following.verdict()
+        if look.has_moved:
+            moved_ms = now()
+        elif now() - moved_ms >= watch.longest_wait_ms:
+            following.give_up()
+            return following.verdict()
+        if not look.is_behind:
+            pause(watch.interval_ms)

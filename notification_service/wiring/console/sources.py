@@ -1,41 +1,230 @@
 """From a configuration to what the console reads."""
 
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import finalize
+
+from notification_service.aggregation.commands import CommandWriter
+from notification_service.aggregation.completions import CompletionsLog
+from notification_service.aggregation.view import StoreView
+from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.kafka_settings import copied_settings, kafka_settings
+from notification_service.configuration.sections import TransportType
+from notification_service.connectors.files.source import partition_numbers
+from notification_service.console.sources import ArchiveDistance
+from notification_service.jobs.topic_archive.manifest import Ends
+from notification_service.jobs.topic_archive.newest import find_newest
+from notification_service.status.aggregation import AggregationStatus
+from notification_service.supervision.locks import AlreadyRunning, RunLock, find_service
+from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring.aggregation import (
+    find_aggregation_of,
+    open_commands,
+    open_completions,
+    open_copies,
+    open_view,
+    stores_of,
+)
+from notification_service.wiring.console.workers import find_path
+from notification_service.wiring.regions import give_order
+from resequencer.clock import Instant
+from resequencer.record import Partition
+
+if TYPE_CHECKING:
+    from notification_service.connectors.kafka.settings import KafkaSettings
 from collections.abc import Callable
 from functools import partial
 
-from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.kinds import sinks_of
-from notification_service.configuration.sections import TransportType
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.console.sources import Sources
 from notification_service.console.units.sent_notifications import OutputFiles, left_in_queue
 from notification_service.console.units.story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from notification_service.status.bridge import BridgeStatus
+from notification_service.status.aggregation import BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import ServiceReport
-from notification_service.supervision.running_service import find_service
-from notification_service.supervision.system_clock import SystemClock, steady_clock
-from notification_service.wiring.bridge.status import find_bridge_of
+from notification_service.status.service_report import ServedStatus, ServiceReport
+from notification_service.supervision.system_clock import steady_clock
+from notification_service.wiring.bridge import find_bridge_of
 from notification_service.wiring.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
-from notification_service.wiring.console.archive_distances import find_archive_distances
-from notification_service.wiring.console.archived_output import find_left_in
-from notification_service.wiring.console.groups import LocalGroups
-from notification_service.wiring.console.partitions import InputPartitions
-from notification_service.wiring.console.regions import LocalRegions
-from notification_service.wiring.console.served import find_served
-from notification_service.wiring.console.workers import LocalWorkers
+from notification_service.wiring.console.workers import LocalWorkers, find_left_in, find_served
 from notification_service.wiring.dead_letter_stores import open_store
-from notification_service.wiring.delivery.composition import make_ledger
+from notification_service.wiring.delivery.composition import find_delivery_of, make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.status import find_delivery_of
-from resequencer.clock import Instant
 from resequencer.printable import without_secrets
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
+
+_log = logging.getLogger("resequencer.console")
+_DIRECTORY = "console"
+
+
+class LocalGroups:
+    """A `GroupSource`. The directory is in that of the store; a second console beside it has a temporary one."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._names = next(stores_of(configuration))
+        self._lock = Lock()
+        self._claimed: Path | None = None
+        self._held: RunLock | None = None
+
+    def claim(self) -> Path:
+        """As `GroupSource.claim`.
+
+        Raises:
+            DirectoryUnusable: Nothing can be written there.
+        """
+        with self._lock:
+            if self._claimed is None:
+                self._claimed = self._claim()
+            return self._claimed
+
+    def open_view(self) -> StoreView:
+        return open_view(self._configuration, self._names, self.claim())
+
+    def open_copies(self) -> StoreView:
+        return open_copies(self._configuration, self._names, self.claim())
+
+    def open_commands(self) -> CommandWriter:
+        return open_commands(self._configuration, self._names)
+
+    def open_completions(self) -> CompletionsLog:
+        return open_completions(self._configuration, self._names)
+
+    def find_status(self) -> AggregationStatus:
+        run_directory = self._configuration.notification.run_directory
+        return find_aggregation_of(self._configuration, find_service(run_directory, SystemClock().now()))
+
+    def _claim(self) -> Path:
+        directory = self._names.directory / _DIRECTORY
+        lock = RunLock(directory, is_private=True)
+        try:
+            lock.acquire()
+        except AlreadyRunning as error:
+            other = mkdtemp(prefix="resequencer-groups-")
+            finalize(self, rmtree, other, ignore_errors=True)
+            _log.warning("%s. This console reads the groups into %s, and deletes that at its end", error, other)
+            return Path(other)
+        self._held = lock
+        return directory
+
+
+_FRESH_MS = 30_000
+"""Partitions are added rarely, and asking for them takes a request to the brokers."""
+
+
+class InputPartitions:
+    """Remembers for a while what it found. May be used from several threads."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._clock = SystemClock()
+        self._lock = Lock()
+        self._found: tuple[Partition, ...] = ()
+        self._found_at: Instant | None = None
+
+    def find(self) -> Sequence[Partition]:
+        """Return the partitions of the input, by number.
+
+        Raises:
+            TransportUnavailable: The brokers do not answer, and no earlier answer is known.
+        """
+        with self._lock:
+            now = self._clock.now()
+            if self._found_at is None or not 0 <= now - self._found_at < _FRESH_MS:
+                self._found, self._found_at = self._look(), now
+            return self._found
+
+    def find_ends(self) -> Mapping[Partition, int]:
+        """Return where the log of each partition ends now: an offset on Kafka, a length in bytes of a file.
+
+        A queue has no such end: none is returned.
+
+        Raises: as `find`.
+        """
+        ingress, partitions = self._configuration.ingress, self.find()
+        if ingress.transport is TransportType.JMS:
+            return {}
+        if ingress.transport is TransportType.FILE:
+            files = {each: ingress.file_directory / f"partition-{each.number}.jsonl" for each in partitions}
+            return {each: file.stat().st_size for each, file in files.items() if file.exists()}
+        from notification_service.connectors.kafka.topic_ends import LogReader
+
+        log = LogReader(kafka_settings(self._configuration))
+        try:
+            return log.ends(partitions)
+        finally:
+            log.close()
+
+    def _look(self) -> tuple[Partition, ...]:
+        ingress = self._configuration.ingress
+        if ingress.transport is TransportType.JMS:
+            return tuple(Partition(each.queue, number) for number, each in enumerate(ingress.jms.partitions))
+        if ingress.transport is TransportType.FILE:
+            return tuple(Partition(ingress.topic, number) for number in partition_numbers(ingress.file_directory))
+        from notification_service.connectors.kafka.topic_ends import LogReader
+
+        log = LogReader(kafka_settings(self._configuration))
+        try:
+            return tuple(log.partitions(ingress.topic))
+        finally:
+            log.close()
+
+
+class LocalRegions:
+    """Gives orders to the workers of the service that runs."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._run_directory = configuration.notification.run_directory
+
+    def reset(self, slot: int, by: str, *, is_forced: bool) -> bool:
+        found = find_service(self._run_directory, SystemClock().now())
+        workers = found.report.workers if found.report is not None and found.holder is not None else ()
+        worker = next((each for _, each in workers if each.slot == slot), None)
+        if worker is None:
+            return False
+        give_order(self._run_directory, worker, by, is_forced=is_forced)
+        return True
+
+
+def find_archive_distances(configuration: Configuration) -> Mapping[Partition, ArchiveDistance]:
+    """Return the distances of all partitions of the topics; empty without Kafka, and without an archive at a path.
+
+    Raises:
+        ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
+        TransportUnavailable, TransportRefused: The brokers cannot be asked.
+    """
+    transports = configuration.ingress.transport, configuration.notification.transport
+    path = find_path(configuration.archive.location)
+    newest = find_newest(path) if path is not None and set(transports) == {TransportType.KAFKA} else None
+    return {} if newest is None else _distances(newest.ends, copied_settings(configuration))
+
+
+def _distances(ends: Ends, settings: "KafkaSettings") -> Mapping[Partition, ArchiveDistance]:
+    """Return how far these archived ends are from the logs' first offsets and stable ends.
+
+    A partition that was never archived is archived from its first offset on, so that is its end.
+    """
+    from notification_service.connectors.kafka.topic_ends import LogReader
+
+    with closing(LogReader(settings)) as log:
+        partitions = [each for topic in settings.topics.all for each in log.partitions(topic)]
+        starts, written = log.starts(partitions), log.ends(partitions)
+    found: dict[Partition, ArchiveDistance] = {}
+    for partition in sorted(starts.keys() & written.keys()):
+        archived = ends.get(partition.topic, {}).get(partition.number, starts[partition])
+        found[partition] = ArchiveDistance(archived - starts[partition], written[partition] - archived)
+    return found
+
 
 _LAG_UNITS = {
     TransportType.KAFKA: "offsets",

@@ -15,30 +15,52 @@ from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.receiver import DirectReport
-from notification_service.delivery.event_file import EventFile
+from notification_service.delivery.events import EventFile
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import Service
-from notification_service.delivery.schedules.runner import ScheduleReport
+from notification_service.delivery.schedules.keys import make_keys
+from notification_service.delivery.schedules.runner import ScheduleReport, ScheduleRunner
+from notification_service.delivery.schedules.settings import Schedule
+from notification_service.delivery.schedules.sink import LedgerSink, RequestSink
 from notification_service.delivery.settings import DeliverySettings
 from notification_service.delivery.source_reader import Sources
 from notification_service.delivery.worker import DeliveryWorker, Others, Reporting
+from notification_service.lookups.directory import LookupsDirectory
 from notification_service.status.delivery import (
     BlockedStatus,
     DeliveredPartition,
     DeliveryFile,
     DeliveryReport,
+    DeliveryStatus,
     DirectStatus,
     GateStatus,
     ScheduleStatus,
+    find_delivery,
 )
+from notification_service.supervision.locks import RunningService
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.delivery.direct import make_direct_receiver
-from notification_service.wiring.delivery.schedules import make_runner
 from notification_service.wiring.delivery.sources import live_source, open_feed
-from resequencer.clock import Clock, Instant, instant_text
+from resequencer.clock import Clock, Instant, SteadyClock, instant_text
 from resequencer.errors import ConfigurationError
-from resequencer.steady_clock import SteadyClock
+
+
+def make_runner(
+    configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str, clock: SteadyClock
+) -> ScheduleRunner:
+    """Return the runner of a schedule; nothing is connected yet."""
+    keys = make_keys(schedule.keys, LookupsDirectory(configuration.lookups.directory))
+    return ScheduleRunner(name, schedule, keys, _sink_of(configuration, name, schedule, ledger, owner), clock)
+
+
+def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:
+    if schedule.receiver:
+        return LedgerSink(ledger, name, schedule.receiver, owner, schedule.waiting)
+    from notification_service.delivery.schedules.sink import TopicSink
+
+    group = f"{configuration.storage.namespace}-schedule-{name}"
+    return TopicSink(kafka_settings(configuration), name, schedule.topic, group)
 
 
 def make_ledger(configuration: Configuration, slot: int | None = None, service: Service = Service()) -> Ledger:  # noqa: B008
@@ -87,7 +109,7 @@ def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.events import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish
@@ -175,3 +197,11 @@ def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
 
 def _text(instant: Instant | None) -> str | None:
     return None if instant is None else instant_text(instant)
+
+
+def find_delivery_of(configuration: Configuration, service: RunningService) -> DeliveryStatus:
+    """Combine the reports; empty while the service does not run."""
+    if service.holder is None or not service.holder.isdigit():
+        return DeliveryStatus()
+    run_directory, count = configuration.notification.run_directory, configuration.delivery.worker_count
+    return find_delivery(run_directory, int(service.holder), count, SystemClock().now())

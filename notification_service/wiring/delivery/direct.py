@@ -12,20 +12,20 @@ from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.delivery.caller import Network
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOutcome
-from notification_service.delivery.direct.core.stages import Stage, find_left_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.receiver import DirectReceiver
 from notification_service.delivery.errors import ReceiverUnknown
 from notification_service.delivery.settings import Receiver
 from notification_service.supervision.system_clock import SystemClock
+from resequencer.clock import SteadyClock
 from resequencer.record import OutputNumber, Partition
-from resequencer.steady_clock import SteadyClock
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
     from notification_service.connectors.kafka.settings import KafkaSettings
-    from notification_service.delivery.direct.order_topic import OrderTopic
+    from notification_service.delivery.direct.order_executor import OrderTopic
 
 _HEADERS_BYTES = 64 << 10
 
@@ -69,7 +69,7 @@ def make_direct_receiver(
 
 def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) -> StageClients:
     from notification_service.connectors.kafka.orders import KafkaOrderSource
-    from notification_service.connectors.kafka.transport import KafkaTransport
+    from notification_service.connectors.kafka.sink import KafkaTransport
 
     settings = settings_of_stage(configuration, stage, slot)
     orders = KafkaOrderSource(settings) if stage.orders else None
@@ -78,8 +78,8 @@ def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) ->
 
 def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> Mapping[str, str]:
     """Make the topics; return the retry topics of earlier intervals that are not read up to their ends, with their groups."""
-    from notification_service.connectors.kafka.made_topics import make_topics
-    from notification_service.connectors.kafka.unread_topics import find_unread
+    from notification_service.connectors.kafka.preflight import find_unread
+    from notification_service.connectors.kafka.topics import make_topics
 
     settings = kafka_settings(configuration)
     make_topics(settings, stages[0].topic, topics_to_make(stages))
@@ -92,7 +92,7 @@ def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
     Raises:
         ReceiverUnknown: There is no such receiver.
     """
-    from notification_service.delivery.direct.order_topic import OrderTopic
+    from notification_service.delivery.direct.order_executor import OrderTopic
 
     return OrderTopic(settings_of_stage(configuration, _source_of(configuration, name), None))
 
@@ -118,7 +118,7 @@ def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedF
         ReceiverUnknown: There is no such receiver.
     """
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-    from notification_service.delivery.direct.requeue import requeue_route
+    from notification_service.delivery.direct.order_executor import requeue_route
 
     source = _source_of(configuration, name)
     route = requeue_route(source.topic, source.group, SystemClock())

@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,21 +21,82 @@ from notification_service.connectors.files.operations import SystemFiles, sync_d
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
 from notification_service.delivery.feeds.files import FileFeed
-from notification_service.delivery.feeds.port import Feed
+from notification_service.delivery.feeds.port import Feed, make_item, select_items
+from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
-from notification_service.jobs.topic_archive.records_in_order import find_ends
-from notification_service.wiring.console.archived_output import find_path
-from notification_service.wiring.delivery.archive_feed import ArchiveFeed, ArchiveSpan
+from notification_service.jobs.topic_archive.reading import OrderedRecord, find_ends, records_in_order
+from notification_service.wiring.console.workers import find_path
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import printable
+from resequencer.record import Origin, Partition
 from storage.private_file import make_lasting_directory
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.topics import Topic
     from notification_service.delivery.feeds.topics import TopicFeed
+
+
+class ArchiveSpan(msgspec.Struct, frozen=True):
+    """What a job delivers of an archive: by partition up to an offset, with timestamps from `since` to `until` (exclusive).
+
+    None is no limit. `location` is the path of the archive.
+    """
+
+    location: str
+    topic: str
+    ends: Mapping[int, int]
+    since: Instant | None = None
+    until: Instant | None = None
+
+    def holds(self, timestamp: Instant) -> bool:
+        return (self.since is None or timestamp >= self.since) and (self.until is None or timestamp < self.until)
+
+
+class ArchiveFeed:
+    """Reads a span of an archive. A part of the feed is a partition."""
+
+    def __init__(self, span: ArchiveSpan, select: Select) -> None:
+        self._span, self._select = span, select
+        self._pieces: Iterator[list[OrderedRecord]] | None = None
+        self._at: Mapping[str, int] | None = None
+
+    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+        """As `Feed.read`.
+
+        Raises:
+            ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
+        """
+        try:
+            return self._read(positions, most)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._pieces = self._at = None
+
+    def _read(self, positions: Mapping[str, int], most: int) -> Portion:
+        if self._pieces is None or self._at != positions:
+            starts = {int(part): at for part, at in positions.items()}
+            span = self._span
+            self._pieces = records_in_order(Path(span.location), span.topic, starts, span.ends, most)
+        piece = next(self._pieces, None)
+        if piece is None:
+            self.close()
+            return Portion([], {}, is_end=True, seals=True)
+        after = {str(piece[0].partition): piece[-1].offset + 1}
+        self._at = {**positions, **after}
+        within = [each for each in piece if self._span.holds(each.timestamp)]
+        items = [make_item(each.key, each.value, each.headers, str(self._origin(each))) for each in within]
+        selected = select_items(items, self._select)
+        return Portion(selected, after, len(items) - len(selected))
+
+    def _origin(self, record: OrderedRecord) -> Origin:
+        return Origin(Partition(self._span.topic, record.partition), record.offset)
+
 
 LIVE = "live"
 _ID_BYTES = 32

@@ -5,11 +5,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from storage.infinispan.layout.expiry import ExpiredUnits
 from storage.infinispan.layout.index_block import DeadCopy
-from storage.infinispan.layout.page import Page, packed
-from storage.infinispan.layout.page_table import PageTable
-from storage.infinispan.layout.records import UnitRecord, combined
+from storage.infinispan.layout.page_table import Page, PageTable, packed
+from storage.infinispan.layout.segment import ExpiredUnits, UnitRecord, combined
 from storage.infinispan.layout.window import Progress, Window
 
 _PAGES_GIVEN_UP = 64

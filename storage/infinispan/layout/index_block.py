@@ -1,14 +1,14 @@
 """Index blocks: what a new owner must know about the pages without reading them. Pure."""
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from storage.infinispan.layout.expiry import NEVER
-from storage.infinispan.layout.records import UnitRecord, WaitsRow
+from storage.infinispan.layout.segment import NEVER, UnitRecord, WaitsRow, undecodable
 from storage.infinispan.layout.unit_index import Entries, entries_of, from_bytes, merged, to_bytes
-from storage.infinispan.layout.value_framing import undecodable
 
 _SLOT_BITS = 15
 
@@ -121,3 +121,20 @@ def decode_index_block(name: str, payload: bytes) -> IndexBlock:
     except (msgspec.DecodeError, ValueError) as error:
         raise undecodable(name, error) from error
     return block
+
+
+class BlockLookup(NamedTuple):
+    """`entries` are the unit index's entries of pages before `end`. `dead` has the packed dead copies in ascending order."""
+
+    entries: Entries
+    dead: "array[int]"
+    end: int
+
+    def has_dead(self, page: int, slot: int) -> bool:
+        """Whether the block says of this copy that a later one has replaced it."""
+        at = bisect_left(self.dead, DeadCopy(page, slot, waited=False).packed())
+        return at < len(self.dead) and self.dead[at] <= DeadCopy(page, slot, waited=True).packed()
+
+
+def lookup_of(block: IndexBlock) -> BlockLookup:
+    return BlockLookup(block.index_entries(), array("Q", sorted(block.dead)), block.end)

@@ -9,8 +9,7 @@ from unicodedata import category
 
 from fuzz.independent.json import LONGEST_INTEGER, NotJson, Number, Object, TooDeep, depth_of, has_endless_integer, read_json
 
-from notification_service.events.bodies import MAX_DEPTH
-from notification_service.events.decoding import MAX_SEQUENCE
+from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE
 from resequencer.dead_letter import DeadLetterReason as Reason
 from resequencer.envelope import MOST_OBJECTS
 

@@ -10,12 +10,10 @@ from fuzz.unsynced_files import UnsyncedFiles
 
 from guardian.pending_output import output_record
 from guardian.ports import Channel, OutputRecord, TransportRefused
-from notification_service.connectors.dead_letters.actions import Requeueing
+from notification_service.connectors.dead_letters.actions import Requeueing, StoredDeadLetter
+from notification_service.connectors.dead_letters.decisions import choose, why_not_requeue
 from notification_service.connectors.dead_letters.port import Signature
-from notification_service.connectors.dead_letters.selection import choose, why_not_requeue
-from notification_service.connectors.dead_letters.stored_dead_letter import StoredDeadLetter
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
-from notification_service.connectors.files.dead_letters import DeadLettersFile
+from notification_service.connectors.files.dead_letters import ActionsFile, DeadLettersFile
 from notification_service.connectors.files.requeue import Requeue
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, decode_line, encode_line

@@ -7,8 +7,7 @@ from fuzz.independent.json import read_json
 from fuzz.simulated import simulated_lines
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.bodies import read_body
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder, read_body
 from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.record import Headers, Origin, Partition, Record
 

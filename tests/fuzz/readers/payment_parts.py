@@ -7,8 +7,8 @@ from fuzz.independent.json import NotJson, Object, read_json
 from fuzz.readers.status_report import TOKENS, mutate
 from fuzz.readers.status_report import seeds as of_payments
 
-from notification_service.events.bodies import find_encoding_flaw, find_reading_flaw, read_body
-from notification_service.payments.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
+from notification_service.events.decoding import find_encoding_flaw, find_reading_flaw, read_body
+from notification_service.payments.original import INSTRUCTION, MESSAGE, TRANSACTION
 from resequencer.errors import PermanentError
 
 __all__ = ["TOKENS", "check", "mutate", "seeds"]

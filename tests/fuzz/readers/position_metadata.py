@@ -7,10 +7,10 @@ from uuid import UUID
 from fuzz.scratch import scratch
 from fuzz.unsynced_files import UnsyncedFiles
 
-from guardian.done_offsets import DoneOffsets, decode, encode
 from guardian.ports import TransportRefused
+from guardian.positions import DoneOffsets, decode, encode
 from guardian.takeover import Metadata, find_metadata
-from notification_service.connectors.files.archived_marker import ArchivedMarker
+from notification_service.connectors.files.input_archive import ArchivedMarker
 from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata
 from notification_service.connectors.kafka.core.offset_metadata import find_metadata as find_offset_metadata
 

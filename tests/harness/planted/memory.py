@@ -7,7 +7,7 @@ from harness.planted.protocol import Patch
 
 import resequencer.turn.release
 from guardian.partitions import Partitions
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import TakeoverBackoff
 from guardian.unit_registry import Dues, UnitRegistry
 from resequencer.clock import Instant
 from resequencer.record import Partition

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from guardian.guardian_actor import Escalated, Guardian
-from guardian.supervision import Failure
+from guardian.guardian_actor import Escalated, Failure, Guardian
 from resequencer.actor import Resequencer
 from resequencer.batch import TakeTurn, TurnsTaken
 from resequencer.dead_letter import DeadLetter, DeadLetterReason

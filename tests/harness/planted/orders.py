@@ -40,7 +40,7 @@ def order_executed_by_a_zombie(patch: Patch) -> None:
     def is_done(stored: LastCommit, header: Header, commit: Commit) -> bool:
         return False if commit.orders != header.orders else right_is_done(stored, header, commit)
 
-    patch.setattr("storage.none.storage.is_done", is_done)
+    patch.setattr("storage.none.is_done", is_done)
 
 
 def order_executed_though_its_unit_has_changed(patch: Patch) -> None:

@@ -9,15 +9,14 @@ import pytest
 
 import guardian.partitions
 import resequencer.unit_codec
-from guardian.backlog import Backlog
 from guardian.cycle import Cycle, PreparedCommit
 from guardian.dependencies import Dependencies
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import Channel, PartitionOutput, Position, PublishRefused
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover
+from guardian.timers import Backlog
 from guardian.unit_registry import UnitRegistry
-from notification_service.connectors.files.lasting_length import facts_name
-from notification_service.connectors.files.output import Numbers, OutputFile
+from notification_service.connectors.files.output import Numbers, OutputFile, facts_name
 from notification_service.connectors.files.sink import FACTS_FILE, FileSink
 from resequencer.errors import OwnershipLost, PermanentError
 from resequencer.storage_port import WaitKind

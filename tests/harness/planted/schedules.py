@@ -6,9 +6,9 @@ PYTHONPATH=tests:. .venv/bin/python -m harness.simulated_schedules.runs SEED --f
 import pytest
 from harness.planted.delivery import Fault, plant_fault, table_of
 
-from notification_service.delivery.schedules.core import progress
+from notification_service.delivery.schedules import core as progress
 from notification_service.delivery.schedules.runner import ScheduleRunner
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 
 FAULTS = (
     Fault("a jump of the clock is believed", SteadyClock.now, "self.read(self._wall)", "self._wall()"),

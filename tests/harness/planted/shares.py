@@ -52,4 +52,4 @@ def later_arrivals_overtake_the_rest(patch: Patch) -> None:
 
 def what_was_cut_off_waits_for_the_next_arrival(patch: Patch) -> None:
     """The rest of a cut turn is not woken."""
-    patch.setattr("guardian.unfinished_turns.UnfinishedTurns.first", lambda *_: [])
+    patch.setattr("guardian.timers.UnfinishedTurns.first", lambda *_: [])

@@ -11,10 +11,10 @@ from simulation.struck_storage import StruckPartitionStore
 
 import guardian.partitions
 from guardian.cycle import Cycle, PreparedCommit
-from guardian.done_offsets import DoneOffsets
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import Partitions
 from guardian.ports import Channel, Position
+from guardian.positions import DoneOffsets
 from guardian.takeover import Takeover
 from guardian.unit_registry import UnitRegistry
 from resequencer.errors import OwnershipLost
@@ -23,12 +23,12 @@ from resequencer.storage_port import Commit, Header, Pending, StorageUnavailable
 from resequencer.turn.turn import Turn
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
-from storage.none.memory import KeptPartition, Memory
+from storage.none import KeptPartition, Memory
 
 
 def no_compare_and_set(patch: Patch) -> None:
-    patch.setattr("storage.none.storage.is_done", lambda *_: False)
-    patch.setattr("storage.none.storage.check_owner", lambda *_: None)
+    patch.setattr("storage.none.is_done", lambda *_: False)
+    patch.setattr("storage.none.check_owner", lambda *_: None)
 
 
 def owner_compared_without_the_number(patch: Patch) -> None:
@@ -42,8 +42,8 @@ def owner_compared_without_the_number(patch: Patch) -> None:
         check_owner(stored, header)
         return (stored.number, stored.attempt) == (commit.number, commit.attempt)
 
-    patch.setattr("storage.none.storage.check_owner", check_owner)
-    patch.setattr("storage.none.storage.is_done", is_done)
+    patch.setattr("storage.none.check_owner", check_owner)
+    patch.setattr("storage.none.is_done", is_done)
 
 
 def token_counted_instead_of_drawn(patch: Patch) -> None:
@@ -120,7 +120,7 @@ def decided_anew_after_a_time_out(patch: Patch) -> None:
     carried: dict[int, tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
     right_prepared = Cycle._prepared
     patch.setattr(Cycle, "_prepared", prepared)
-    patch.setattr("storage.none.storage.is_done", is_done)
+    patch.setattr("storage.none.is_done", is_done)
     patch.setattr(Cycle, "_commit_partition", commit_partition)
 
 

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 import notification_service.aggregation.payments.payments_of_message as payments
 from guardian.ports import PublishRefused
-from notification_service.aggregation.core.processor import Turn
+from notification_service.aggregation.core import Turn
+from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka import restoring
 from notification_service.aggregation.kafka.restoring import Restoring
 from notification_service.aggregation.kafka.store import KafkaStore, _output
-from notification_service.aggregation.payments.counting import with_member
+from notification_service.aggregation.payments.payments_of_message import with_member
 from notification_service.aggregation.port import Step, Store
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.aggregation.values.file import ValuesFile
 from notification_service.connectors.kafka.topic_reader import CommittedReader
+from resequencer.clock import SteadyClock
 from resequencer.record import Partition
-from resequencer.steady_clock import SteadyClock
 
 
 def counter_instead_of_transitions(patch: Patch) -> None:
@@ -207,7 +207,7 @@ def the_topics_deletions_are_not_read(patch: Patch) -> None:
 
 def members_are_left_when_a_group_is_swept(patch: Patch) -> None:
     """The head goes on to be swept after the first portion of its members."""
-    patch.setattr("notification_service.aggregation.core.processor._FORGOTTEN_AT_ONCE", 1)
+    patch.setattr("notification_service.aggregation.core._FORGOTTEN_AT_ONCE", 1)
     patch.setattr(ValuesFile, "members", lambda *_: ["u0"])
 
 

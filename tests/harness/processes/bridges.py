@@ -16,18 +16,17 @@ from harness.processes.regions import RegionStage
 from harness.waiting import pause_at_random, wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.client import connect
-from notification_service.connectors.mqtt.errors import NOT_DELIVERED
+from notification_service.connectors.mqtt.connection import NOT_DELIVERED, connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
-from notification_service.status.bridge import BridgeFile, BridgeReport
-from servers.artemis.server import ArtemisServer
+from notification_service.status.aggregation import BridgeFile, BridgeReport
+from servers.artemis import ArtemisServer
 
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon
 
-    from servers.kafka.server import KafkaServer
-    from servers.mosquitto.server import MosquittoServer
+    from servers.kafka import KafkaServer
+    from servers.mosquitto import MosquittoServer
     from servers.server import Server
 
 LOAD = ("--units", "150", "--rate", "400/s", "--window", "100", "--late", "0", "--losses", "0", "--duplicates", "0.02")

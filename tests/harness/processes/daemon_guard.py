@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from notification_service.supervision.run_lock import find_holder
+from notification_service.supervision.locks import find_holder
 
 
 def end_with_this_process(run_directory: Path) -> None:

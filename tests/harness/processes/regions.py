@@ -17,9 +17,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 if TYPE_CHECKING:
     from harness.processes.operated_daemon import Daemon
 
-    from servers.artemis.server import ArtemisServer
-    from servers.kafka.server import KafkaServer
-    from servers.mosquitto.server import MosquittoServer
+    from servers.artemis import ArtemisServer
+    from servers.kafka import KafkaServer
+    from servers.mosquitto import MosquittoServer
     from servers.server import Server
 
 PARTITIONS = 2

@@ -11,21 +11,20 @@ from harness.service_under_test import FakeClock, Teller
 from harness.waiting import wait_until
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.done_offsets import MOST_CHARACTERS
-from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
+from guardian.positions import MOST_CHARACTERS
 from guardian.unit_registry import UnitRegistrySettings
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Storage
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
-from storage.none.storage import NoneSettings, NoneStorage
+from storage.none import NoneSettings, NoneStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 _MOST_FAILURES = 50

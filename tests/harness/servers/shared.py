@@ -9,13 +9,12 @@ from uuid import uuid4
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from notification_service.connectors.kafka.client import OurNetClient
-from servers.artemis.server import ArtemisServer
-from servers.infinispan.server import InfinispanServer
-from servers.kafka.server import KafkaServer
-from servers.mosquitto.server import MosquittoServer
-from servers.postgresql.server import PostgresqlServer, PostgresqlSettings
-from servers.redis.cluster import RedisCluster
-from servers.redis.server import RedisServer
+from servers.artemis import ArtemisServer
+from servers.infinispan import InfinispanServer
+from servers.kafka import KafkaServer
+from servers.mosquitto import MosquittoServer
+from servers.postgresql import PostgresqlServer, PostgresqlSettings
+from servers.redis import RedisCluster, RedisServer
 
 PARENT = Path(tempfile.gettempdir()) / f"resequencer-servers-{os.getuid()}"
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from harness.waiting import wait_until
 
-from resequencer.steady_clock import Belief
+from resequencer.clock import Belief
 
 _SOURCE = Path(__file__).with_suffix(".c")
 DAY_MS = 86_400_000

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from notification_service.delivery.core.rows import RetryMode
+from notification_service.delivery.core.jobs import RetryMode
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.settings import Receiver, Step
 

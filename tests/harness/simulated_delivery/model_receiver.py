@@ -7,7 +7,7 @@ from random import Random
 from harness.simulated_delivery.plan import Plan
 
 from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
-from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.settings import Step
 
 _LEAST_MS, _MOST_MS = 3_000, 60_000

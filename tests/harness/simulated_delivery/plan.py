@@ -8,7 +8,7 @@ from typing import NamedTuple
 from harness.receivers import receiver
 from msgspec.structs import replace
 
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.settings import OnFailed, Receiver, Steps
 

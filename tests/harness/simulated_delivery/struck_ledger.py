@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from notification_service.delivery.errors import LedgerUnavailable
 from notification_service.delivery.ledger.database import Database
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 
 _NAME = "ledger.db"
 

@@ -12,7 +12,7 @@ from harness.wild_clock import WildClock
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Rejected
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.rows import Claim, RetryMode
+from notification_service.delivery.core.jobs import Claim, RetryMode
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.settings import OnFailed, Step
 

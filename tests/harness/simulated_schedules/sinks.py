@@ -13,12 +13,10 @@ from sqlalchemy import select
 
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.tables import JOBS, ROWS
-from notification_service.delivery.schedules.core.progress import Progress, decode_progress
-from notification_service.delivery.schedules.core.request import Request
-from notification_service.delivery.schedules.ledger_sink import LedgerSink
-from notification_service.delivery.schedules.sink import RequestSink, ScheduleBusy
+from notification_service.delivery.schedules.core import Progress, Request, decode_progress
+from notification_service.delivery.schedules.sink import LedgerSink, RequestSink, ScheduleBusy
+from resequencer.clock import SteadyClock
 from resequencer.errors import TransientError
-from resequencer.steady_clock import SteadyClock
 
 _Found = TypeVar("_Found")
 _FAULT = 0.03

@@ -24,7 +24,7 @@ from kafka.structs import TopicPartition
 from simulation.fakes.broker import Stored, Transaction
 
 from guardian.headers import DUE, GROUP_ID
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.files import ValuesFile
 
 COMMANDS, VALUES, REPORTS, LETTERS = "FACTS", "VALUES", "REPORTS", "DEAD_LETTERS"
 _TOLD = (OPEN, COMPLETE, INCOMPLETE, CLOSED)

@@ -15,10 +15,10 @@ from simulation.fakes.clients import FakeConsumer
 from simulation.slot import Slot
 
 from guardian.ports import TransportUnavailable
+from notification_service.aggregation.files import ValuesFile, Writing
 from notification_service.aggregation.kafka.store import KafkaStore
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.aggregation.values.file import ValuesFile, Writing
 from notification_service.connectors.kafka.core.client_options import ClientOptions
 from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
 

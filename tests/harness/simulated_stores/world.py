@@ -27,8 +27,8 @@ from simulation.fakes.broker import Entry
 from simulation.fakes.patching import fake_kafka
 from simulation.injected_faults import InjectedFaults
 
-from notification_service.aggregation.payments.settings import PaymentsSettings
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.files import ValuesFile
+from notification_service.aggregation.payments.payments_of_message import PaymentsSettings
 
 _NEVER_MS = 365 * 86_400_000
 _HOUR_MS = 3_600_000
@@ -292,8 +292,8 @@ def _patched(world: World) -> Iterator[None]:
             "notification_service.aggregation.kafka.store._READ_SECONDS": world.plan.read_seconds,
             "notification_service.aggregation.kafka.restoring.monotonic": monotonic,
             "notification_service.aggregation.runner._AT_ONCE": world.plan.at_once,
-            "notification_service.aggregation.values.file._BUSY_SECONDS": 0.0,
-            "notification_service.aggregation.values.file.ValuesFile.writing": writing,
+            "notification_service.aggregation.files._BUSY_SECONDS": 0.0,
+            "notification_service.aggregation.files.ValuesFile.writing": writing,
         }.items():
             stack.enter_context(patch(name, value))
         yield

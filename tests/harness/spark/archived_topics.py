@@ -11,11 +11,11 @@ import msgspec
 from harness.waiting import wait_ms
 
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.topic_archive.compaction import Compacted, CompactionSettings, Compactor
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
-from notification_service.jobs.topic_archive.settings import ArchiveSettings
 from notification_service.jobs.topic_archive.streaming import Archiver
+from notification_service.jobs.topic_archive.writer import ArchiveSettings
 from notification_service.supervision.system_clock import SystemClock
 from tests.notification_service.connectors.kafka.stage import KafkaStage, read_to_end
 

@@ -12,11 +12,10 @@ from harness.rooms import ROOT
 from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 from notification_service.connectors.files.settings import FileSettings
+from notification_service.jobs.audit.job import Made, Timing, bucket_size, overdue
 from notification_service.jobs.audit.lines import find_scope, read_portion
-from notification_service.jobs.audit.overdue import overdue
 from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, UNIT, WAITING, Told, audit_rows
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
-from notification_service.jobs.audit.timing import Made, Timing, bucket_size
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.simulator.generate.plan import Plan as SimulatedPlan

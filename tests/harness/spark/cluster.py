@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 from harness.waiting import wait_until
 
-from servers.java.program import find_java
+from servers.java import find_java
 from servers.ports import LOOPBACK, hold_port
 from servers.process import Process
 

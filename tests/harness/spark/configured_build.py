@@ -12,9 +12,9 @@ from notification_service.configuration.configuration import load
 from notification_service.configuration.kafka_settings import copied_settings
 from notification_service.configuration.lookup_sources import load_job_settings
 from notification_service.jobs.lookups.job import Built, build_lookups
-from notification_service.jobs.spark.java_client import java_options
-from notification_service.jobs.topic_archive.settings import ArchiveSettings
+from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.topic_archive.streaming import Archiver
+from notification_service.jobs.topic_archive.writer import ArchiveSettings
 from notification_service.supervision.system_clock import SystemClock
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from harness.steady import steady
 from msgspec.structs import replace
 
 from notification_service.aggregation.commands import FileCommands
-from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.files import FileStore
 from notification_service.aggregation.payments.commands import encode_close
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.jobs.audit.rules import AuditSettings
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class GroupedService(AuditedService):
         from notification_service.jobs.audit.groups.sources import GroupDirectories
         from notification_service.jobs.audit.row_audit import FINDING
         from notification_service.jobs.audit.tables import TOLD
-        from notification_service.jobs.spark.arrow_rows import spark_schema
+        from notification_service.jobs.spark.counted_write import spark_schema
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)

@@ -26,7 +26,7 @@ from notification_service.wiring.composition import make_order_book
 from resequencer.clock import instant_of
 from resequencer.order import Order, OrderKind
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from harness.service_under_test import FakeClock
 from harness.steady import steady
 
 from notification_service.aggregation.commands import FileCommands
-from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.files import FileStore
 from notification_service.aggregation.payments.commands import encode_close
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.notification import notification_id
 
@@ -150,7 +149,7 @@ def told_of(spark: SparkSession, records: GroupRecords) -> list[Told]:
     from notification_service.jobs.audit.row_audit import Told
     from notification_service.jobs.audit.rules import AuditSettings
     from notification_service.jobs.audit.tables import TOLD
-    from notification_service.jobs.spark.arrow_rows import spark_schema
+    from notification_service.jobs.spark.counted_write import spark_schema
     from notification_service.payments.settings import HandlerSettings
     from resequencer.settings import ResequencerSettings
     from resequencer.strategies.registry import StrategySettings

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from notification_service.aggregation.core.aggregate import Change
-from notification_service.aggregation.core.command import Command
-from notification_service.aggregation.core.processor import Processor, Slot, Stored
+from notification_service.aggregation.core import Change, Command, Processor, Slot, Stored
 from notification_service.aggregation.users_aggregate import UsersAggregate
 from resequencer.dead_letter import DeadLetter
 from resequencer.errors import PermanentError

@@ -6,8 +6,7 @@ from hashlib import sha256
 import pytest
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.bridge.port import TooLarge
-from notification_service.bridge.runner import Bridge
+from notification_service.bridge.runner import Bridge, TooLarge
 from notification_service.connectors.line_format import Line
 from resequencer.errors import ConfigurationError
 

@@ -13,17 +13,15 @@ from harness.waiting import wait_until
 from guardian.headers import as_cut
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.bridge.file_start import FileStart
-from notification_service.bridge.port import Start, TooLarge
-from notification_service.bridge.runner import Bridge
+from notification_service.bridge.runner import Bridge, Start, TooLarge
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.source import FileSource
-from notification_service.connectors.kafka.core.client_options import read_options
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.line_format import Line, partition_of
 from resequencer.record import Cut, Record
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.bridge.test_runner import Broker
 
 PARTITIONS = 3

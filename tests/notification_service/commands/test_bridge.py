@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from notification_service.command_line import main
-from notification_service.status.bridge import BridgeFile, BridgeReport, bridge_lines, find_bridge
+from notification_service.status.aggregation import BridgeFile, BridgeReport, bridge_lines, find_bridge
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 
 
 @pytest.fixture(autouse=True)

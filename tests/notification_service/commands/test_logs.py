@@ -11,8 +11,7 @@ import pytest
 from notification_service.commands.logs import show_logs
 from notification_service.configuration.sections import LogFormat, Logging
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.log_format import formatter_of
-from notification_service.supervision.service_log import NAME, ServiceLog
+from notification_service.supervision.service_log import NAME, ServiceLog, formatter_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from notification_service.command_line import main
 from notification_service.commands import sink as command
 from notification_service.configuration.configuration import load
 from notification_service.status.sink_attributes import SinkAttributesFile
-from notification_service.wiring.sink_attributes import CurrentSettings
+from notification_service.wiring.regions import CurrentSettings
 
 N = "payment-status-notification"
 Run = Callable[..., int]

@@ -11,10 +11,10 @@ from harness.typed_reads import ROOT, TypedReads, sources
 
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.package_settings import settings_from
+from notification_service.configuration.resolution import read_reference
 from notification_service.configuration.schema import SCHEMA, Schema, path_of
 from notification_service.configuration.sections import SOURCES, Ingress, RecordsArchive, Resequencers, Sections
-from notification_service.configuration.shipped import read_reference
-from notification_service.jobs.topic_archive.settings import ArchiveSettings
+from notification_service.jobs.topic_archive.writer import ArchiveSettings
 from notification_service.payments.settings import HandlerSettings
 from resequencer.keys.configuration_key import Key, Section
 from resequencer.keys.value_types import Choice, Duration, TopicName, Whole

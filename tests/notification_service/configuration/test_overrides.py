@@ -3,7 +3,7 @@
 import pytest
 
 from notification_service.command_line import main
-from notification_service.configuration.overrides import one_by_one
+from notification_service.configuration.resolution import one_by_one
 from notification_service.supervision.exit_code import ExitCode
 
 PORT = "payment-status-notification.http.port"

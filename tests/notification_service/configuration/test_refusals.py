@@ -3,8 +3,7 @@
 import pytest
 
 from notification_service.configuration.schema import SCHEMA
-from resequencer.keys.address_types import Networks, Urls
-from resequencer.keys.list_types import QueueParts, TopicFilters, Wholes
+from resequencer.keys.list_types import Networks, QueueParts, TopicFilters, Urls, Wholes
 from resequencer.keys.value_types import (
     Choice,
     Choices,

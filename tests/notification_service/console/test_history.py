@@ -11,11 +11,10 @@ from harness.service_under_test import BEGINNING, FakeClock
 from harness.steady import steady
 
 from notification_service.console.history import History, Minute
-from notification_service.console.history_chart import history_chart
+from notification_service.console.overview import history_chart
 from notification_service.status.report import PartitionStatus, State, StatusReport, Units
 from notification_service.status.service_report import ServiceReport, service_report
-from resequencer.clock import instant_text
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock, instant_text
 
 MINUTE, DAY = 60_000, 86_400_000
 TRUSTED = steady(FakeClock())

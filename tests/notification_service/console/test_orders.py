@@ -18,8 +18,7 @@ from guardian.ports import TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.orders import book as order_book
@@ -27,7 +26,7 @@ from notification_service.console.orders.listing import list_orders
 from notification_service.status.report import Identity as Worker
 from notification_service.status.report import State, report
 from notification_service.status.service_report import service_report
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
 from resequencer.order import OrderKind
 from storage.embedded.view import EmbeddedStorageView

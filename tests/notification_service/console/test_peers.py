@@ -18,8 +18,7 @@ from harness.waiting import DEADLINE_SECONDS, wait_until
 from notification_service.console.peers import PeerFailed, Peers, fetch
 from notification_service.console.service_answer import PeerAnswer, service_answer
 from notification_service.status.report import PartitionStatus, State, StatusReport
-from notification_service.status.served import ServedStatus
-from notification_service.status.service_report import service_report
+from notification_service.status.service_report import ServedStatus, service_report
 from resequencer.clock import instant_text
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"

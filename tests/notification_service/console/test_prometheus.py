@@ -11,17 +11,8 @@ from harness.counted_groups import GroupStage
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from guardian.histogram import HistogramReport
-from guardian.metrics import COUNTED, Histograms
-from notification_service.console.aggregation_metrics import (
-    AGGREGATION_WORKERS,
-    GROUP_GAUGES,
-    GROUPS,
-    STORE_COUNTERS,
-    STORE_GAUGES,
-)
-from notification_service.console.bridge_metrics import BRIDGE_COUNTER, BRIDGE_GAUGES
-from notification_service.console.groups.book import Groups
+from guardian.metrics import COUNTED, HistogramReport, Histograms
+from notification_service.console.groups.watch import Groups
 from notification_service.console.metrics_endpoint import make_metrics_application
 from notification_service.console.prometheus import (
     ARCHIVE_METRICS,
@@ -36,9 +27,23 @@ from notification_service.console.prometheus import (
     TOPIC_METRICS,
     Described,
 )
+from notification_service.console.side_metrics import (
+    AGGREGATION_WORKERS,
+    BRIDGE_COUNTER,
+    BRIDGE_GAUGES,
+    GROUP_GAUGES,
+    GROUPS,
+    STORE_COUNTERS,
+    STORE_GAUGES,
+)
 from notification_service.console.sources import ArchiveDistance
-from notification_service.status.aggregation import AggregationStatus, AggregationWorkerStatus, StoreStatus
-from notification_service.status.bridge import BridgeState, BridgeStatus
+from notification_service.status.aggregation import (
+    AggregationStatus,
+    AggregationWorkerStatus,
+    BridgeState,
+    BridgeStatus,
+    StoreStatus,
+)
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryStatus,
@@ -61,7 +66,7 @@ from notification_service.status.report import (
 from notification_service.status.service_report import ServiceReport, service_report
 from resequencer.clock import instant_text
 from resequencer.record import Partition
-from servers.prometheus.program import find_promtool
+from servers.prometheus import find_promtool
 
 ROOT = Path(__file__).parents[3]
 NOW = 1_774_740_835_941

@@ -14,13 +14,13 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.report import Identity as Worker
 from notification_service.status.report import State, report
 from notification_service.status.service_report import service_report
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from tests.notification_service.console.test_orders import Logins
 
 NUMBER = "T-0#1"

@@ -10,10 +10,10 @@ from harness.service_under_test import BEGINNING
 from msgspec.structs import replace
 from starlette.testclient import TestClient
 
-from notification_service.status.bridge import BridgeState, BridgeStatus
+from notification_service.status.aggregation import BridgeState, BridgeStatus
 from notification_service.status.report import ParticipantStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import ServiceReport, service_report
-from notification_service.wiring.region_orders import RegionNotReset
+from notification_service.wiring.regions import RegionNotReset
 from resequencer.clock import instant_text
 
 PARTICIPANTS = (

@@ -14,7 +14,7 @@ from harness.api_stage import API, ApiStage
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from notification_service.console.api.routes import DESCRIPTION
+from notification_service.console.application import DESCRIPTION
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 ROLES = ("viewer", "operator", "payments")

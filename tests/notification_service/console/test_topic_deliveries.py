@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.console.sources import Sources
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOutcome, DirectResult
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, DirectResult
 from notification_service.delivery.errors import OrderRefused
 from notification_service.status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus
 from resequencer.record import Partition

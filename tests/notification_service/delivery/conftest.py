@@ -13,8 +13,8 @@ from sqlalchemy import Connection, create_engine, text
 from notification_service.jobs.jars.maven import locked
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
-    from servers.kafka.server import KafkaServer
-    from servers.postgresql.server import PostgresqlServer
+    from servers.kafka import KafkaServer
+    from servers.postgresql import PostgresqlServer
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 

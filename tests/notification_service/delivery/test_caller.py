@@ -22,7 +22,7 @@ from httpcore._backends.auto import AutoBackend
 
 from notification_service.delivery.caller import Caller, retry_after_ms
 from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
-from notification_service.delivery.core.rows import Claim, Tries
+from notification_service.delivery.core.jobs import Claim, Tries
 from notification_service.delivery.settings import Step
 from servers.certificates import Certificates
 from servers.ports import hold_port

@@ -13,7 +13,7 @@ from harness.receivers import delivery_settings
 from harness.waiting import async_wait_until
 
 from notification_service.delivery.core.answers import Answer
-from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.ledger.claims import Claimed
 from notification_service.delivery.scheduler import LedgerThreads, Scheduler
 from notification_service.delivery.settings import Step, WorkerSettings

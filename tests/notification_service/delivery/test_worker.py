@@ -10,7 +10,7 @@ from harness.receivers import delivery_settings
 from harness.scripted_receiver import Reply, ScriptedReceiver, scripted_receiver
 from harness.waiting import DEADLINE_SECONDS
 
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.ledger import Ledger

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 import notification_service.events.decoding
-from notification_service.events.bodies import MAX_DEPTH, read_body
-from notification_service.events.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder
+from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, read_body
 from resequencer.dead_letter import DeadLetterReason as Reason
 from resequencer.envelope import MOST_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject, Refusal
 from resequencer.record import Cut, Origin, Partition, Record

@@ -8,8 +8,7 @@ from harness.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notification_service.events.bodies import read_body
-from notification_service.events.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder
+from notification_service.events.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, read_body
 from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.record import Origin, Partition, Record
 

@@ -9,10 +9,10 @@ import pytest
 
 from notification_service.lookups import publication
 from notification_service.lookups.directory import MANIFEST, LookupsDirectory
-from notification_service.lookups.errors import NoRelease, PublishingRefused, ReleaseRefused
 from notification_service.lookups.manifest import FORMAT, ReleaseManifest, decode_manifest, encode_manifest
 from notification_service.lookups.publication import Publication, roll_back
 from notification_service.lookups.release import Release, open_release
+from notification_service.lookups.shapes import NoRelease, PublishingRefused, ReleaseRefused
 
 ROWS = {b"k%05d" % number: b"v%d" % number for number in range(2_000)}
 Publish = Callable[..., ReleaseManifest]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from defusedxml import ElementTree
 
-from notification_service.payments.iso20022.report_xml import render_report_xml
+from notification_service.payments.iso20022.pain002_schema import render_report_xml
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.envelope import PAIN_001_PARTS, DataEnvelope, ProcessObject

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from notification_service.lookups.shapes import ANY, SETTINGS
-from notification_service.payments.agents import Agents
-from notification_service.payments.enrichment import SettingsAlone
-from notification_service.payments.lookups import Lookups
+from notification_service.payments.enrichment import Lookups, SettingsAlone
 from notification_service.payments.notification_settings import NotificationSettings
-from notification_service.payments.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Originals
+from notification_service.payments.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Agents, Originals
 from notification_service.payments.process_object_handler import ProcessObjectHandler
 from notification_service.payments.target_types import as_it_is
 from resequencer.envelope import MOST_OBJECTS, PAIN_001

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notification_service.payments.enrichment import SettingsAlone
+from notification_service.payments.facts import LARGEST_PARTY_BYTES
 from notification_service.payments.foreign_handler import ForeignHandler
-from notification_service.payments.membership import LARGEST_PARTY_BYTES
 from notification_service.payments.notification_settings import (
     NotificationSetting,
     NotificationSettings,
@@ -22,10 +22,9 @@ from notification_service.payments.original import Originals
 from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.errors import TooLarge
-from resequencer.fact import Fact
 from resequencer.handler import Handled, Marks
-from resequencer.notification import notification_id
-from resequencer.short_digest import short_digest
+from resequencer.notification import Fact, notification_id
+from resequencer.record import short_digest
 from tests.notification_service.payments.conftest import EXAMPLE, NOW, SETTINGS_FILE, UNMARKED, envelope_of, payment_data
 
 FLOW = "PaymentInitiationFlow"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS, key_of
-from notification_service.payments.lookups import Lookups
+from notification_service.payments.enrichment import Lookups
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled

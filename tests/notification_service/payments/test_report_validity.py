@@ -10,8 +10,7 @@ from harness.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notification_service.payments.iso20022.pain002_schema import TYPES
-from notification_service.payments.iso20022.report_xml import render_report_xml
+from notification_service.payments.iso20022.pain002_schema import TYPES, render_report_xml
 from notification_service.payments.notification_settings import NotificationSetting, NotificationSettings, split_information
 
 FLOW = "PaymentInitiationFlow"

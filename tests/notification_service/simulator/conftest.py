@@ -18,9 +18,8 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.simulator.expectation import Expected, ExpectedEnvelope, ExpectedGarbage, ExpectedUnit
-from notification_service.simulator.generate.pacer import Pacer
 from notification_service.simulator.generate.plan import Numbering, Plan
-from notification_service.simulator.generate.simulation import Summary, simulate
+from notification_service.simulator.generate.simulation import Pacer, Summary, simulate
 from notification_service.simulator.verify.operator_orders import OrdersLog
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Verdict

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from notification_service.status.region_order import RegionOrder, RegionOrderFile
+from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile
 
 
 def order(name: str, service: int = 7) -> RegionOrder:

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from guardian.histogram import HistogramReport
-from guardian.metrics import CycleTimes
+from guardian.metrics import CycleTimes, HistogramReport
 from notification_service.command_line import main
 from notification_service.status.file import StatusFile
 from notification_service.status.report import (
@@ -25,7 +24,7 @@ from notification_service.status.report import (
 )
 from notification_service.status.service_report import find_reports, service_report
 from notification_service.status.text import status_lines
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.clock import instant_text
 

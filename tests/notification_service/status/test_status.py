@@ -10,7 +10,7 @@ from notification_service.command_line import main
 from notification_service.status.file import StatusFile
 from notification_service.status.report import STALE_AFTER_MS, Identity, State, StatusReport, UnitWait, report
 from notification_service.status.service_report import state_of
-from notification_service.supervision.run_lock import NAME, RunLock
+from notification_service.supervision.locks import NAME, RunLock
 from notification_service.supervision.system_clock import SystemClock
 
 NOW = 1_774_740_835_941

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from notification_service.supervision.input_lock import InputLock
-from notification_service.supervision.run_lock import AlreadyRunning
+from notification_service.supervision.locks import AlreadyRunning, InputLock
 
 
 def test_one_holds_a_directory_at_a_time(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from notification_service.configuration.sections import LogFormat, Logging
-from notification_service.supervision.log_format import JsonFormatter, TextFormatter, configure_logs
+from notification_service.supervision.service_log import JsonFormatter, TextFormatter, configure_logs
 
 TEXT, JSON = TextFormatter(), JsonFormatter()
 FORGED = "2026-01-01T00:00:00.000Z INFO    resequencer.daemon: all is well"

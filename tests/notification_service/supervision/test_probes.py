@@ -13,7 +13,7 @@ from harness.waiting import DEADLINE_SECONDS, wait_until
 from notification_service.console.settings import ProbesEndpoint
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
-from notification_service.status.served import Served, probes_file
+from notification_service.status.service_report import Served, probes_file
 from notification_service.supervision.probes import Health, Probes, WorkerHealth, health_of
 
 NOW = 1_774_740_835_941

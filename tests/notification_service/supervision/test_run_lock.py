@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from notification_service.command_line import main
-from notification_service.supervision import run_lock
-from notification_service.supervision.run_lock import NAME, UNKNOWN, AlreadyRunning, DirectoryUnusable, RunLock, find_holder
+from notification_service.supervision import locks as run_lock
+from notification_service.supervision.locks import NAME, UNKNOWN, AlreadyRunning, DirectoryUnusable, RunLock, find_holder
 
 
 @pytest.fixture

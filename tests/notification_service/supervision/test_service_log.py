@@ -7,8 +7,7 @@ import pytest
 
 from notification_service.configuration.sections import LogFormat, Logging
 from notification_service.supervision import service_log
-from notification_service.supervision.log_format import formatter_of
-from notification_service.supervision.service_log import ServiceLog
+from notification_service.supervision.service_log import ServiceLog, formatter_of
 
 pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 

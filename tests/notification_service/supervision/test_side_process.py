@@ -11,7 +11,7 @@ import pytest
 from harness.waiting import wait_until
 
 from notification_service.configuration.sections import LogFormat, Logging
-from notification_service.status.served import console_file
+from notification_service.status.service_report import console_file
 from notification_service.supervision.service_log import ServiceLog
 from notification_service.supervision.side_process import SideProcess
 

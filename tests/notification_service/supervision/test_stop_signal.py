@@ -6,8 +6,7 @@ import signal
 import pytest
 
 from notification_service.supervision import stop_signal
-from notification_service.supervision.lifeline import Lifeline
-from notification_service.supervision.stop_signal import StopSignal
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ import sys
 
 import pytest
 
+from notification_service.configuration.constraint import ConfigurationRefused
 from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.refusal import ConfigurationRefused
-from notification_service.supervision.locks import acquire_locks
-from notification_service.supervision.run_lock import AlreadyRunning
+from notification_service.supervision.locks import AlreadyRunning, acquire_locks
 from notification_service.wiring.composition import (
     compose,
     handler_settings,
@@ -23,7 +22,7 @@ from resequencer.record import Partition
 from storage.embedded.storage import EmbeddedStorage
 from storage.embedded.view import EmbeddedStorageView
 from storage.infinispan.view import InfinispanStorageView
-from storage.none.storage import NoneStorage
+from storage.none import NoneStorage
 from storage.redis.view import RedisStorageView
 
 N = "payment-status-notification"

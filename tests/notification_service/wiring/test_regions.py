@@ -10,12 +10,12 @@ from notification_service.configuration.kafka_settings import kafka_sink_setting
 from notification_service.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
 from notification_service.configuration.mqtt_settings import mqtt_sink_settings
 from notification_service.connectors.dead_letters.port import AskedFor
-from notification_service.connectors.files.transport import FileTransport
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.files.sink import FileTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.region.transport import RegionTransport
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
-from notification_service.wiring.console.partitions import InputPartitions
+from notification_service.wiring.console.sources import InputPartitions
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.regions import make_region_transport
 from resequencer.errors import ConfigurationError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from harness.driving import Envelopes
 
-from notification_service.wiring.watched_handler import WatchedHandler
+from notification_service.wiring.handlers import WatchedHandler
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, EndedItsWorker, PermanentError, TransientError
 from resequencer.handler import Handled, Marks

@@ -5,7 +5,7 @@ from harness.driving import Envelopes
 
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.suspects import EXITS_OF_ONE, Suspects
-from notification_service.worker.in_flight import WorkerInFlight
+from notification_service.worker.worker import WorkerInFlight
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import EndedItsWorker
 from resequencer.in_flight import CallKind

@@ -16,8 +16,8 @@ from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
 from notification_service.status.text import status_lines
 from notification_service.wiring.composition import load_notification_settings, resequencer_settings
-from notification_service.wiring.enriched_handler import EnrichedHandler, make_enriched_handler
-from notification_service.worker.deadline_text import deadline_words
+from notification_service.wiring.handlers import EnrichedHandler, make_enriched_handler
+from notification_service.worker.worker import deadline_words
 from resequencer.settings import LearnedTimeout
 
 N = "payment-status-notification"

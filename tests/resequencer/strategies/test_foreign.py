@@ -13,10 +13,9 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.in_flight import CallKind
-from resequencer.strategies.foreign import ForeignStrategy
 from resequencer.strategies.port import Rank, StrategyState
-from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.strategies.strict_sequence import StrictSequence
+from resequencer.strategies.registry import ForeignStrategy, StrategySettings, make_strategy
+from resequencer.strategies.sequence import StrictSequence
 
 
 class Panic(BaseException):

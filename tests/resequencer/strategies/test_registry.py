@@ -10,7 +10,7 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError
 from resequencer.strategies.port import StrategyState
 from resequencer.strategies.registry import STRATEGIES, StrategySettings, make_strategy
-from resequencer.strategies.strict_sequence import StrictSequence
+from resequencer.strategies.sequence import StrictSequence
 
 
 def test_the_registry_holds_the_documented_four_and_ours():

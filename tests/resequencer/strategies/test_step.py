@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.sequence import Sequence
-from resequencer.strategies.strict_sequence import StrictSequence
+from resequencer.strategies.sequence import Sequence, StrictSequence
 
 _ACTS = st.tuples(
     st.sampled_from(("step", "step", "step", "forced", "dead_lettered", "skip")), st.integers(1, 8), st.sampled_from("ABC")

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resequencer.errors import PermanentError
-from resequencer.strategies.sequence import Sequence
-from resequencer.strategies.strict_sequence import StrictSequence
+from resequencer.strategies.sequence import Sequence, StrictSequence
 from resequencer.unit import Wake
 
 NO = PermanentError("the mapping is wrong")

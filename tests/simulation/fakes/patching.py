@@ -10,9 +10,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from simulation.fakes.broker import FakeBroker
 from simulation.fakes.clients import FakeAdmin, FakeConsumer, FakeProducer, Line
 
-from notification_service.connectors.kafka.core.fences import Fences
+from notification_service.connectors.kafka.client import Bounded
+from notification_service.connectors.kafka.core.fencing import Fences
 from notification_service.connectors.kafka.producer import TransactionalProducer
-from notification_service.connectors.kafka.time_limit import Bounded
 
 _MAKERS = ("consumer", "offsets", "producer", "topics")
 _CLOCKED = ("reading", "offsets", "publisher", "producer", "topics")

@@ -11,8 +11,8 @@ from harness.service_under_test import TOPIC
 from simulation.regions.sinks import Left
 
 from guardian.ports import Channel, OutputRecord
-from notification_service.connectors.files.numbers import find_number
 from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.positions import find_number
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.line_format import Line, decode_line

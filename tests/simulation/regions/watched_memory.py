@@ -9,7 +9,7 @@ from simulation.regions.sinks import Left
 from guardian.pending_output import from_pending
 from resequencer.record import Partition
 from resequencer.storage_port import Commit
-from storage.none.memory import Memory
+from storage.none import Memory
 
 
 class WatchedMemory(Memory):

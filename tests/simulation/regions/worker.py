@@ -16,14 +16,13 @@ from simulation.slot import Slot
 from simulation.struck_storage import StruckPartitionStore, StruckSharedStorage
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import LogRateLimit
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import MustReset, Region, RegionLimits
 from guardian.resets import RegionCycles
-from guardian.takeover_backoff import TakeoverBackoff
+from guardian.takeover import TakeoverBackoff
 from notification_service.connectors.region.port import Sink
 from notification_service.connectors.region.transport import RegionTransport, routes_of
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder

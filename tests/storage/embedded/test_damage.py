@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from resequencer.storage_port import StashEntry, StorageRefused, UnitChange
-from storage.embedded import integrity
+from storage.embedded import database as integrity
 from tests.storage.contract import PARTITION, WAITS, put
 from tests.storage.embedded.storages import EmbeddedHarness
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
-from storage.embedded.schema import FORMAT_VERSION, create
+from storage.embedded.database import FORMAT_VERSION, create
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
 
 UNPRIVILEGED = 65_534

@@ -12,10 +12,9 @@ from typing import TypeVar
 from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
-from storage.infinispan.data_loss import everything
+from storage.infinispan.opening import everything
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.settings import LayoutSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings
 from tests.storage.infinispan.memory import Failure, MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL
 from tests.storage.model import ModelPartition

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
 from storage.infinispan.port import Cache
-from storage.infinispan.settings import LayoutSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings
 from storage.infinispan.view import InfinispanStorageView
 
 RETENTION_MS = 1_000

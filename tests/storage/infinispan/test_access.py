@@ -14,11 +14,10 @@ from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable
 from servers.certificates import Certificates
-from servers.infinispan.server import InfinispanServer, InfinispanSettings
+from servers.infinispan import InfinispanServer, InfinispanSettings
 from storage.infinispan.port import ended
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import LayoutSettings, ServerSettings
-from storage.infinispan.storage import InfinispanStorage
+from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
 from tests.storage.contract import PARTITION, following, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import InfinispanHarness

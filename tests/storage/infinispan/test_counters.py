@@ -8,7 +8,7 @@ from harness.waiting import DEADLINE_SECONDS
 
 from resequencer.storage_port import StorageUnavailable
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import ServerSettings
+from storage.infinispan.storage import ServerSettings
 
 
 def rest(*answers: httpx.Response) -> tuple[InfinispanRest, list[str]]:

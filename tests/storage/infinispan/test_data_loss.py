@@ -7,7 +7,7 @@ import pytest
 
 from resequencer.errors import OwnershipLost
 from resequencer.storage_port import Pending, StorageUnavailable, UnitChange
-from storage.infinispan.data_loss import everything
+from storage.infinispan.opening import everything
 from storage.infinispan.partition import InfinispanPartitionStore
 from tests.storage.contract import PARTITION, expire_all, following, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer

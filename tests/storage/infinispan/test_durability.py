@@ -7,7 +7,7 @@ import pytest
 
 from resequencer.storage_port import StorageRefused, StorageUnavailable
 from storage.infinispan.durability import CLUSTERED_DEFINITION, LOCAL_DEFINITION, durability_of
-from storage.infinispan.errors import refuse, translated
+from storage.infinispan.rest_client import refuse, translated
 
 
 def durability(kind, **settings):

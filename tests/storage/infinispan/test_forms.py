@@ -10,22 +10,27 @@ from hypothesis import strategies as st
 
 from resequencer.storage_port import Header, StorageRefused
 from storage.infinispan.keys import PageMemory
-from storage.infinispan.layout.expiry import ExpiryWatermark
 from storage.infinispan.layout.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
-from storage.infinispan.layout.page import Page, decode_page, encode_page, packed
-from storage.infinispan.layout.records import UnitRecord, combined
+from storage.infinispan.layout.page_table import Page, decode_page, encode_page, packed
 from storage.infinispan.layout.segment import (
+    PART_BYTES,
     CommitVersion,
+    ExpiryWatermark,
+    Kind,
     Segment,
     SegmentManifest,
+    UnitRecord,
+    Value,
+    combined,
+    cut,
     decode_segment,
     encode_segment,
+    joined,
     token_of,
     token_text,
     version_of,
 )
 from storage.infinispan.layout.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
-from storage.infinispan.layout.value_framing import PART_BYTES, Kind, Value, cut, joined
 
 units = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 5)

@@ -4,17 +4,15 @@ import msgspec
 import pytest
 
 from resequencer.record import Partition
-from storage.infinispan import commit as infinispan_commit
-from storage.infinispan.commit import Preparation
-from storage.infinispan.commit_attempt import CommitAttempt
+from storage.infinispan import partition as infinispan_commit
 from storage.infinispan.keys import PartitionKeys
 from storage.infinispan.layout import unit_index
-from storage.infinispan.layout.expiry import ExpiredUnits, ExpiryWatermark
 from storage.infinispan.layout.index_block import IndexBlock
 from storage.infinispan.layout.page_table import PageTable
+from storage.infinispan.layout.segment import ExpiredUnits, ExpiryWatermark
 from storage.infinispan.layout.window import Window
 from storage.infinispan.opening import Opening
-from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.partition import CommitAttempt, InfinispanPartitionStore, Preparation
 from storage.infinispan.partition_state import PartitionState
 from tests.storage.infinispan.memory import MemoryServer
 from tests.storage.infinispan.simulated_runs import RETENTION_MS, SimulatedRun, live

@@ -6,7 +6,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import ServerSettings
+from storage.infinispan.storage import ServerSettings
 from tests.storage.contract import StorageContract
 from tests.storage.infinispan.storages import SMALL, InfinispanHarness
 from tests.storage.model import StorageMachine, machine_settings

@@ -11,10 +11,10 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from resequencer.storage_port import PartitionStore, Snapshot, StorageRefused, StorageUnavailable, UnitChange, Waits
-from servers.infinispan.server import InfinispanServer
+from servers.infinispan import InfinispanServer
 from storage.infinispan.keys import segment_name
 from storage.infinispan.rest_client import InfinispanRest
-from storage.infinispan.settings import ServerSettings
+from storage.infinispan.storage import ServerSettings
 from storage.infinispan.view import InfinispanStorageView
 from storage.view_port import UnitView
 from tests.storage.contract import PARTITION, WAITS, idle, put, waiting

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from resequencer.storage_port import Commit, PartitionStore, UnitChange
-from storage.none.storage import NoneSettings, NoneStorage
+from storage.none import NoneSettings, NoneStorage
 from tests.storage.contract import OTHER, PARTITION, StorageContract, idle, put, waiting
 from tests.storage.model import StorageMachine, machine_settings
 

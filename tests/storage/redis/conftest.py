@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys
 from tests.storage.contract import PARTITION
 
 if TYPE_CHECKING:  # Its client takes a quarter of a second to import, which the tests without a server need not wait for.

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from redis.exceptions import MovedError
 
 from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
-from servers.redis.server import RedisServer
-from storage.redis.keys import RedisKeys
+from servers.redis import RedisServer
+from storage.redis.header import RedisKeys
 from storage.redis.partition import RedisPartitionStore
-from storage.redis.settings import RedisSettings
+from storage.redis.settings import RedisLogin, RedisSettings, read_place
 from storage.redis.storage import RedisStorage
-from storage.redis.url import RedisLogin, read_place
 from storage.redis.view import RedisStorageView
 from tests.storage.contract import PARTITION
 

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
-from servers.redis.server import RedisServer
-from storage.redis.url import RedisLogin, RedisPlace, read_place
+from servers.redis import RedisServer
+from storage.redis.settings import RedisLogin, RedisPlace, read_place
 from tests.storage.contract import WAITS, idle, put
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from redis.crc import key_slot
 
 from resequencer.record import Partition
 from resequencer.storage_port import StorageRefused, StorageUnavailable
-from servers.redis.cluster import RedisCluster
-from storage.redis.keys import RedisKeys
-from storage.redis.url import RedisLogin, read_place
+from servers.redis import RedisCluster
+from storage.redis.header import RedisKeys
+from storage.redis.settings import RedisLogin, read_place
 from tests.storage.contract import WAITS, following, idle, put, waiting
 from tests.storage.redis.storages import RedisHarness, is_answered
 

@@ -11,7 +11,7 @@ from harness.waiting import wait_until
 from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 from tests.storage.contract import WAITS, following, idle, put
 from tests.storage.redis.storages import is_answered
 

@@ -7,7 +7,7 @@ from harness.waiting import wait_until
 from redis.exceptions import DataError
 
 from resequencer.storage_port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
-from servers.redis.server import RedisServer
+from servers.redis import RedisServer
 from tests.storage.contract import PARTITION, WAITS, following, idle, put, waiting
 from tests.storage.redis.storages import is_answered
 

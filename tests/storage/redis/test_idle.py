@@ -8,7 +8,7 @@ import pytest
 from resequencer.errors import OwnershipLost
 from resequencer.storage_port import Pending, Snapshot, StashEntry, StorageUnavailable, UnitChange
 from storage.redis import partition
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys
 from tests.storage.contract import OTHER, PARTITION, expire_all, idle, put, waiting
 from tests.storage.redis.storages import unit_key
 

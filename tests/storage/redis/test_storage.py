@@ -3,7 +3,7 @@
 import pytest
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from storage.redis.keys import RedisKeys
+from storage.redis.header import RedisKeys
 from tests.storage.contract import StorageContract
 from tests.storage.model import StorageMachine, machine_settings
 from tests.storage.redis.storages import RedisHarness

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.redis.url import RedisLogin, read_place
+from storage.redis.settings import RedisLogin, read_place
 
 
 def test_a_host_alone_has_the_usual_port_and_the_first_database():

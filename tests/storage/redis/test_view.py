@@ -7,8 +7,8 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
-from servers.redis.server import RedisServer
-from storage.redis.keys import RedisKeys
+from servers.redis import RedisServer
+from storage.redis.header import RedisKeys
 from storage.redis.view import RedisStorageView
 from tests.storage.contract import PARTITION, WAITS, idle, put, waiting
 from tests.storage.model import machine_settings

@@ -8,11 +8,14 @@ by another program.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from guardian.ports import TransportRefused
+from resequencer.record import Partition
 
 MOST_CHARACTERS = 4096
 """The brokers' default limit (`offset.metadata.max.bytes`, which counts characters). The parts before the text take up to 64."""
@@ -59,3 +62,36 @@ def find_metadata(encoded: str | None, what: str) -> OffsetMetadata | None:
         return None
     topic_id = UUID(bytes=urlsafe_b64decode(match[2] + "=="))
     return OffsetMetadata(topic_id, int(match[3]), match[4])
+
+
+class _Problem(NamedTuple):
+    text: str
+    next_try_at: float
+
+
+class PausedPartitions:
+    """Tries a paused partition again after `retry_seconds`: it is readable after a repair, or with another leader."""
+
+    def __init__(self, retry_seconds: float) -> None:
+        self._retry_seconds = retry_seconds
+        self._problems: dict[Partition, _Problem] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence for each paused partition."""
+        return tuple(each.text for each in self._problems.values())
+
+    def is_readable(self, partition: Partition, now: float) -> bool:
+        """Return whether the partition is not paused, or due for another try."""
+        problem = self._problems.get(partition)
+        return problem is None or now >= problem.next_try_at
+
+    def note(self, partition: Partition, text: str, now: float) -> bool:
+        """Pause the partition for the reason in `text`; return whether the reason is new."""
+        before = self._problems.get(partition)
+        self._problems[partition] = _Problem(text, now + self._retry_seconds)
+        return before is None or before.text != text
+
+    def keep(self, partitions: Collection[Partition]) -> None:
+        """Forget the partitions that are not among these: they were read on, or are not read by this worker."""
+        self._problems = {each: problem for each, problem in self._problems.items() if each in partitions}

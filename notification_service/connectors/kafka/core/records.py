@@ -1,4 +1,12 @@
-"""Converts between Kafka's records and those of the service."""
+"""Converts between Kafka's records and those of the service.
+
+So a reader of the letters also reads what became of them. Note and requeued record are sent in one transaction, and retention
+never deletes a note before its letter.
+
+The markers' topic is compacted. The key of a marker is the transactional id of the partition's owner, which names the service and
+the partition; the last record with a key counts. All markers are in the topic's first partition, so that one look there finds a
+marker however many partitions the topic gets.
+"""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -6,6 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from guardian.headers import DEAD_LETTER_ACTION
+from guardian.ports import PartitionOutput, Position, TransportRefused
+from notification_service.connectors.dead_letters.actions import Action
 from resequencer.clock import Instant
 from resequencer.record import Cut, Headers, Origin, Partition, Record
 
@@ -84,3 +95,71 @@ _BATCH_BYTES = 61
 _VARINT_BYTES = 5
 _RECORD_BYTES = 21 + 3 * _VARINT_BYTES
 """The sizes of length, attributes, timestamp and offset; then of the lengths of key and value and the number of headers."""
+
+
+_DECODER: msgspec.json.Decoder[Action] = msgspec.json.Decoder(Action)
+
+
+def is_note(headers: Headers) -> bool:
+    """Return whether the record is a note. A note has this header only; a dead letter has others behind it in any case."""
+    return len(headers) == 1 and headers[0][0] == DEAD_LETTER_ACTION
+
+
+def note_of(topic: str, action: Action) -> ProducerRecord:
+    """Return the note: its key is the number of the dead letter, its value the action as JSON."""
+    return ProducerRecord(
+        topic, action.number.encode(), ((DEAD_LETTER_ACTION, action.state.encode()),), msgspec.json.encode(action)
+    )
+
+
+def read_note(value: bytes) -> Action:
+    """Decode a note. Raises ValueError with the problem if the value is no note."""
+    try:
+        return _DECODER.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"it is no note of what was done ({error})") from error
+
+
+PARTITION = 0
+"""The partition of the topic that has all markers."""
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """`highest` is the highest number that has left, 0 for none."""
+
+    offset: int
+    metadata: str
+    highest: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.offset, self.metadata, highest=self.highest)
+
+    def to_record(self, topic: str, key: str) -> ProducerRecord:
+        return ProducerRecord(topic, key.encode(), (), msgspec.json.encode(self), PARTITION)
+
+
+def highest_of(marker: Marker | None) -> int:
+    """Return the highest number that has left; None is the marker of a partition from which nothing has left."""
+    return 0 if marker is None else marker.highest
+
+
+def marker_after(marker: Marker | None, output: PartitionOutput) -> Marker:
+    """Return the marker once this output has left."""
+    highest = max([highest_of(marker), output.position.highest, *(each.number for each in output.records)])
+    return Marker(output.position.offset, output.position.metadata, highest)
+
+
+def decode_marker(topic: str, key: str, value: bytes | None) -> Marker | None:
+    """Return the marker in a record. None if it was deleted: as if nothing had left.
+
+    Raises:
+        TransportRefused: Another program has written the record.
+    """
+    if value is None:
+        return None
+    try:
+        return msgspec.json.decode(value, type=Marker)
+    except (msgspec.DecodeError, RecursionError) as error:
+        problem = f"the last record with the key {key} is no marker ({error}): another program writes to the topic"
+        raise TransportRefused(f"topic {topic}", f"{problem}. Set another kafka.markers.topic") from error

@@ -25,8 +25,8 @@ from guardian.headers import (
     dead_letter_headers,
 )
 from guardian.ports import Channel, OutputRecord, TransportRefused
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.order import OrderUnreadable, decode_outcome, encode_outcome

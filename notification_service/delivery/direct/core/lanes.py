@@ -5,7 +5,7 @@ from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.decision import OpenRecord
 
 
 class Lanes:

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from guardian.done_offsets import DoneOffsets, decode, encode
+from guardian.positions import DoneOffsets, decode, encode
 
 _FORM = re.compile(r"direct/1 (-|s) (0|[1-9][0-9]{0,18}) ([A-Za-z0-9_-]*)", re.ASCII)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from notification_service.delivery.direct.core.decision import Stage
 from notification_service.delivery.direct.core.partition import DirectPartition
-from notification_service.delivery.direct.core.stages import Stage
 from resequencer.record import Partition
 
 AT_ONCE = 500

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from guardian.done_offsets import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, encode, longest
+from guardian.positions import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, encode, longest
 
 _NUMBERS = 32
 """More characters than the numbers take that are written before the bits."""

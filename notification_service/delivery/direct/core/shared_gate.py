@@ -8,7 +8,7 @@ import msgspec
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState, Refusals
-from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.settings import Receiver, Step
 
 _MOST_UNITS = 10_000

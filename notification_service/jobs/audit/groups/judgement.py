@@ -6,12 +6,20 @@ A report does not say which facts it stands on. So it is compared with the state
   fact that completes it.
 * One that is marked incomplete before that stands on any state before that one.
 * One that follows the completion, or that an operator's close led to, stands on any state not before that of the report before.
+
+A state of a group is many counts. Each of them has a share, which is a number, and the fingerprint of the state is the sum of the
+shares. So the fingerprint after each fact is a running sum in Spark, however many statuses and payment informations there are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from hashlib import sha256
 from typing import NamedTuple
 
 from notification_service.jobs.audit.finding import Deviation
+from notification_service.payments.iso20022.codes import ACCEPTED_STATUSES, GROUP_STATUSES
+from notification_service.payments.iso20022.pain002_schema import TYPES
+from notification_service.payments.iso20022.simple_types import Amount
 
 
 class Completed(NamedTuple):
@@ -187,3 +195,63 @@ def _unexplained(report: SeenReport) -> tuple[Deviation, str]:
 
 def _named(place: int) -> str:
     return f"offset {place} of the facts"
+
+
+def find_status_of_all(statuses: Collection[str]) -> str | None:
+    """Return the GrpSts or PmtInfSts of payments that have these statuses, None if there is none for them."""
+    found = set(statuses)
+    if len(found) == 1:
+        return next(iter(found & GROUP_STATUSES), None)
+    if found == {"ACSC", "ACCC"}:
+        return "ACSC"
+    ended = found & {"RJCT", "CANC"}
+    accepted = found & ACCEPTED_STATUSES
+    return "PART" if ended and accepted and not found - ended - accepted else None
+
+
+HEX_DIGITS = 12
+"""The digits of the SHA-256 that are a share: 48 bits, so that sums stay within 64 bits."""
+
+SEPARATOR = "\x1f"
+NO_SUM = "?"
+"""In place of the sum of amounts, where one of them is unknown."""
+
+
+class Count(NamedTuple):
+    """How many payments have a status, of the message or of one of its payment informations.
+
+    `units` is the sum of their amounts in hundred-thousandths of the currency as digits, or NO_SUM. It is empty for payment
+    informations, whose sums are in no report; the message's own counts have an empty `instruction`.
+    """
+
+    instruction: str
+    status: str
+    number: int
+    units: str
+
+
+def share_of(count: Count) -> int:
+    """Return the share of a count. That of zero payments is zero."""
+    text = SEPARATOR.join((count.instruction, count.status, str(count.number), count.units))
+    return int(sha256(text.encode()).hexdigest()[:HEX_DIGITS], 16) if count.number else 0
+
+
+def fingerprint(counts: Iterable[Count]) -> int:
+    return sum(map(share_of, counts))
+
+
+_DIGITS = 5
+_MONEY = TYPES["ActiveOrHistoricCurrencyAndAmount"]
+assert isinstance(_MONEY, Amount)
+_valid_amount = _MONEY.amount.conform
+
+
+def amount_units(text: str) -> str | None:
+    """Return an amount in hundred-thousandths, as digits. None for what ISO 20022 does not allow: such an amount is unknown."""
+    valid = _valid_amount(text)
+    return None if valid is None else units_of(valid)
+
+
+def units_of(number: str) -> str:
+    """Return a valid number in hundred-thousandths, without needless zeros. A control sum may leave a fraction of them."""
+    return f"{Decimal(number).scaleb(_DIGITS).normalize():f}"

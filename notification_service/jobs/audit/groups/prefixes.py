@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from guardian.headers import MEMBER
+from notification_service.jobs.audit.groups.judgement import HEX_DIGITS, NO_SUM, SEPARATOR
 from notification_service.jobs.audit.groups.rows import STATUS
-from notification_service.jobs.audit.groups.shares import HEX_DIGITS, NO_SUM, SEPARATOR
 
 _MOST_INSTRUCTIONS = 100
 """Of a message with more payment informations at any time, reports do not name them any more."""

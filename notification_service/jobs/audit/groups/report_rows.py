@@ -20,10 +20,8 @@ from guardian.headers import (
     POSSIBLE_DUPLICATE,
     texts_of,
 )
-from notification_service.jobs.audit.groups.amounts import units_of
-from notification_service.jobs.audit.groups.group_status import find_status_of_all
+from notification_service.jobs.audit.groups.judgement import NO_SUM, Count, find_status_of_all, fingerprint, units_of
 from notification_service.jobs.audit.groups.rows import RawRecord, ReportRow
-from notification_service.jobs.audit.groups.shares import NO_SUM, Count, fingerprint
 from resequencer.notification import group_report_id
 
 _ROOT = "CstmrPmtStsRpt"

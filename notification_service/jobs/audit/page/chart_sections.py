@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Distribution, Span, place_of, spans_of
 from notification_service.jobs.audit.page.chart import SERIES, Chart, Column, Line, columns_chart
-from notification_service.jobs.audit.page.markup import foreign, prose, section, table
-from notification_service.jobs.audit.page.time_text import clock_label, duration_words, instant_words
+from notification_service.jobs.audit.page.markup import clock_label, duration_words, foreign, instant_words, prose, section, table
 from notification_service.jobs.audit.subject import AuditSubject
 from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, StatusTime
 from resequencer.clock import Instant

@@ -9,8 +9,8 @@ from guardian.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, NOTIFICATION_ID, mar
 from notification_service.jobs.audit.releases import find_release
 from notification_service.jobs.audit.unit_output import UnitOutput
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import NoRelease, ReleaseRefused
-from notification_service.payments.lookups import Lookups
+from notification_service.lookups.shapes import NoRelease, ReleaseRefused
+from notification_service.payments.enrichment import Lookups
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_handler

@@ -15,10 +15,10 @@ from notification_service.simulator.verify.groups.counts import Counts, group_co
 from notification_service.simulator.verify.groups.observation import (
     ObservedFact,
     ObservedGroupReport,
+    ReplayedGroup,
     read_fact,
     read_group_report,
 )
-from notification_service.simulator.verify.groups.replay import ReplayedGroup
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings, GroupCounts
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_service.aggregation.core.command import Command, CommandRefused, read_command
+from notification_service.aggregation.core import Command, CommandRefused, read_command
 from notification_service.events.identifiers import MAX_LENGTH
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.record import Cut, Headers, Origin, Partition, Record

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import pytest
 from harness.kept_values import KeptValues
 
-from notification_service.aggregation.core import processor as module
-from notification_service.aggregation.core.aggregate import Change, Completion
-from notification_service.aggregation.core.command import Command
-from notification_service.aggregation.core.processor import MOST_VALUE_BYTES, Processor, Slot, Stored
+from notification_service.aggregation import core as module
+from notification_service.aggregation.core import MOST_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, Undecodable

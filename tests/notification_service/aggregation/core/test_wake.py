@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import pytest
 from harness.kept_values import KeptValues
 
-from notification_service.aggregation.core.aggregate import Change, Completion
-from notification_service.aggregation.core.command import Command
-from notification_service.aggregation.core.processor import MOST_VALUE_BYTES, Processor, Slot, Stored
+from notification_service.aggregation.core import MOST_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
 from resequencer.errors import PermanentError
 
 

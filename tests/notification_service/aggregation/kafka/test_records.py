@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.aggregation.core.processor import Slot, Stored
-from notification_service.aggregation.kafka.records import read_value, value_record
+from notification_service.aggregation.core import Slot, Stored
+from notification_service.aggregation.kafka.restoring import read_value, value_record
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=20) | st.sampled_from(["%2F", "/%"])
 

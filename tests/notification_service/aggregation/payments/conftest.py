@@ -9,8 +9,8 @@ import pytest
 from defusedxml import ElementTree
 from harness.group_stage import GroupStage, report_in
 
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.payments.iso20022.report_xml import render_report_xml
+from notification_service.aggregation.core import Completion
+from notification_service.payments.iso20022.pain002_schema import render_report_xml
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "samples"
 """Files of other projects, beside the repository and no part of it; tests that read them are skipped where they are not."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.aggregation.payments.amounts import find_plain, plain_of, units_of
+from notification_service.aggregation.payments.head import find_plain, plain_of, units_of
 
 units = st.integers(0, 10**18)
 

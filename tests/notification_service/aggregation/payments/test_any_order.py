@@ -12,9 +12,8 @@ from harness.kept_values import KeptValues
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from notification_service.aggregation.core.processor import Slot, Stored, Turn
-from notification_service.aggregation.payments.head import Head, decode_head
-from notification_service.aggregation.payments.member import Member, decode_member
+from notification_service.aggregation.core import Slot, Stored, Turn
+from notification_service.aggregation.payments.head import Head, Member, decode_head, decode_member
 from resequencer.record import Record
 
 FINALS = ("ACCC", "RJCT", "CANC")

@@ -2,7 +2,7 @@
 
 from harness.group_stage import DAY, HOUR, KEY, GroupStage, message
 
-from notification_service.aggregation.core.processor import Slot
+from notification_service.aggregation.core import Slot
 from notification_service.aggregation.payments.head import GroupState
 
 YEAR = 365 * DAY

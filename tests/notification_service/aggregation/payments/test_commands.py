@@ -11,7 +11,7 @@ from harness.kept_values import KeptValues
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from notification_service.aggregation.core.processor import Processor
+from notification_service.aggregation.core import Processor
 from notification_service.aggregation.payments.commands import (
     CloseGroup,
     StatedInstruction,
@@ -20,8 +20,7 @@ from notification_service.aggregation.payments.commands import (
     decode_command,
     encode_close,
 )
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import Undecodable
 

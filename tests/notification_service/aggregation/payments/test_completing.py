@@ -6,7 +6,7 @@ import pytest
 from harness.group_stage import HOUR, GroupStage, instruction, marks_of, message, report_in
 
 from notification_service.aggregation.payments.head import GroupState
-from notification_service.aggregation.payments.problems import Problem, find_problems
+from notification_service.aggregation.payments.report import Problem, find_problems
 
 
 def test_a_group_is_reported_once_when_its_last_payment_is_final(stage: GroupStage) -> None:

@@ -5,9 +5,8 @@ import json
 import pytest
 from harness.group_stage import KEY, PARTY, GroupStage, command_record, message, status_body
 
-from notification_service.aggregation.core.processor import Slot
-from notification_service.aggregation.payments.head import MOST_INSTRUCTIONS, Instruction, Tally
-from notification_service.aggregation.payments.member import Member
+from notification_service.aggregation.core import Slot
+from notification_service.aggregation.payments.head import MOST_INSTRUCTIONS, Instruction, Member, Tally
 
 
 def test_a_payment_counts_with_its_latest_status(stage: GroupStage) -> None:

@@ -7,10 +7,8 @@ from harness.kept_values import KeptValues
 from msgspec.structs import replace
 
 from guardian.headers import texts_of
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.aggregation.core.processor import Processor
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.core import Completion, Processor
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.handler import Marks

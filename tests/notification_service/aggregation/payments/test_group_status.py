@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.aggregation.payments.group_status import find_group_status
+from notification_service.aggregation.payments.report import find_group_status
 from notification_service.payments.iso20022.codes import ACCEPTED_STATUSES, GROUP_STATUSES, TRANSACTION_STATUSES
 
 

@@ -10,8 +10,7 @@ from harness.group_stage import HOUR, KEY, PARTY, GroupStage, document_in, instr
 from msgspec.structs import replace
 
 from guardian.headers import texts_of
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.aggregation.core.processor import Slot
+from notification_service.aggregation.core import Completion, Slot
 from resequencer.clock import instant_text
 
 NAMESPACE = "{urn:iso:std:iso:20022:tech:xsd:pain.002.001.10}"

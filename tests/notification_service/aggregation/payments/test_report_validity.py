@@ -9,7 +9,7 @@ from harness.group_stage import HOUR, GroupStage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notification_service.aggregation.core.aggregate import Completion
+from notification_service.aggregation.core import Completion
 from notification_service.payments.iso20022.codes import TRANSACTION_STATUSES
 
 texts = st.sampled_from(["", " ", "M-1", "x" * 35, "x" * 36, "Größe & <Umfang> ]]>", "\x00\x0b\ufffe", "NOTPROVIDED", "\r\n"])

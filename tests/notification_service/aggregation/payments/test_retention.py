@@ -3,8 +3,8 @@
 import pytest
 from harness.group_stage import DAY, HOUR, KEY, GroupStage, command_record, message, status_body
 
-from notification_service.aggregation.core import processor as module
-from notification_service.aggregation.core.processor import Slot
+from notification_service.aggregation import core as module
+from notification_service.aggregation.core import Slot
 from notification_service.aggregation.payments.head import GroupState
 
 

@@ -15,13 +15,12 @@ from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 
 from guardian.headers import MEMBER
 from guardian.ports import TransportUnavailable
-from notification_service.aggregation.core.processor import Slot
-from notification_service.aggregation.files.store import FileStore
+from notification_service.aggregation.core import Slot
+from notification_service.aggregation.files import FileStore, ValuesFile
 from notification_service.aggregation.port import Store
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.aggregation.values.file import ValuesFile
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from tests.notification_service.aggregation.stores.sums import Sums
 

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from notification_service.aggregation.core.aggregate import Change, Completion
-from notification_service.aggregation.core.command import Command
+from notification_service.aggregation.core import Change, Command, Completion
 from resequencer.clock import Instant
 from resequencer.errors import PermanentError
 

@@ -87,7 +87,7 @@ def test_an_instant_fires_once_and_only_when_all_commands_before_it_were_applied
 def test_the_members_of_a_key_that_ends_are_deleted_in_portions(
     stage: StoreStage, runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notification_service.aggregation.core.processor._FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr("notification_service.aggregation.core._FORGOTTEN_AT_ONCE", 2)
     one = runner()
     for number in range(5):
         stage.send("a", f"m{number}", number=number, of=9)
@@ -149,7 +149,7 @@ def fail_once(
         return
     from contextlib import contextmanager
 
-    from notification_service.aggregation.values.file import ValuesFile
+    from notification_service.aggregation.files import ValuesFile
 
     writing = ValuesFile.writing
     failed = list[bool]()

@@ -19,16 +19,16 @@ from harness.waiting import wait_until
 
 from guardian.headers import MEMBER
 from guardian.ports import TransportUnavailable
-from notification_service.aggregation.core.processor import MOST_VALUE_BYTES, Slot, Stored
+from notification_service.aggregation.core import MOST_VALUE_BYTES, Slot, Stored
+from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.runner import StoreRunner
-from notification_service.aggregation.values.file import ValuesFile
 from notification_service.supervision.system_clock import SystemClock, passed_ms
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 from tests.notification_service.aggregation.stores.stages import TopicStage, make_runner, run_until_read
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
     from notification_service.aggregation.kafka.restoring import Restoring
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -536,7 +536,7 @@ class Blown:
     """Makes a head of as many bytes as the command says."""
 
     def apply(self, head: bytes | None, member: bytes | None, command: Any, now: int) -> Any:
-        from notification_service.aggregation.core.aggregate import Change
+        from notification_service.aggregation.core import Change
 
         del head, member, now
         return Change(b"x" * int(command.body))

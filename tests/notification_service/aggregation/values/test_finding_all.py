@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from notification_service.aggregation.core.processor import Slot, Stored
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.core import Slot, Stored
+from notification_service.aggregation.files import ValuesFile
 
 NAMES = ("0", '"', "\\", "\\u0061", "a", "[]", "é", "e\u0301", "😀", "'; --", " ", "a b", "A")
 

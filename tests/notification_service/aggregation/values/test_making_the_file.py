@@ -7,8 +7,8 @@ from threading import Barrier, Thread
 import pytest
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.aggregation.core.processor import Slot, Stored
-from notification_service.aggregation.values.file import ValuesFile
+from notification_service.aggregation.core import Slot, Stored
+from notification_service.aggregation.files import ValuesFile
 
 AT_ONCE = 8
 ROUNDS = 20

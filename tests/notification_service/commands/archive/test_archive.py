@@ -10,11 +10,11 @@ from harness.service_under_test import Service
 
 from guardian.ports import TransportRefused
 from notification_service.command_line import main
-from notification_service.commands.archive import limit
+from notification_service.commands import archive as limit
 from notification_service.connectors.dead_letters.actions import Requeueing
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
+from notification_service.connectors.files.dead_letters import ActionsFile
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 from resequencer.errors import ResequencerError
 
 P = "payment-status-notification"

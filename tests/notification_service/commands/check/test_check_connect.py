@@ -66,7 +66,7 @@ def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
 
 
 def test_a_database_that_another_program_writes_to_for_ever_is_out_of_reach(check, database, monkeypatch):
-    monkeypatch.setattr("notification_service.commands.check.preflight._BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr("notification_service.commands.check._BUSY_TIMEOUT_MS", 10)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     code, said = check()
@@ -83,7 +83,7 @@ def test_another_storage_needs_no_database(check, database):
 
 @pytest.mark.slow
 def test_a_redis_server_is_looked_at_and_left_as_it_is(check, own_server):
-    from servers.redis.server import RedisServer, RedisSettings
+    from servers.redis import RedisServer, RedisSettings
 
     server = own_server(RedisServer, RedisSettings(append="everysec")).start()
     on_redis = (f"{R}.storage-type=redis", f'{N}.storage.redis.url="{server.url}"')

@@ -13,12 +13,12 @@ import pytest
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from notification_service.command_line import main
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
+from notification_service.connectors.files.dead_letters import ActionsFile
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 from resequencer.record import Partition
 
 NOTIFICATION = "payment-status-notification"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from notification_service.commands.status.disk_use import Taken, disk_use, in_words
+from notification_service.commands.status import Taken, disk_use, in_words
 from notification_service.configuration.configuration import load
 from notification_service.connectors.files.input_archive import InputArchive
 from notification_service.connectors.files.operations import SystemFiles

@@ -5,7 +5,7 @@ import json
 import pytest
 from harness.processes.operated_service import EVENTS, envelope_line
 
-from notification_service.commands.units.story import Output, agrees, read_output, tell
+from notification_service.commands.units import Output, agrees, read_output, tell
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.simulator.verify.story import Arrival, StepKind, render_story
 from resequencer.notification import notification_id

@@ -12,7 +12,7 @@ from harness.driving import PARTITION, Driven, Envelopes
 from harness.stored_units import StoredUnits
 
 from notification_service.command_line import main
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 from resequencer.clock import instant_of
 from resequencer.record import Partition
 from resequencer.storage_port import WaitKind, Waits

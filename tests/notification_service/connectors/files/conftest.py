@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from harness.waiting import wait_ms
 
 from guardian.ports import Channel
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from resequencer.record import Partition
 from tests.notification_service.connectors.contract import TransportContract

@@ -8,7 +8,7 @@ import pytest
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 
 P0, F0 = Partition("T", 0), Partition("F", 0)

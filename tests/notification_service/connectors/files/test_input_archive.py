@@ -12,10 +12,9 @@ import pytest
 
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.files import input_archive
-from notification_service.connectors.files.archived_marker import ArchivedMarker
-from notification_service.connectors.files.input_archive import InputArchive
+from notification_service.connectors.files.input_archive import ArchivedMarker, InputArchive
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 
 P0 = Partition("T", 0)

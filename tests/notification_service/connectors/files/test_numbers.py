@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.connectors.files.numbers import FoundNumbers, find_number, from_ranges, to_ranges
+from notification_service.connectors.files.positions import FoundNumbers, find_number, from_ranges, to_ranges
 from resequencer.record import OutputNumber, Partition
 
 

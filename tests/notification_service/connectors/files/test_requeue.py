@@ -9,16 +9,14 @@ import msgspec
 import pytest
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
-from notification_service.connectors.dead_letters import requeue_batches
-from notification_service.connectors.dead_letters.actions import Edited, Editing, Requeued, Requeueing
+from notification_service.connectors.dead_letters import port as requeue_batches
+from notification_service.connectors.dead_letters.actions import Edit, Edited, Editing, Requeued, Requeueing
 from notification_service.connectors.dead_letters.port import Outcome, Signature
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit
-from notification_service.connectors.files.dead_letter_actions import ActionsFile
-from notification_service.connectors.files.dead_letters import DeadLettersFile
+from notification_service.connectors.files.dead_letters import ActionsFile, DeadLettersFile
 from notification_service.connectors.files.line_reader import FoundLine
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.requeue import Requeue
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from resequencer.record import Partition
 

@@ -14,7 +14,7 @@ from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, Tra
 from notification_service.connectors.files.operations import SystemFiles, sync_directory
 from notification_service.connectors.files.rotated_names import find_rotated, rotated_path
 from notification_service.connectors.files.scan import scan_output
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 from tests.harness.waiting import wait_until
 

@@ -10,7 +10,7 @@ import pytest
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles, sync_directory
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

@@ -12,7 +12,7 @@ from harness.nightly import at_night
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from notification_service.connectors.files.rotated_names import find_rotated
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

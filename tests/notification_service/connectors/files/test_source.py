@@ -13,7 +13,7 @@ from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.files.line_reader import BEGINNING_BYTES
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.record import Cut, Partition
 

@@ -19,11 +19,10 @@ from notification_service.connectors.jms.settings import (
     QueuePartition,
     XmsSinkSettings,
 )
-from notification_service.connectors.jms.sink import JmsSink
+from notification_service.connectors.jms.sink import JmsSink, XmsSink
 from notification_service.connectors.jms.source import JmsSource
-from notification_service.connectors.jms.xms_sink import XmsSink
 from resequencer.record import Origin, Partition, Record
-from servers.artemis.server import ArtemisServer
+from servers.artemis import ArtemisServer
 
 PATIENT_MS = 60_000
 

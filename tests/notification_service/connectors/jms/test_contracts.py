@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from guardian.ports import Channel
-from notification_service.connectors.jms.sink import JmsSink
+from notification_service.connectors.jms.sink import JmsSink, XmsSink
 from notification_service.connectors.jms.source import JmsSource
-from notification_service.connectors.jms.xms_sink import XmsSink
 from resequencer.record import Partition, Record
-from servers.artemis.server import ArtemisServer
+from servers.artemis import ArtemisServer
 from tests.notification_service.connectors.jms.stage import Queues
 from tests.notification_service.connectors.region.sink_contract import SinkContract
 from tests.notification_service.connectors.region.source_contract import SourceContract

@@ -22,7 +22,7 @@ from notification_service.connectors.jms.sending import Sending
 from notification_service.connectors.jms.source import JmsSource
 from notification_service.connectors.jms.transaction import Transaction
 from resequencer.record import Partition
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Queues, message
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
 from tests.notification_service.connectors.region.source_contract import Intake

@@ -15,7 +15,7 @@ from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.line_format import decode_line
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSou
 from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.jms.source import JmsSource
 from resequencer.record import Partition
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Clock, Queues
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
 

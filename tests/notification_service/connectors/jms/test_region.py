@@ -18,7 +18,7 @@ from guardian.ports import Channel
 from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.jms.source import JmsSource
 from resequencer.record import Record
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Queues, message
 from tests.notification_service.connectors.jms.worker import WINDOW, Died, JmsWorker
 

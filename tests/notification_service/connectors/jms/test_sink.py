@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from guardian.headers import DEAD_LETTER_ERROR, DEAD_LETTER_REASON, DEAD_LETTER_VALUE_LENGTH, NOTIFICATION_ID
 from guardian.ports import Channel, OutputRecord, PublishRefused
 from notification_service.connectors.jms.messages import property_name
-from servers.artemis.server import ArtemisServer
+from servers.artemis import ArtemisServer
 from tests.notification_service.connectors.jms.stage import Queues
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notification, notifications, output
 

@@ -13,7 +13,7 @@ from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from guardian.ports import Position
 from notification_service.connectors.jms.settings import Missing, QueuePartition
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Queues, message
 from tests.notification_service.connectors.region.source_contract import Intake, offsets, values
 

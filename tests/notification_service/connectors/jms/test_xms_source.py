@@ -14,7 +14,7 @@ from notification_service.connectors.jms.preflight import preflight_queue
 from notification_service.connectors.jms.settings import BrokerSettings
 from notification_service.connectors.jms.xms_source import XmsSource, XmsSourceSettings
 from notification_service.connectors.line_format import Line
-from servers.artemis.server import ArtemisServer, ArtemisSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Queues
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,8 @@ from harness.service_under_test import FakeClock, Teller
 from harness.waiting import wait_ms
 
 from guardian.actor_gateway import ActorGateway
-from guardian.backoff import BackoffSettings, RetryWithBackoff
+from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
-from guardian.log_rate_limit import LogRateLimit
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.region.transport import RegionTransport, routes_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 

@@ -12,7 +12,7 @@ from kafka.codec import gzip_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 RawName = bytes | None
 GZIP = 1

@@ -10,10 +10,9 @@ from kafka import KafkaProducer
 from msgspec.structs import replace
 
 from guardian.ports import Channel, TransportUnavailable
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.sink import KafkaSink
-from notification_service.connectors.kafka.source import KafkaSource
+from notification_service.connectors.kafka.sink import KafkaSink, KafkaSource
 from tests.notification_service.connectors.kafka.stage import FixedClock, KafkaStage, values_of
 
 IMPATIENT = ({"default.api.timeout.ms": 2_000}, {"transaction.timeout.ms": 3_000})

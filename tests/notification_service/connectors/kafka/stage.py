@@ -14,12 +14,11 @@ from kafka.errors import InvalidReplicationFactorError
 from msgspec.structs import replace
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Polled, Position, PublishRefused, TransportUnavailable
-from notification_service.connectors.kafka.core.client_options import read_options
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from resequencer.record import Headers, Partition, Record
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 NOW = 1_774_740_835_941
 MOST_BYTES = 200_000

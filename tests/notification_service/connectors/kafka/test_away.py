@@ -12,8 +12,8 @@ import pytest
 from harness.waiting import wait_until
 
 from guardian.ports import Position, TransportUnavailable
-from notification_service.connectors.kafka.transport import KafkaTransport
-from servers.kafka.server import KafkaServer
+from notification_service.connectors.kafka.sink import KafkaTransport
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import until_done
 from tests.notification_service.connectors.kafka.stage import FixedClock, KafkaStage, notification, values_of
 

@@ -4,7 +4,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from notification_service.connectors.kafka.client import make_client
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 
 @pytest.mark.slow

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from notification_service.connectors.kafka.core.client_options import read_options
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
+from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
 from notification_service.connectors.kafka.settings import KafkaSettings
 
 CONSUMER = {"bootstrap.servers": "a:1, b:2", "group.id": "g"}

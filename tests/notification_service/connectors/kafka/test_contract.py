@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from guardian.ports import Channel
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.contract import TransportContract
 from tests.notification_service.connectors.kafka.stage import FixedClock, KafkaStage
 

@@ -12,8 +12,9 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from guardian.ports import Channel, TransportUnavailable
-from notification_service.connectors.dead_letters import decisions, requeue_batches
-from notification_service.connectors.dead_letters.actions import Action, Discarded, Edited, Requeued
+from notification_service.connectors.dead_letters import decisions
+from notification_service.connectors.dead_letters import port as requeue_batches
+from notification_service.connectors.dead_letters.actions import Action, Discarded, Edit, Edited, Requeued, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import (
     AskedFor,
     DeadLettersInUse,
@@ -22,10 +23,9 @@ from notification_service.connectors.dead_letters.port import (
     last_actions,
     last_states,
 )
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit, StoredDeadLetter
 from notification_service.connectors.kafka import requeue as topic_requeue
 from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-from notification_service.connectors.kafka.topic_export import TopicExport
+from notification_service.connectors.kafka.topic_reader import TopicExport
 from resequencer.clock import instant_of
 from resequencer.record import Headers
 from tests.notification_service.connectors.kafka.stage import KafkaStage, read_to_end

@@ -6,8 +6,8 @@ import pytest
 from kafka import errors
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
-from notification_service.connectors.kafka.errors import to_transport_error, translated
+from notification_service.connectors.kafka.client import to_transport_error, translated
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.topics import made_anew
 
 

@@ -20,7 +20,7 @@ from harness.nightly import SEED
 from harness.waiting import pause_at_random, wait_until
 from kafka import KafkaProducer
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

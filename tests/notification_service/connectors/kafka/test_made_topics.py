@@ -9,8 +9,8 @@ import pytest
 from harness.waiting import pause_until
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from notification_service.connectors.kafka.core.topic_names import KEPT_FOR_EVER
-from notification_service.connectors.kafka.made_topics import make_topics
+from notification_service.connectors.kafka.core.client_options import KEPT_FOR_EVER
+from notification_service.connectors.kafka.topics import make_topics
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.topic_ends import LogReader
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

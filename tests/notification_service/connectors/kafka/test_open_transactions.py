@@ -2,7 +2,7 @@
 
 import logging
 
-from notification_service.connectors.kafka.core.open_transactions import OpenTransactions
+from notification_service.connectors.kafka.core.fencing import OpenTransactions
 from resequencer.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)

@@ -7,7 +7,7 @@ import pytest
 from harness.waiting import wait_until
 
 from guardian.ports import PartitionOutput, Position, PublishRefused, TransportUnavailable
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, values_of
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 
 from guardian.ports import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, read_to_end, values_of
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,9 @@ from kafka.partitioner.default import murmur2
 from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import ConsumerGroupMetadata
 
+from notification_service.connectors.kafka.client import Bounded
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.producer import TransactionalProducer
-from notification_service.connectors.kafka.quick_producer import QuickProducer, partition_of
-from notification_service.connectors.kafka.time_limit import Bounded
+from notification_service.connectors.kafka.producer import QuickProducer, TransactionalProducer, partition_of
 
 
 @pytest.mark.slow

@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from guardian.ports import Channel
-from notification_service.connectors.kafka.sink import KafkaSink
-from notification_service.connectors.kafka.source import KafkaSource
+from notification_service.connectors.kafka.sink import KafkaSink, KafkaSource
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage
 from tests.notification_service.connectors.kafka.stage import FixedClock
 from tests.notification_service.connectors.region.sink_contract import SinkContract

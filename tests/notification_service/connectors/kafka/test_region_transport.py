@@ -15,12 +15,11 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource
-from notification_service.connectors.kafka.sink import KafkaSink
-from notification_service.connectors.kafka.source import KafkaSource
+from notification_service.connectors.kafka.sink import KafkaSink, KafkaSource
 from notification_service.connectors.region.port import Sink, Source
 from notification_service.connectors.region.transport import RegionTransport, routes_of
 from resequencer.record import Partition, Record
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage, until_done
 
 pytestmark = pytest.mark.slow

@@ -15,16 +15,16 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePattern
 
 from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable, TransportWithheld
 from notification_service.bridge.kafka_start import KafkaStart
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
 from notification_service.connectors.kafka.preflight import preflight, preflight_start, preflight_topics
 from notification_service.connectors.kafka.settings import KafkaSettings as ClientSettings
+from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
-from notification_service.connectors.kafka.transport import KafkaTransport
 from notification_service.connectors.line_format import Line
-from notification_service.delivery.single_publisher import SinglePublisher
-from servers.kafka.server import KafkaServer, KafkaSettings
+from notification_service.delivery.events import SinglePublisher
+from servers.kafka import KafkaServer, KafkaSettings
 from tests.notification_service.connectors.kafka.stage import KafkaStage, KafkaWorker, notification, values_of
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from guardian.ports import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.preflight import preflight_sink
 from notification_service.connectors.kafka.producer import TransactionalProducer
-from notification_service.connectors.kafka.region.owned_partition import OwnedPartition
+from notification_service.connectors.kafka.region import OwnedPartition
 from notification_service.connectors.kafka.sink import KafkaSink
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
 

@@ -9,8 +9,8 @@ from harness.nightly import at_night
 
 from guardian.ports import Position
 from notification_service.connectors.kafka.producer import TransactionalProducer
-from notification_service.connectors.kafka.region.markers import Markers
-from servers.kafka.server import KafkaServer
+from notification_service.connectors.kafka.region import Markers
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage, until_done
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
 

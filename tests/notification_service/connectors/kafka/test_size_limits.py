@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardian.ports import Channel, OutputRecord, TransportRefused
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.records import BEGINNING_BYTES, ProducerRecord, size_of
 from notification_service.connectors.kafka.core.size_limits import SizeLimits
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, decode_outcome, encode_outcome
 
 NOW = 1_774_740_835_941

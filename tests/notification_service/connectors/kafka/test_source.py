@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from guardian.ports import NothingLeft, Position, PublishRefused, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
-from notification_service.connectors.kafka.source import KafkaSource
+from notification_service.connectors.kafka.sink import KafkaSource
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage, until_done
 from tests.notification_service.connectors.kafka.stage import FixedClock
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from notification_service.connectors.kafka.preflight import preflight_store
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.store_preflight import preflight_store
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from threading import Event
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from notification_service.connectors.kafka.time_limit import Bounded
+from notification_service.connectors.kafka.client import Bounded
 
 
 def test_it_returns_and_raises_what_the_call_does() -> None:

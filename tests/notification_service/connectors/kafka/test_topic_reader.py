@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from guardian.ports import TransportUnavailable
 from notification_service.connectors.kafka import topic_reader
 from notification_service.connectors.kafka.topic_reader import CommittedReader
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow

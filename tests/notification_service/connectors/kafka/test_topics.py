@@ -9,11 +9,11 @@ from harness.waiting import wait_until
 from kafka import KafkaProducer, TopicPartition
 
 from guardian.ports import TransportRefused, TransportUnavailable
+from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata
-from notification_service.connectors.kafka.core.topic_names import KafkaTopics
-from notification_service.connectors.kafka.transport import KafkaTransport
+from notification_service.connectors.kafka.sink import KafkaTransport
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.kafka import KafkaServer, KafkaSettings
 from tests.notification_service.connectors.kafka.stage import FixedClock, KafkaStage, KafkaWorker
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from guardian.ports import Channel
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
 from notification_service.connectors.mqtt.sink import MqttSink
 from resequencer.record import Headers
-from servers.artemis.server import ArtemisServer
-from servers.mosquitto.server import MosquittoServer
+from servers.artemis import ArtemisServer
+from servers.mosquitto import MosquittoServer
 
 PATIENT_MS = 60_000
 Broker = ArtemisServer | MosquittoServer

@@ -7,8 +7,8 @@ from harness.nightly import at_night
 
 from guardian.ports import Channel
 from notification_service.connectors.mqtt.sink import MqttSink
-from servers.artemis.server import ArtemisServer
-from servers.mosquitto.server import MosquittoServer
+from servers.artemis import ArtemisServer
+from servers.mosquitto import MosquittoServer
 from tests.notification_service.connectors.mqtt.stage import Broker, Came, Topics
 from tests.notification_service.connectors.region.sink_contract import SinkContract
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from guardian.ports import OutputRecord, TransportUnavailable, TransportWithheld
 from notification_service.connectors.mqtt.connection import Confirmation, Limits
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
-from notification_service.connectors.mqtt.sending import Sending
-from notification_service.connectors.region.left import Numbered
+from notification_service.connectors.mqtt.sink import Sending
+from notification_service.connectors.region.port import Numbered
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications
 
 ONE, _ = PARTITIONS

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from guardian.headers import DEAD_LETTER_ERROR, DEAD_LETTER_REASON, DEAD_LETTER_VALUE_LENGTH, ENVELOPE_ID, NOTIFICATION_ID
 from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused, TransportUnavailable, TransportWithheld
-from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.connection import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.sink import MqttSink
-from servers.artemis.server import ArtemisServer, ArtemisSettings
-from servers.mosquitto.server import MosquittoServer, MosquittoSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
+from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import Broker, Subscriber, Topics
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notification, notifications, output
 

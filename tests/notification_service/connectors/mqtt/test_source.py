@@ -9,14 +9,14 @@ from harness.waiting import wait_until
 
 from guardian.ports import TransportUnavailable, TransportWithheld
 from notification_service.connectors.line_format import Line
-from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.connection import connect
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import preflight_source
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from notification_service.connectors.mqtt.source import MqttSource, MqttSourceSettings
 from resequencer.errors import ConfigurationError
-from servers.artemis.server import ArtemisServer, ArtemisSettings
-from servers.mosquitto.server import MosquittoServer, MosquittoSettings
+from servers.artemis import ArtemisServer, ArtemisSettings
+from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import PATIENT_MS
 
 pytestmark = pytest.mark.slow

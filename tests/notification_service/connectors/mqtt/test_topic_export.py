@@ -14,7 +14,7 @@ from guardian.ports import TransportRefused, TransportUnavailable, TransportWith
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.connectors.mqtt.preflight import preflight_sink
 from notification_service.connectors.mqtt.topic_export import TopicExport
-from servers.mosquitto.server import MosquittoServer, MosquittoSettings
+from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import Broker, Topics
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
 

@@ -10,7 +10,7 @@ from guardian.ports import OutputRecord, PartitionOutput, Position, TransportUna
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.files.transport import FileTransport
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.order import encode_order
 from resequencer.record import Partition

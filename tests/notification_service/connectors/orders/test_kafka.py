@@ -14,7 +14,7 @@ from notification_service.connectors.kafka.preflight import preflight
 from notification_service.connectors.kafka.settings import KafkaSettings
 from resequencer.order import decode_outcome
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 from tests.notification_service.connectors.orders.contract import OrdersContract, Reading, order, outcome
 

@@ -16,14 +16,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from notification_service.console.access.form_tokens import FormTokens, TokenRefused
-from notification_service.console.access.identity import Identity, NoLogin
-from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, NoLogin, Role
+from notification_service.console.access.layer import AccessLayer, BodyTooLarge, FormTokens, Limits, TokenRefused
 from notification_service.console.access.roles import route
+from notification_service.console.application import error_handlers
 from notification_service.console.context import Console
-from notification_service.console.pages.errors import error_handlers
-from resequencer.steady_clock import SteadyClock
+from resequencer.clock import SteadyClock
 
 YEAR = 365 * 86_400_000
 ANN = Identity("ann", frozenset({Role.OPERATOR}), sends_by_itself=True)

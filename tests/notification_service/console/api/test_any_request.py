@@ -9,7 +9,7 @@ import pytest
 from harness.api_stage import API, ApiStage
 from hypothesis import HealthCheck, given, settings
 
-from notification_service.console.api.routes import DESCRIPTION
+from notification_service.console.application import DESCRIPTION
 
 if TYPE_CHECKING:  # It takes more than a second to import, which a run without this test need not wait for.
     import schemathesis

@@ -7,7 +7,7 @@ import json
 from harness.api_stage import API, ApiStage
 from harness.openapi import describe, operations
 
-from notification_service.console.api.routes import DESCRIPTION
+from notification_service.console.application import DESCRIPTION
 
 WRITE = "PYTHONPATH=tests .venv/bin/python -m harness.openapi"
 

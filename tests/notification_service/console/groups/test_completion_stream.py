@@ -22,10 +22,9 @@ from notification_service.console.access.identity import NoLogin
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.groups.book import Groups
 from notification_service.console.groups.feed import CompletionFeed
-from notification_service.console.groups.places import NoPlace, place_of, place_text
 from notification_service.console.groups.stream import stream
+from notification_service.console.groups.watch import Groups, NoPlace, place_of, place_text
 
 URL = "/api/v1/groups/events"
 SECONDS = 60.0

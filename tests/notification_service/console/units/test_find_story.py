@@ -25,7 +25,7 @@ from notification_service.console.units.story import UnitStory
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits

@@ -23,14 +23,12 @@ from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.console.orders.listing import ListedOrder, OrderState
 from notification_service.console.orders.order_answer import tell_order
-from notification_service.console.units.find import Search, find_story
-from notification_service.console.units.found_orders import find_orders
-from notification_service.console.units.story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory
-from notification_service.console.units.timeline import timeline_of
+from notification_service.console.units.find import Search, find_orders, find_story
+from notification_service.console.units.story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory, timeline_of
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
 from resequencer.order import Order, OrderKind
 from tests.notification_service.console.test_orders import HOUR, Stage

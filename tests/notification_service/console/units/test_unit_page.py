@@ -18,14 +18,12 @@ from starlette.testclient import TestClient
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.units.sent_notifications import OutputFiles
-from notification_service.console.units.story import DeadLetters, Left, LeftNotification, UnitStory, Wait
-from notification_service.console.units.timeline import timeline_of
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.console.units.story import DeadLetters, Left, LeftNotification, UnitStory, Wait, timeline_of
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.errors import TransientError
 from resequencer.storage_port import StorageUnavailable, UnitChange, WaitKind, Waits
 

@@ -16,7 +16,7 @@ from notification_service.delivery.core.answers import (
     Trouble,
     outcome_of,
 )
-from notification_service.delivery.core.rows import RetryMode, Tries
+from notification_service.delivery.core.jobs import RetryMode, Tries
 from notification_service.delivery.settings import Step
 
 PLAIN = receiver()

@@ -6,7 +6,7 @@ from harness.receivers import receiver
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState
-from notification_service.delivery.core.rows import RetryMode
+from notification_service.delivery.core.jobs import RetryMode
 from notification_service.delivery.settings import Step
 
 R = receiver("suspension { probe = 60s, most = 15m }")

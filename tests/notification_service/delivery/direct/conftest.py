@@ -9,7 +9,7 @@ import pytest
 from harness.scripted_receiver import ScriptedReceiver, scripted_receiver
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
     from tests.notification_service.delivery.direct.stage import DirectStage
 
 

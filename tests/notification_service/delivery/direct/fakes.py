@@ -26,12 +26,11 @@ from guardian.ports import (
 )
 from notification_service.delivery.caller import Call
 from notification_service.delivery.core.answers import Answer, NoAnswer
-from notification_service.delivery.direct.call_slots import CallSlots
 from notification_service.delivery.direct.consumer import StageConsumer
-from notification_service.delivery.direct.core.open_record import OpenRecord
+from notification_service.delivery.direct.core.decision import OpenRecord, Stage, stages_of
 from notification_service.delivery.direct.core.shared_gate import SharedGate
-from notification_service.delivery.direct.core.stages import Stage, stages_of
 from notification_service.delivery.direct.owned import StageClients
+from notification_service.delivery.direct.stage_calls import CallSlots
 from notification_service.delivery.settings import Receiver
 from resequencer.record import Origin, Partition, Record
 from tests.notification_service.delivery.direct.simulated_loop import SimulatedLoop, pass_time, running_loop

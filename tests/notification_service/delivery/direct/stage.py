@@ -18,25 +18,24 @@ from harness.waiting import DEADLINE_SECONDS, wait_ms, wait_until
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from guardian.done_offsets import DoneOffsets
+from guardian.positions import DoneOffsets
 from notification_service.connectors.dead_letters.port import AskedFor, Signature
 from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-from notification_service.connectors.kafka.made_topics import make_topics
 from notification_service.connectors.kafka.orders import KafkaOrderSource
+from notification_service.connectors.kafka.preflight import find_unread
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.transport import KafkaTransport
-from notification_service.connectors.kafka.unread_topics import find_unread
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOrderKind, DirectOutcome
+from notification_service.connectors.kafka.sink import KafkaTransport
+from notification_service.connectors.kafka.topics import make_topics
+from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectOutcome
 from notification_service.delivery.direct.core.position_metadata import find_metadata
-from notification_service.delivery.direct.core.stages import Stage, find_left_group, stages_of, topics_to_make
-from notification_service.delivery.direct.order_topic import OrderTopic
+from notification_service.delivery.direct.order_executor import OrderTopic, requeue_route
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
-from notification_service.delivery.direct.requeue import requeue_route
 from notification_service.delivery.settings import Receiver
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage, settings_of
 
 _FACTS = (

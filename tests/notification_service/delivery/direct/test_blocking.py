@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
 
-from guardian.done_offsets import DoneOffsets
+from guardian.positions import DoneOffsets
 
 if TYPE_CHECKING:
     from tests.notification_service.delivery.direct.stage import DirectStage, Worker
@@ -214,7 +214,7 @@ def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worke
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
     struck_server: Callable[..., Any], receiving: ScriptedReceiver
 ) -> None:
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
     from tests.notification_service.delivery.direct.stage import DirectStage
 
     kafka = struck_server(KafkaServer)

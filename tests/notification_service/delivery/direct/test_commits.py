@@ -1,6 +1,6 @@
 """The commits of a stage: a refusal ends with what was refused."""
 
-from notification_service.delivery.direct.commits import Commits
+from notification_service.delivery.direct.consumer import Commits
 from notification_service.delivery.direct.owned import Owned
 from resequencer.record import Partition
 from tests.notification_service.delivery.direct.core.test_partition import opened, partition

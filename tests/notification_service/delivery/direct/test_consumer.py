@@ -10,7 +10,7 @@ import pytest
 from guardian.headers import Way, moved_headers
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.delivery.core.answers import Answer
-from notification_service.delivery.direct.core.orders import DirectOrder, DirectOrderKind, encode
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, encode
 from resequencer.record import Origin, Partition
 from tests.notification_service.delivery.direct.fakes import NOW, OK, FakeCaller, FakeTopic, Workers, run
 from tests.notification_service.delivery.direct.simulated_loop import pass_time, running_loop

@@ -11,7 +11,7 @@ from harness.scripted_receiver import OK, Reply, ScriptedReceiver
 from kafka import KafkaProducer
 
 from notification_service.connectors.dead_letters import decisions
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit
+from notification_service.connectors.dead_letters.actions import Edit
 
 if TYPE_CHECKING:
     from tests.notification_service.delivery.direct.stage import DirectStage

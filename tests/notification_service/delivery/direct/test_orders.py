@@ -10,7 +10,7 @@ import pytest
 from harness.scripted_receiver import OK, Reply, ScriptedReceiver
 from harness.waiting import DEADLINE_SECONDS
 
-from notification_service.delivery.direct.core.orders import DirectOrderKind, DirectResult
+from notification_service.delivery.direct.core.partition import DirectOrderKind, DirectResult
 
 if TYPE_CHECKING:
     from tests.notification_service.delivery.direct.stage import DirectStage

@@ -9,11 +9,11 @@ import pytest
 from harness.nightly import Search
 from harness.receivers import receiver
 
-from guardian.done_offsets import DoneOffsets
 from guardian.ports import OutputRecord
+from guardian.positions import DoneOffsets
 from notification_service.delivery.direct.consumer import StageConsumer
+from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.departures import Departures
-from notification_service.delivery.direct.core.open_record import OpenRecord
 from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata
 from tests.notification_service.delivery.direct.simulated import Run, simulate

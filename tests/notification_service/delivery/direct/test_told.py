@@ -15,7 +15,7 @@ from notification_service.configuration.configuration import load
 from notification_service.delivery.core.answers import Answer
 from notification_service.delivery.direct.receiver import _partitions_of
 from notification_service.status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, delivery_lines
-from notification_service.supervision.running_service import RunningService
+from notification_service.supervision.locks import RunningService
 from resequencer.errors import ConfigurationError
 from resequencer.record import Origin, Partition
 from tests.notification_service.delivery.direct.fakes import NOW, FakeTopic, Workers, run

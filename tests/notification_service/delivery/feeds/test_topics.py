@@ -11,7 +11,7 @@ import pytest
 from harness.receivers import receiver
 from harness.waiting import wait_until
 
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.intake import ACCEPTED
 

@@ -4,10 +4,10 @@ import pytest
 from harness.ledger_stage import RETENTION_MS, item
 
 from notification_service.delivery.core.answers import Failed, Limited, Suspended
-from notification_service.delivery.core.rows import Item
+from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.ledger.intake import Portion
-from resequencer.steady_clock import TRUSTED_MS
+from resequencer.clock import TRUSTED_MS
 from tests.notification_service.delivery.ledger.test_rows import Make
 
 DAY = 86_400_000

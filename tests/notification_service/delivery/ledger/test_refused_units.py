@@ -7,8 +7,7 @@ import pytest
 from harness.ledger_stage import LedgerStage, item
 
 from notification_service.delivery.core.answers import Answer, Outcome, outcome_of
-from notification_service.delivery.core.jobs import JobState
-from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.core.jobs import Claim, JobState
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.settings import Step
 from tests.notification_service.delivery.ledger.test_rows import Make

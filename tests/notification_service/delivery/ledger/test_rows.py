@@ -16,8 +16,7 @@ from notification_service.delivery.core.answers import (
     Suspended,
     outcome_of,
 )
-from notification_service.delivery.core.jobs import JobState
-from notification_service.delivery.core.rows import RetryMode, Tries
+from notification_service.delivery.core.jobs import JobState, RetryMode, Tries
 from notification_service.delivery.errors import IntakeLost
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.settings import Step
@@ -400,7 +399,7 @@ def test_those_of_a_live_job_stay_while_its_source_is_away(stage: Make) -> None:
 def test_a_refused_announcement_rejects_any_number_of_rows_each_with_its_reason(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notification_service.delivery.ledger.chunks.MOST", 10)
+    monkeypatch.setattr("notification_service.delivery.ledger.tables.MOST", 10)
     it = stage("steps = announce-deliver")
     it.take(*(item("a", number) for number in range(35)), item("b", 1))
     it.take(item("a", 99), job="k")

@@ -18,7 +18,7 @@ from harness.scripted_receiver import OK, Reply, ScriptedReceiver, scripted_rece
 from harness.waiting import pause_at_random, wait_until
 
 if TYPE_CHECKING:
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[4]

@@ -21,7 +21,7 @@ from harness.waiting import pause_at_random, wait_until
 from notification_service.lookups.directory import LookupsDirectory
 
 if TYPE_CHECKING:
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[4]

@@ -15,7 +15,7 @@ from notification_service.delivery.settings import Receiver
 from tests.notification_service.delivery.schedules.sinks import LedgerStore, MemoryStore, Store, TopicStore
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
     from tests.notification_service.delivery.direct.stage import DirectStage
 
 STORES = ["sqlite", "memory", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "topic"))]

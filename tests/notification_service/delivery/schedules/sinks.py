@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from harness.simulated_schedules.sinks import TopicPlace
 
-from notification_service.delivery.schedules.core.progress import Progress
-from notification_service.delivery.schedules.core.request import Request
+from notification_service.delivery.schedules.core import Progress, Request
 from notification_service.delivery.schedules.keys import NamedKeys
-from notification_service.delivery.schedules.ledger_sink import LedgerSink
 from notification_service.delivery.schedules.runner import ScheduleRunner
 from notification_service.delivery.schedules.settings import KeysSettings, Missed, Schedule, Waiting
-from notification_service.delivery.schedules.sink import RequestSink
-from resequencer.clock import Instant, instant_of
-from resequencer.steady_clock import SteadyClock
+from notification_service.delivery.schedules.sink import LedgerSink, RequestSink
+from resequencer.clock import Instant, SteadyClock, instant_of
 
 if TYPE_CHECKING:
     from harness.ledger_stage import LedgerStage
@@ -70,7 +67,7 @@ class TopicStore:
         self._topics = topics
 
     def sink(self, worker: str) -> RequestSink:
-        from notification_service.delivery.schedules.topic_sink import TopicSink
+        from notification_service.delivery.schedules.sink import TopicSink
 
         del worker
         return TopicSink(self._topics.settings(), "hourly", self._topics.topics.notifications, f"{self._topics.group}-schedule")

@@ -8,7 +8,7 @@ from harness.published_lookups import publish, shaped
 from notification_service.delivery.schedules.keys import LookupKeys, NamedKeys
 from notification_service.delivery.schedules.settings import KeysSettings
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import NoRelease, ReleaseRefused
+from notification_service.lookups.shapes import NoRelease, ReleaseRefused
 
 REPORT = [None, None, "REPORT", None, None]
 CUSTOMERS = {

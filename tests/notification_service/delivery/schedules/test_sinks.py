@@ -11,7 +11,7 @@ from notification_service.delivery.schedules import runner as runners
 from notification_service.delivery.schedules.runner import OtherExpression, ScheduleRunner, TickInFuture
 from notification_service.delivery.schedules.settings import Missed
 from notification_service.delivery.schedules.sink import ScheduleBusy
-from notification_service.lookups.errors import NoRelease
+from notification_service.lookups.shapes import NoRelease
 from resequencer.clock import instant_text
 from tests.notification_service.delivery.schedules.sinks import HOUR_MS, NOON, DyingSink, Killed, Store, Worlds, runner
 

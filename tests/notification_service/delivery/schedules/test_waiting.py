@@ -9,11 +9,11 @@ from harness.receivers import receiver
 
 from notification_service.configuration.configuration import load
 from notification_service.delivery.core.answers import Suspended
-from notification_service.delivery.core.rows import Claim
+from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.ledger import intake
-from notification_service.delivery.schedules.ledger_sink import LedgerSink
 from notification_service.delivery.schedules.runner import ScheduleRunner
 from notification_service.delivery.schedules.settings import Waiting
+from notification_service.delivery.schedules.sink import LedgerSink
 from resequencer.errors import ConfigurationError
 from tests.notification_service.delivery.schedules.sinks import HOUR_MS, Worlds, runner
 

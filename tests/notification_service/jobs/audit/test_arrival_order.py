@@ -2,8 +2,8 @@
 
 from harness.driving import Envelopes
 
-from notification_service.jobs.audit.arrival_order import ArrivalOrder, Overtaken
-from notification_service.jobs.audit.timing import Made, Timing, bucket_size
+from notification_service.jobs.audit.job import Made, Timing, bucket_size
+from notification_service.jobs.audit.row_audit import ArrivalOrder, Overtaken
 from resequencer.strategies.registry import StrategySettings, make_strategy
 
 

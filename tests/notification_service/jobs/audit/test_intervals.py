@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_service.jobs.audit.intervals import interval_of
+from notification_service.jobs.audit.counting import interval_of
 
 
 @pytest.mark.parametrize(

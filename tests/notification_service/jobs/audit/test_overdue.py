@@ -2,10 +2,9 @@
 
 import pytest
 
-from notification_service.jobs.audit.overdue import overdue
+from notification_service.jobs.audit.job import Made, Timing, overdue
 from notification_service.jobs.audit.row_audit import WAITING, Told
 from notification_service.jobs.audit.rules import AuditSettings
-from notification_service.jobs.audit.timing import Made, Timing
 from notification_service.payments.settings import HandlerSettings
 from resequencer.settings import LearnedTimeout, ResequencerSettings
 from resequencer.strategies.registry import StrategySettings

@@ -14,9 +14,9 @@ from harness.service_under_test import envelope_line, value_of
 from harness.spark.audited_service import TABLE, AuditedService, lines_of, write_lines
 
 import notification_service.jobs.audit.releases
+from notification_service.connectors.dead_letters.actions import Edit
 from notification_service.connectors.dead_letters.decisions import edit
 from notification_service.connectors.dead_letters.port import Signature
-from notification_service.connectors.dead_letters.stored_dead_letter import Edit
 from notification_service.connectors.files import input_archive
 from notification_service.connectors.files.input_archive import InputArchive
 from notification_service.connectors.files.operations import SystemFiles
@@ -25,10 +25,10 @@ from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.release import open_release
 from notification_service.lookups.shapes import SETTINGS
-from notification_service.payments.lookups import Lookups
+from notification_service.payments.enrichment import Lookups
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import make_handler
-from notification_service.wiring.file_dead_letters import FileDeadLetterStore
+from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.errors import EndedItsWorker, PermanentError, TooLarge
 from resequencer.settings import ResequencerSettings
 

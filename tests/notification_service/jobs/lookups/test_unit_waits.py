@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from notification_service.jobs.lookups.unit_waits import Lesson, UnitWaits, lesson_context, rounded_up
+from notification_service.jobs.lookups.profile_source import Lesson, UnitWaits, lesson_context, rounded_up
 from resequencer.envelope import DataEnvelope
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Wake

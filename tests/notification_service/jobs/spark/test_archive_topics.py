@@ -19,7 +19,7 @@ from notification_service.jobs.spark.topics import read_topic
 from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.topic_archive.layout import Archive
 from notification_service.jobs.topic_archive.place import Place
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 LONGEST_WAIT_SECONDS = 600

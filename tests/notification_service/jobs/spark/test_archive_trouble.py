@@ -22,7 +22,7 @@ from notification_service.jobs.errors import NotShared
 from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.topic_archive.place import Place
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 SMALL, LARGE = "size=2m", "size=64m"

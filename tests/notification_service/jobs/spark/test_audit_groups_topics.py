@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from notification_service.jobs.audit.scope import Scope
-    from servers.kafka.server import KafkaServer
+    from servers.kafka import KafkaServer
 
 GROUP = "counting-the-facts"
 

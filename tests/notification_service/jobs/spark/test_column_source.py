@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from notification_service.jobs.errors import JobRefused
-from notification_service.jobs.lookups.column_source import read_parquet
+from notification_service.jobs.lookups.reading import read_parquet
 from notification_service.jobs.spark.job_settings import SourceSettings
 
 WANTED, REQUIRED = ("account", "channel", "valid_from"), ("account",)

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from notification_service.jobs.errors import JobRefused
-from notification_service.jobs.lookups.column_source import read_jdbc
+from notification_service.jobs.lookups.reading import read_jdbc
 from notification_service.jobs.spark.job_settings import SourceSettings
 from servers.ports import LOOPBACK
-from servers.postgresql.server import DATABASE, USER, PostgresqlServer
+from servers.postgresql import DATABASE, USER, PostgresqlServer
 
 AS_USER = {"user": USER, "driver": "org.postgresql.Driver"}
 WANTED, REQUIRED = ("account", "channel", "valid_from"), ("account",)

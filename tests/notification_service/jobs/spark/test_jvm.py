@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from notification_service.jobs.spark.jvm import _pass_on
+from notification_service.jobs.spark.session import _pass_on
 
 
 def test_what_it_always_says_is_left_out_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:

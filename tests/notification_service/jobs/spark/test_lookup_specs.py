@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from notification_service.jobs.lookups.listed_source import bank_registry, project_codes
+from notification_service.jobs.lookups.reading import bank_registry, project_codes
 from notification_service.jobs.lookups.specs import SPECS
 from notification_service.lookups.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
 

@@ -15,10 +15,9 @@ from notification_service.jobs.lookups.job import Built, build_lookups
 from notification_service.jobs.lookups.reading import Reading, read_sources
 from notification_service.jobs.spark.job_settings import JobSettings, Limits, SourceSettings
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import NoRelease, PublishingRefused
 from notification_service.lookups.release import Release, open_release
-from notification_service.lookups.shapes import CUSTOMERS, REASONS, SETTINGS
-from notification_service.payments.lookups import Lookups
+from notification_service.lookups.shapes import CUSTOMERS, REASONS, SETTINGS, NoRelease, PublishingRefused
+from notification_service.payments.enrichment import Lookups
 from resequencer.printable import without_secrets
 
 NOW = 1_790_000_000_000

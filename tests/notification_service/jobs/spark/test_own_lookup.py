@@ -99,7 +99,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     ],
 )
 def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str], None], more: str, said: str) -> None:
-    from notification_service.jobs.lookups.own_specs import find_specs
+    from notification_service.jobs.lookups.specs import find_specs
 
     module(more)
     with pytest.raises(ConfigurationError) as refused:
@@ -118,7 +118,7 @@ def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str
 def test_one_whose_columns_cannot_be_made_is_refused(
     module: Callable[[str], None], rows_of: Callable[..., DataFrame], keyed: Callable[..., Any], said: str
 ) -> None:
-    from notification_service.jobs.lookups.own_specs import find_specs, keyed_rows
+    from notification_service.jobs.lookups.specs import find_specs, keyed_rows
 
     module("")
     *_, desks = find_specs({"desks": "payments.desks:DESKS"})

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.records_of_key import find_records
-from notification_service.wiring.console.archived_output import ArchivedOutput
-from servers.kafka.server import KafkaServer
+from notification_service.wiring.console.workers import ArchivedOutput
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 HEADERS = [("notification-id", b"N1"), ("event-name", b"PaymentAccepted"), ("incomplete", b"sequence:3")]

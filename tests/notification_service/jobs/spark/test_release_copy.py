@@ -8,7 +8,7 @@ from harness.published_lookups import NOW, publish
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import JobRefused
-from notification_service.jobs.lookups.release_copy import copy_release
+from notification_service.jobs.lookups.shards import copy_release
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.release import open_release
 

@@ -12,9 +12,9 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePattern
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.audit.kafka_scope import topics_scope
-from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.spark.topics import read_topic
-from servers.kafka.server import KafkaServer, KafkaSettings
+from servers.kafka import KafkaServer, KafkaSettings
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 USER, PASSWORD = "reader", "correct horse"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from notification_service.connectors.kafka.core.client_options import read_options
-from notification_service.jobs.spark.java_client import java_options
+from notification_service.jobs.spark.session import java_options
 from resequencer.errors import ConfigurationError
 
 BROKERS = {"bootstrap.servers": "kafka-1:9093,kafka-2:9093"}

@@ -10,10 +10,10 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from notification_service.payments.iso20022.pain001_parts import INSTRUCTION, MESSAGE, TRANSACTION
 from notification_service.payments.iso20022.pain002_schema import TYPES
 from notification_service.payments.iso20022.part_reader import PartReader
 from notification_service.payments.iso20022.schema_notation import Schema
+from notification_service.payments.original import INSTRUCTION, MESSAGE, TRANSACTION
 from tests.notification_service.payments.conftest import EXAMPLE, Payment
 
 READERS = (MESSAGE, INSTRUCTION, TRANSACTION)

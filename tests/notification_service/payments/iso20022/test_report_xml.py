@@ -2,7 +2,7 @@ from typing import Any
 
 from defusedxml import ElementTree
 
-from notification_service.payments.iso20022.report_xml import render_report_xml
+from notification_service.payments.iso20022.pain002_schema import render_report_xml
 
 NAMESPACE = "{urn:iso:std:iso:20022:tech:xsd:pain.002.001.10}"
 

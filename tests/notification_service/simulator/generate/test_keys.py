@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from notification_service.simulator.generate.flows import Happening, draw_events, lengthened
-from notification_service.simulator.generate.mixing import UNITS_AT_ONCE, mixed
 from notification_service.simulator.generate.pain001 import read_payments
 from notification_service.simulator.generate.plan import SAMPLES, Keys, Plan
-from notification_service.simulator.generate.popularity import BUSIEST, envelopes_of
+from notification_service.simulator.generate.simulation import UNITS_AT_ONCE, mixed
+from notification_service.simulator.generate.units import BUSIEST, envelopes_of
 
 PAYMENTS = [payment for sample in SAMPLES for payment in read_payments(sample)]
 CALM: dict[str, Any] = {"duplicates": 0, "losses": 0, "late": 0, "garbage": 0}

@@ -1,7 +1,6 @@
 import pytest
 
-from notification_service.simulator.generate.pacer import Pacer
-from notification_service.simulator.generate.timetable import Timetable
+from notification_service.simulator.generate.simulation import Pacer, Timetable
 
 
 class Time:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from guardian.backlog import Backlog
-from notification_service.simulator.generate.pacer import Pacer
+from guardian.timers import Backlog
 from notification_service.simulator.generate.plan import Bursts, Numbering, Plan
-from notification_service.simulator.generate.simulation import simulate
+from notification_service.simulator.generate.simulation import Pacer, simulate
 from notification_service.simulator.verify.verdict import Deviation
 
 CALM: dict[str, Any] = {"duplicates": 0, "losses": 0, "late": 0, "garbage": 0}

@@ -7,7 +7,7 @@ import pytest
 
 from notification_service.simulator.receiver.__main__ import main
 from notification_service.simulator.receiver.check import compare
-from notification_service.simulator.receiver.taken_store import CALLS, TAKEN, UNITS
+from notification_service.simulator.receiver.receiver import CALLS, TAKEN, UNITS
 
 EXPECTED = [("a", "a1"), ("b", "b1"), ("a", "a2"), ("a", "a3"), ("b", "b2")]
 RIGHT = [("b", "b1"), ("a", "a1"), ("a", "a2"), ("b", "b2"), ("a", "a3")]

@@ -16,8 +16,7 @@ from harness.waiting import DEADLINE_SECONDS
 
 from notification_service.simulator.receiver.behaviour import ALWAYS, Behaviour, BehaviourRefused, add_options, behaviour_of
 from notification_service.simulator.receiver.http import ReceiverHttpServer
-from notification_service.simulator.receiver.receiver import Receiver
-from notification_service.simulator.receiver.taken_store import CALLS, TAKEN
+from notification_service.simulator.receiver.receiver import CALLS, TAKEN, Receiver
 
 
 @dataclass

@@ -14,15 +14,12 @@ import notification_service.simulator.verify.following
 from guardian.ports import TransportRefused
 from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.simulator.expectation import ExpectedGarbage
-from notification_service.simulator.generate.mixing import UNITS_AT_ONCE
-from notification_service.simulator.generate.pacer import Pacer
 from notification_service.simulator.generate.plan import Bursts, Keys, Plan
-from notification_service.simulator.generate.simulation import simulate
-from notification_service.simulator.verify.following import Compared, Following, Look
+from notification_service.simulator.generate.simulation import UNITS_AT_ONCE, Pacer, simulate
+from notification_service.simulator.verify.following import Compared, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Deviation, Verdict
 from notification_service.simulator.verify.verification import verify_files
-from notification_service.simulator.verify.watch import Watch, keep_watch
 
 SEQUENCE = Rules("SEQUENCE")
 ROUGH: dict[str, Any] = {"losses": 0.05, "late": 0.05, "garbage": 0.02, "duplicates": 0.05, "conflicts": 0.05}

@@ -6,7 +6,7 @@ import pytest
 
 from guardian.ports import TransportRefused
 from notification_service.connectors.files.rotated_names import Rotated, rotated_path
-from notification_service.simulator.verify.tailed_file import TailedFile
+from notification_service.simulator.verify.observation import TailedFile
 
 
 @pytest.fixture

@@ -21,15 +21,14 @@ from guardian.ports import TransportUnavailable
 from notification_service.aggregation.payments.commands import StatedMessage, StatusFact
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.groups.book import Groups
 from notification_service.console.groups.feed import CompletionFeed
 from notification_service.console.groups.index import GroupFilter
-from notification_service.console.groups.places import place_of, place_text
+from notification_service.console.groups.watch import Groups, place_of, place_text
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.aggregation.stores import make_aggregate, open_commands, open_store, stores_of
-from notification_service.wiring.console.groups import LocalGroups
-from servers.kafka.server import KafkaServer
+from notification_service.wiring.aggregation import make_aggregate, open_commands, open_store, stores_of
+from notification_service.wiring.console.sources import LocalGroups
+from servers.kafka import KafkaServer
 from tests.notification_service.console.groups.test_completion_stream import Client
 
 pytestmark = pytest.mark.slow

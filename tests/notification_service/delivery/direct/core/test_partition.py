@@ -5,10 +5,10 @@ from random import Random
 import msgspec
 import pytest
 
-from guardian.done_offsets import MOST_CHARACTERS, DoneOffsets, encode
 from guardian.headers import Way
 from guardian.ports import Channel, OutputRecord
-from notification_service.delivery.direct.core.open_record import OpenRecord
+from guardian.positions import MOST_CHARACTERS, DoneOffsets, encode
+from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
 from notification_service.delivery.direct.core.room import fitted

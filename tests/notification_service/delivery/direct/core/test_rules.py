@@ -6,16 +6,27 @@ from harness.receivers import receiver
 from guardian.headers import Way, texts_of, way_of
 from guardian.ports import Channel
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from notification_service.delivery.core.rows import RetryMode
-from notification_service.delivery.direct.core.decision import Dead, Decision, Ended, Moves, Waits, decide
-from notification_service.delivery.direct.core.open_record import OpenRecord
-from notification_service.delivery.direct.core.outputs import dead_letter, moved
+from notification_service.delivery.core.jobs import RetryMode
+from notification_service.delivery.direct.core.decision import (
+    Dead,
+    Decision,
+    Ended,
+    Moves,
+    OpenRecord,
+    Waits,
+    dead_letter,
+    decide,
+    find_left_group,
+    left_stage,
+    moved,
+    stages_of,
+    topics_to_make,
+)
 from notification_service.delivery.direct.core.shared_gate import Blame, Doubt, SharedGate
-from notification_service.delivery.direct.core.stages import find_left_group, left_stage, stages_of, topics_to_make
-from notification_service.delivery.direct.reading import Reading
+from notification_service.delivery.direct.owned import Reading
+from resequencer.clock import SteadyClock
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.record import Origin, Partition, Record
-from resequencer.steady_clock import SteadyClock
 
 P = Partition("T", 3)
 BACK_OFF = RetryMode.BACK_OFF

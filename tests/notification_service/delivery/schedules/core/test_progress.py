@@ -2,16 +2,16 @@
 
 import pytest
 
-from notification_service.delivery.schedules.core.progress import (
+from notification_service.delivery.schedules.core import (
     GRACE_MS,
     MOST_AHEAD,
     NOTED_MS,
     Progress,
+    Ticks,
     decode_progress,
     find_next,
     overdue_since,
 )
-from notification_service.delivery.schedules.core.ticks import Ticks
 from notification_service.delivery.schedules.settings import Missed
 from resequencer.clock import instant_of
 

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from notification_service.delivery.schedules.core.request import make_request
+from notification_service.delivery.schedules.core import make_request
 from resequencer.clock import instant_of
 
 TICK = instant_of("2026-03-27T17:00:00Z")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.delivery.schedules.core.ticks import Ticks
+from notification_service.delivery.schedules.core import Ticks
 from resequencer.clock import instant_of, instant_text
 
 DAY_MS = 86_400_000

@@ -11,15 +11,22 @@ from harness.group_stage import GroupStage, instruction, message, status_body
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.aggregation.payments.amounts import find_plain, units_of
-from notification_service.aggregation.payments.group_status import find_group_status
-from notification_service.jobs.audit.groups.amounts import amount_units
-from notification_service.jobs.audit.groups.fact_rows import fact_rows, notified_rows
-from notification_service.jobs.audit.groups.group_status import find_status_of_all
+from notification_service.aggregation.core import Completion
+from notification_service.aggregation.payments.head import find_plain, units_of
+from notification_service.aggregation.payments.report import find_group_status
+from notification_service.jobs.audit.groups.judgement import Count, amount_units, find_status_of_all, fingerprint
 from notification_service.jobs.audit.groups.report_rows import report_rows
-from notification_service.jobs.audit.groups.rows import CLOSE, STATUS, UNREADABLE, FactRow, NotifiedRow, RawRecord, ReportRow
-from notification_service.jobs.audit.groups.shares import Count, fingerprint
+from notification_service.jobs.audit.groups.rows import (
+    CLOSE,
+    STATUS,
+    UNREADABLE,
+    FactRow,
+    NotifiedRow,
+    RawRecord,
+    ReportRow,
+    fact_rows,
+    notified_rows,
+)
 from notification_service.payments.iso20022.codes import TRANSACTION_STATUSES
 
 

@@ -22,7 +22,7 @@ from harness.waiting import pause_at_random, wait_until
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 BATCH = 400

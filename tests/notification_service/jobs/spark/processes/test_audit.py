@@ -8,7 +8,7 @@ from harness.processes.operated_service import OperatedService
 from harness.waiting import wait_until
 
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.supervision.run_lock import RunLock
+from notification_service.supervision.locks import RunLock
 
 LONGEST_WAIT_SECONDS = 600
 

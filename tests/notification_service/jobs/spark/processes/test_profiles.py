@@ -15,7 +15,7 @@ from notification_service.connectors.line_format import decode_line
 from notification_service.lookups.shapes import ANY, PROFILES
 from notification_service.status.report import StatusReport
 from notification_service.supervision.system_clock import SystemClock
-from servers.kafka.server import KafkaServer
+from servers.kafka import KafkaServer
 
 LATE_BY_MS = 1_700
 UNITS = 20

@@ -10,10 +10,8 @@ from zlib import crc32
 import msgspec
 import pytest
 
-from notification_service.aggregation.core.aggregate import Completion
-from notification_service.aggregation.core.processor import Processor, Slot, Stored
-from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
-from notification_service.aggregation.payments.settings import PaymentsSettings
+from notification_service.aggregation.core import Completion, Processor, Slot, Stored
+from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.simulator.expectation import ExpectedUnit
 from notification_service.simulator.generate.envelopes import PART_TYPES

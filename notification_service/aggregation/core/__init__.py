@@ -1,1 +1,0 @@
-"""What a command changes, without servers and files."""

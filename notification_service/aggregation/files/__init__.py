@@ -1,1 +1,0 @@
-"""A store in files: commands in partition files, values in one SQLite file, output as numbered lines."""

@@ -1,1 +1,0 @@
-"""The values of a store on the local disk, from which commands are applied."""

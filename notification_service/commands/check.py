@@ -1,0 +1,389 @@
+"""`resequencer check`: validates the configuration and prints the effective one."""
+
+import json
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from importlib.metadata import packages_distributions
+from typing import NamedTuple
+
+from notification_service.bridge.settings import SourceKind, StartKind
+from notification_service.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.constraint import ConfigurationRefused
+from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
+from notification_service.configuration.kafka_settings import kafka_settings, kafka_sink_settings, kafka_source_settings
+from notification_service.configuration.kinds import is_region, sinks_of
+from notification_service.configuration.sections import StorageType, TransportType
+from notification_service.configuration.storage_settings import infinispan_server, redis_settings
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.wiring.aggregation import store_settings, stores_of
+from notification_service.wiring.composition import refuse_unusable
+from notification_service.wiring.regions import CurrentSettings
+from resequencer.errors import ConfigurationError, ResequencerError, TransientError
+from resequencer.record import Partition
+from storage.embedded.database import Database
+
+
+def bridge_is_usable(configuration: Configuration) -> None:
+    """Check the broker of the bridge's source, the login, and the right to its topics or its queue. No message is taken.
+
+    The session of a bridge that runs is left alone.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the bridge would meet them.
+    """
+    if not configuration.bridge.is_enabled:
+        return
+    if configuration.bridge.source is SourceKind.MQTT:
+        from notification_service.connectors.mqtt.preflight import preflight_source
+
+        preflight_source(mqtt_source_settings(configuration))
+    else:
+        from notification_service.connectors.jms.preflight import preflight_queue
+
+        settings = xms_source_settings(configuration)
+        preflight_queue(settings.broker, settings.queue)
+
+
+def start_is_usable(configuration: Configuration) -> None:
+    """Check the topic to which the bridge appends, and the right to write it. The directory of files is among the directories.
+
+    Raises:
+        ExceptionGroup: The topic or the right is missing; it holds one TransportWithheld.
+        TransportUnavailable, TransportRefused: As the bridge would meet them.
+    """
+    bridge = configuration.bridge
+    if bridge.is_enabled and bridge.start is StartKind.KAFKA:
+        from notification_service.connectors.kafka.preflight import preflight_start
+
+        preflight_start(kafka_source_settings(configuration))
+
+
+Probe = Callable[[Configuration], Sequence[str] | None]
+"""Tries one thing that the service will need, and changes nothing; returns what the user should know, a sentence each.
+
+Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSError` that says what is out of reach, or a
+group of them.
+"""
+
+_BUSY_TIMEOUT_MS = 5_000
+
+
+def directories_are_writable(configuration: Configuration) -> None:
+    """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
+    notification, aggregation = configuration.notification, configuration.aggregation
+    writes_facts = aggregation.is_enabled and notification.transport is TransportType.FILE
+    counts, bridge = aggregation.worker_count > 0, configuration.bridge
+    for directory in (
+        *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),
+        *([aggregation.facts_directory] if writes_facts else []),
+        *([aggregation.directory] if counts else []),
+        *([configuration.ingress.file_directory] if bridge.is_enabled and bridge.start is StartKind.FILE else []),
+    ):
+        existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise PermissionError(None, "cannot be written to", str(directory))
+
+
+def database_is_usable(configuration: Configuration) -> None:
+    """Begin a write to the embedded database, which a running service allows. A missing database is no error: the service makes
+    it.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+        OSError: Its directory is missing, and is not the run directory, which the service makes.
+    """
+    file = configuration.storage.embedded_file
+    if configuration.resequencer.storage_type is not StorageType.EMBEDDED:
+        return
+    if file.exists():
+        database = Database(file, _BUSY_TIMEOUT_MS)
+        try:
+            with database.writing():
+                pass
+        finally:
+            database.close()
+    elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
+        raise FileNotFoundError(None, "does not exist; create it, or mount the file system that holds it", str(file.parent))
+
+
+def redis_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the Redis server as a takeover does, and that the user has all rights.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.REDIS:
+        return ()
+    from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
+
+    storage = RedisStorage(redis_settings(configuration), str)
+    try:
+        return storage.preflight(Partition(configuration.ingress.topic, 0))
+    finally:
+        storage.close()
+
+
+def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the Infinispan cache as a takeover does, but create none.
+
+    Raises:
+        StorageUnavailable, StorageRefused: As the service would meet them.
+    """
+    if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
+        return ()
+    from storage.infinispan.rest_client import InfinispanRest  # Imported here: the client takes a fifth of a second.
+
+    with closing(InfinispanRest(infinispan_server(configuration))) as cache:
+        return cache.preflight()
+
+
+def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the topics and the group's positions as a takeover does, but take nothing over.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    is_source = configuration.ingress.transport is TransportType.KAFKA
+    is_sink = TransportType.KAFKA in sinks_of(configuration)
+    if not (is_source or is_sink):
+        return ()
+    from notification_service.connectors.kafka.preflight import (  # Imported here: the client takes a third of a second.
+        preflight,
+        preflight_sink,
+    )
+
+    if not is_region(configuration):
+        return preflight(kafka_settings(configuration))
+    problems: list[Exception] = []
+    notes: Sequence[str] = ()
+    try:
+        if is_source:
+            notes = preflight(kafka_source_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
+    try:
+        if is_sink:
+            preflight_sink(kafka_sink_settings(configuration))
+    except (ExceptionGroup, ResequencerError) as error:
+        problems += _each(error)
+    if problems:
+        raise ExceptionGroup("refused", problems)
+    return notes
+
+
+def jms_is_usable(configuration: Configuration) -> None:
+    """Check the queues, the selectors and the rights at the brokers of source and sinks.
+
+    Raises:
+        ExceptionGroup: Something is missing or refused; it holds one error for each queue.
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    is_source = configuration.ingress.transport is TransportType.JMS
+    sinks = sinks_of(configuration)
+    if not (is_source or TransportType.JMS in sinks or TransportType.XMS in sinks):
+        return
+    from notification_service.connectors.jms import preflight  # Imported here: the client may not be installed.
+
+    tries: list[Callable[[], None]] = []
+    if is_source:
+        tries.append(lambda: preflight.preflight_source(jms_source_settings(configuration)))
+    if TransportType.JMS in sinks:
+        tries.append(lambda: preflight.preflight_sink(jms_sink_settings(configuration)))
+    if TransportType.XMS in sinks:
+        tries.append(lambda: preflight.preflight_xms_sink(xms_sink_settings(configuration)))
+    problems: list[Exception] = []
+    for each in tries:
+        try:
+            each()
+        except (ExceptionGroup, ResequencerError) as error:
+            problems += _each(error)
+    if problems:
+        raise ExceptionGroup("refused", problems)
+
+
+def mqtt_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the broker of a sink, with the attributes that are in force. Whether it may publish is not known before it does.
+
+    Raises:
+        TransportUnavailable, TransportRefused: As the service would meet them.
+    """
+    if TransportType.MQTT not in sinks_of(configuration):
+        return ()
+    from notification_service.connectors.mqtt.preflight import preflight_sink  # Imported here: the client may not be installed.
+
+    settings = CurrentSettings(configuration, None)()
+    preflight_sink(settings)
+    return () if settings.told is None else (settings.told,)
+
+
+def ledger_is_usable(configuration: Configuration) -> None:
+    """Connect to the ledger of delivery, if a receiver uses it. A missing file is no error: the delivery worker makes it.
+
+    Raises:
+        LedgerUnavailable, LedgerRefused: As a delivery worker would meet them.
+    """
+    delivery = configuration.delivery
+    if not delivery.of_ledger or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
+        return
+    from notification_service.wiring.delivery.composition import (
+        make_ledger,  # Imported here: the databases' client takes a quarter of a second.
+    )
+
+    with closing(make_ledger(configuration)) as ledger:
+        ledger.database.check()
+
+
+def topics_of_delivery_are_usable(configuration: Configuration) -> None:
+    """Check the topics of the receivers that use the ledger, and those of schedules.
+
+    Whatever is written together with an offset of its topic may also be read: brokers demand both rights for that. The other
+    receivers wait for their topics, and tell in `status` what is missing.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As a delivery worker would meet them.
+    """
+    delivery, notifications = configuration.delivery, configuration.notification.topic
+    if configuration.notification.transport is not TransportType.KAFKA:
+        return
+    events = {notifications: delivery.events_topic, delivery.events_topic: delivery.events_topic} if delivery.of_ledger else {}
+    requests = {each.topic: each.topic for _, each in delivery.schedules if each.topic}
+    if events or requests:
+        from notification_service.connectors.kafka.preflight import preflight_topics
+
+        preflight_topics(kafka_settings(configuration), [*events.items(), *requests.items()])
+
+
+def topics_of_stores_are_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the topics and groups of the payments of messages, and of users' own stores, if aggregation workers run here.
+
+    Raises:
+        ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
+        TransportUnavailable, TransportRefused: As an aggregation worker would meet them.
+    """
+    if configuration.notification.transport is not TransportType.KAFKA or not configuration.aggregation.worker_count:
+        return ()
+    from notification_service.connectors.kafka.preflight import preflight_store
+
+    notes: list[str] = []
+    for names in stores_of(configuration):
+        notes += preflight_store(store_settings(configuration, names, 0), names.made)
+    return notes
+
+
+PROBES: tuple[Probe, ...] = (
+    directories_are_writable,
+    database_is_usable,
+    redis_is_usable,
+    infinispan_is_usable,
+    kafka_is_usable,
+    jms_is_usable,
+    mqtt_is_usable,
+    bridge_is_usable,
+    start_is_usable,
+    ledger_is_usable,
+    topics_of_delivery_are_usable,
+    topics_of_stores_are_usable,
+)
+"""Beside reading the settings and importing what the configuration names."""
+
+
+class Surroundings(NamedTuple):
+    """The findings as sentences: what a person must fix, what is unavailable and may come back, and what the user should know."""
+
+    refused: tuple[str, ...]
+    unreachable: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def look_around(configuration: Configuration) -> Surroundings:
+    """Check everything at the same time, so that a server without an answer does not delay the others."""
+    refused: list[str] = []
+    unreachable: list[str] = []
+    remarks: list[str] = []
+    with ThreadPoolExecutor(len(PROBES)) as pool:
+        for probe in [pool.submit(each, configuration) for each in PROBES]:
+            try:
+                remarks.extend(probe.result() or ())
+            except OSError as error:
+                refused.append(f"{error.filename or configuration.file}: {error.strerror or error}")
+            except (ExceptionGroup, ResequencerError) as error:
+                for each in _each(error):
+                    (unreachable if isinstance(each, TransientError) else refused).append(str(each))
+    return Surroundings(tuple(refused), tuple(unreachable), tuple(remarks))
+
+
+def _each(error: Exception) -> Iterable[Exception]:
+    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+
+
+_DISTRIBUTION = "resequencer"
+_PACKAGES = ("resequencer", "guardian", "storage", "notification_service")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--connect", action="store_true", help="also try the directories and servers of the configuration")
+
+
+def check(arguments: Namespace) -> ExitCode:
+    """Print the effective configuration, or with --json one object. A refusal is raised; with --json it is printed before."""
+    try:
+        _refuse_shared_packages()
+        configuration = load(arguments.config, arguments.overrides)
+        refuse_unusable(configuration)
+    except ConfigurationError as error:
+        if arguments.json:
+            _print_json({"valid": False, "problems": _problems(error)})
+        raise
+    found = look_around(configuration) if arguments.connect else Surroundings((), (), ())
+    unreachable = (*found.refused, *found.unreachable)
+    if arguments.json:
+        _print_json(_report(configuration, unreachable, found.remarks))
+    else:
+        _print_text(configuration, found.remarks)
+    for problem in unreachable:
+        sys.stderr.write(f"resequencer: {problem}\n")
+    return ExitCode.OUT_OF_REACH if unreachable else ExitCode.DONE
+
+
+def _refuse_shared_packages() -> None:
+    """Refuse a package of ours that another distribution has, too: both write into one directory, and some files are theirs."""
+    installed = packages_distributions()
+    for name in _PACKAGES:
+        others = sorted(set(installed.get(name, ())) - {_DISTRIBUTION})
+        if others:
+            problem = f"{', '.join(others)} installs a package of this name, too, and both overwrite each other's files"
+            raise ConfigurationError(f"package {name}", f"{problem}; install the service into an environment of its own")
+
+
+def _problems(error: ConfigurationError) -> list[dict[str, str]]:
+    each = error.problems if isinstance(error, ConfigurationRefused) else (error,)
+    return [{"path": problem.path, "problem": problem.problem} for problem in each]
+
+
+def _report(configuration: Configuration, unreachable: Sequence[str], remarks: Sequence[str]) -> dict[str, object]:
+    return {
+        "valid": True,
+        "file": str(configuration.file),
+        "warnings": [*configuration.warnings, *remarks],
+        "unreachable": [*unreachable],
+        "keys": {each.path: {"value": each.value, "layer": each.layer} for each in configuration.effective},
+    }
+
+
+def _print_text(configuration: Configuration, found: Sequence[str]) -> None:
+    lines = [f"# {configuration.file} is valid. Each value that is not a default shows where it was set."]
+    lines.extend(map(str, configuration.effective))
+    remarks = [*configuration.warnings, *found]
+    lines.extend(f"# note: {remark}" for remark in remarks)
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")

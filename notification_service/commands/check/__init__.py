@@ -1,1 +1,0 @@
-"""The command `check`: the configuration, and the directories and servers that the service needs."""

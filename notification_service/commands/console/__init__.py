@@ -1,1 +1,0 @@
-"""The command `console`: serves the console, and keeps the list of its users."""

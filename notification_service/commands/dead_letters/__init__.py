@@ -1,1 +1,0 @@
-"""The command `dead-letters`: list, show, requeue, edit and discard."""

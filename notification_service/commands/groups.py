@@ -1,0 +1,183 @@
+"""`resequencer groups …`: runs an aggregation worker, lists and shows the payments of messages, and closes a group."""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+
+import msgspec
+
+from notification_service.aggregation.payments.commands import encode_close
+from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.head import GroupState, decode_member
+from notification_service.aggregation.settings import AggregationSettings
+from notification_service.aggregation.view import StoreView
+from notification_service.commands.command import Subcommand, add_subcommands, load_for
+from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.schema import path_of
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.service_log import configure_logs
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
+from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, stores_of
+from notification_service.wiring.dead_letter_stores import sign
+from resequencer.clock import instant_text
+from resequencer.errors import ConfigurationError, ResequencerError
+from resequencer.printable import counted, printable
+
+_SHOWN_MEMBERS = 100
+_MOST_BECAUSE = 1_000
+_WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
+
+
+class GroupRefused(ResequencerError):
+    """There is no such group, or it cannot be closed."""
+
+
+class ShownMember(msgspec.Struct, frozen=True):
+    """A payment of a group: its latest status, and its amount with the currency."""
+
+    unit: str
+    status: str
+    amount: str | None
+
+
+def groups(arguments: Namespace) -> ExitCode:
+    """Run the subcommand."""
+    configuration = load_for(arguments)
+    if not configuration.aggregation.is_enabled:
+        raise ConfigurationError(path_of(AggregationSettings, "is_enabled"), "is false: set it to true, and restart the service")
+    if arguments.subcommand == "run":
+        return _run(arguments, configuration)
+    names = next(stores_of(configuration))
+    with _viewing(configuration, names) as view:
+        if arguments.subcommand == "list":
+            return _list(arguments, view)
+        return _show(arguments, view) if arguments.subcommand == "show" else _close(arguments, configuration, names, view)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the subcommands of `groups`."""
+    add_subcommands(
+        parser,
+        Subcommand("list", "list the groups: the payments of a message, and how many are through", _add_list),
+        Subcommand("show", "show one group, and where its first payments are", _add_key),
+        Subcommand("close", "end a group that cannot complete: it is reported as it is", _add_close),
+        Subcommand("run", "count in the foreground until SIGTERM; the service does so by itself", _add_run),
+        is_required=True,
+    )
+
+
+def group_line(group: GroupView) -> str:
+    """Return a group on one line for people."""
+    of = "?" if group.total is None else str(group.total)
+    statuses = ", ".join(f"{each.status} {each.count}" for each in group.statuses)
+    parts = [
+        f"{group.key}  {group.message_id} of {group.initiating_party}  {group.state.value}",
+        f"{group.final} of {of} final: {statuses}",
+        f"since {instant_text(group.first_at)}, {counted(group.reports, 'report')}",
+        *group.problems,
+    ]
+    return "  ".join(parts)
+
+
+def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
+    stop.install()
+    configure_logs(configuration.logging)
+    worker = make_worker(configuration, arguments.slot, stop)
+    worker.run(lambda: stop.is_set, make_report(configuration, arguments.slot))
+    return ExitCode.DONE
+
+
+def _list(arguments: Namespace, view: StoreView) -> ExitCode:
+    view.refresh()
+    found = 0
+    for key, head in view.heads():
+        group = describe(key, head)
+        if arguments.state is None or group.state.value == arguments.state:
+            found += 1
+            _write(arguments, group)
+    _say(counted(found, "group"))
+    return ExitCode.DONE
+
+
+def _show(arguments: Namespace, view: StoreView) -> ExitCode:
+    _write(arguments, _find(view, arguments.key))
+    members = list(islice(_members(view, arguments.key), _SHOWN_MEMBERS + 1))
+    for each in members[:_SHOWN_MEMBERS]:
+        line = f"{each.unit}  {each.status}{f'  {each.amount}' if each.amount else ''}"
+        sys.stdout.write((msgspec.json.encode(each).decode() if arguments.json else printable(line)) + "\n")
+    if len(members) > _SHOWN_MEMBERS:
+        _say(f"these are the first {_SHOWN_MEMBERS} payments")
+    return ExitCode.DONE
+
+
+def _close(arguments: Namespace, configuration: Configuration, names: StoreNames, view: StoreView) -> ExitCode:
+    if not 0 < len(arguments.because.strip()) <= _MOST_BECAUSE:
+        raise GroupRefused(f"--because has {len(arguments.because)} characters; give 1 to {_MOST_BECAUSE}")
+    before = _find(view, arguments.key)
+    if before.state in (GroupState.CLOSED, GroupState.ENDED):
+        raise GroupRefused(f"group {arguments.key} is {before.state.value} already; nothing is left to close")
+    with closing(open_commands(configuration, names)) as commands:
+        commands.update(arguments.key, None, encode_close(sign().by, arguments.because.strip()))
+    until = monotonic() + _WAIT_SECONDS
+    while monotonic() < until:
+        group = _find(view, arguments.key)
+        if group.state is GroupState.CLOSED:
+            _write(arguments, group)
+            return ExitCode.DONE
+        sleep(_LOOK_SECONDS)
+    _say(f"the command is given, and not carried out within {_WAIT_SECONDS:.0f} s: a worker that runs will do so")
+    return ExitCode.NOT_SO
+
+
+@contextmanager
+def _viewing(configuration: Configuration, names: StoreNames) -> Iterator[StoreView]:
+    with TemporaryDirectory(prefix="groups-") as directory, closing(open_view(configuration, names, Path(directory))) as view:
+        yield view
+
+
+def _find(view: StoreView, key: str) -> GroupView:
+    view.refresh(key)
+    found = view.find(key)
+    if found is None:
+        raise GroupRefused(f"there is no group {key}; `resequencer groups list` lists them")
+    return describe(key, found.body)
+
+
+def _members(view: StoreView, key: str) -> Iterator[ShownMember]:
+    for unit, body in view.members(key, "", _SHOWN_MEMBERS + 1):
+        member = decode_member(body)
+        yield ShownMember(unit, member.status, None if member.amount is None else f"{member.amount} {member.currency}")
+
+
+def _write(arguments: Namespace, group: GroupView) -> None:
+    line = msgspec.json.encode(group).decode() if arguments.json else printable(group_line(group))
+    sys.stdout.write(line + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(printable(f"resequencer: {text}") + "\n")
+
+
+def _add_run(parser: ArgumentParser) -> None:
+    parser.add_argument("--slot", type=int, default=0, metavar="N", help="which of the workers it is, from 0")
+    parser.add_argument("--lifeline", type=int, help=SUPPRESS)
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    parser.add_argument("--state", choices=[each.value for each in GroupState], help="only groups in this state")
+
+
+def _add_key(parser: ArgumentParser) -> None:
+    parser.add_argument("key", metavar="KEY", help="the id of a group, as `groups list` and the header group-id have it")
+
+
+def _add_close(parser: ArgumentParser) -> None:
+    _add_key(parser)
+    parser.add_argument("--because", required=True, metavar="TEXT", help="why; the report and the group say it")

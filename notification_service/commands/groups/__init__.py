@@ -1,1 +1,0 @@
-"""`resequencer groups`: the payments of messages."""

@@ -1,1 +1,0 @@
-"""The command `lookups`: builds, lists, shows and switches the lookups of the handlers."""

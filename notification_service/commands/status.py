@@ -1,0 +1,120 @@
+"""`resequencer status`: prints the service's report: ready or not and why, or not running."""
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.status.aggregation import aggregation_lines, bridge_lines
+from notification_service.status.delivery import delivery_lines
+from notification_service.status.report import State
+from notification_service.status.service_report import ServiceReport
+from notification_service.status.text import served_lines, status_lines
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.locks import NAME as LOCK
+from notification_service.supervision.locks import find_service
+from notification_service.supervision.service_log import NAME
+from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring.aggregation import find_aggregation_of
+from notification_service.wiring.bridge import find_bridge_of
+from notification_service.wiring.console.workers import find_served
+from notification_service.wiring.delivery.composition import find_delivery_of
+from resequencer.printable import printable
+from storage.embedded.commit_log import logs_of
+
+_BLOCK_BYTES = 512
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Disk space in `bytes`, as the file system counts it: in whole blocks."""
+
+    files: int
+    bytes: int
+
+
+def disk_use(configuration: Configuration) -> dict[str, Taken]:
+    """Return the disk space of each group of files that may grow; missing or unreadable files count as nothing."""
+    ingress, notification, database = configuration.ingress, configuration.notification, configuration.storage.embedded_file
+    run_directory = notification.run_directory
+    places = {
+        "input": _names(ingress.file_directory),
+        "archive": _names(ingress.archive_directory),
+        "output": _names(notification.output_directory),
+        "facts": _names(configuration.aggregation.facts_directory),
+        "database": [database],
+        "database log": [database.with_name(f"{database.name}-wal"), *logs_of(database)],
+        "service log": [each for each in _names(run_directory) if each.name.startswith(NAME)],
+    }
+    return {name: _taken(paths) for name, paths in places.items()}
+
+
+def in_words(use: dict[str, Taken]) -> str:
+    """Return one line of text, without groups that take no space."""
+    return ", ".join(
+        f"{name} {each.bytes / 1e6:.1f} MB" + (f" in {each.files} files" if each.files > 1 else "")
+        for name, each in use.items()
+        if each.files
+    )
+
+
+def _names(directory: Path) -> list[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            return [directory / each.name for each in entries if each.is_file(follow_symlinks=False) and each.name != LOCK]
+    except OSError:
+        return []
+
+
+def _taken(paths: Iterable[Path]) -> Taken:
+    files = size = 0
+    for path in paths:
+        try:
+            size += path.stat().st_blocks * _BLOCK_BYTES
+        except OSError:
+            continue
+        files += 1
+    return Taken(files, size)
+
+
+def status(arguments: Namespace) -> ExitCode:
+    """Print the status. Exit code 0 only if all workers are ready."""
+    configuration = load(arguments.config, arguments.overrides)
+    run_directory = configuration.notification.run_directory
+    state, service, _ = found = find_service(run_directory, SystemClock().now())
+    use, served = disk_use(configuration), find_served(run_directory, found)
+    delivery, aggregation = find_delivery_of(configuration, found), find_aggregation_of(configuration, found)
+    bridge = find_bridge_of(configuration, found)
+    if arguments.json:
+        told = {
+            **(_told(service, use) if service else {}),
+            **msgspec.to_builtins(served),
+            **msgspec.to_builtins(bridge),
+            **msgspec.to_builtins(delivery),
+            **msgspec.to_builtins(aggregation),
+            "state": state,
+        }
+        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
+    else:
+        lines = [
+            *(status_lines(service, in_words(use)) if service else [state]),
+            *bridge_lines(bridge),
+            *delivery_lines(delivery),
+            *aggregation_lines(aggregation),
+            *served_lines(served),
+        ]
+        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+    return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
+
+
+def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
+    """Return the report as a dict; with several workers all in one, and each under `workers`."""
+    told = {**msgspec.to_builtins(service.whole), "disk": msgspec.to_builtins(use)}
+    if len(service.workers) > 1:
+        told["workers"] = [{**msgspec.to_builtins(each), "state": state} for state, each in service.workers]
+    return told

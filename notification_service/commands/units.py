@@ -1,0 +1,373 @@
+"""`resequencer units list | show | release | …`: what waits, one unit in full, and orders. The service may run or be stopped."""
+
+import json
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from heapq import nsmallest
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from guardian.headers import NOTIFICATION_ID
+from notification_service.commands.command import Subcommand, add_subcommands, load_for
+from notification_service.commands.orders import UNIT_ORDERS, order_for_unit, order_line, unit_subcommands
+from notification_service.configuration.configuration import Configuration
+from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.scan import scan_output
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.console.durations import duration_text, relative_text
+from notification_service.console.sources import Sources
+from notification_service.console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_partitions
+from notification_service.console.units.prospects import find_hindrance, find_service_hindrance, prospect_of
+from notification_service.console.units.story import UnitStory
+from notification_service.console.waiting.query import WaitingUnit
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.simulator.verify.story import Arrival, Step, StepKind
+from notification_service.status.report import UnitWait
+from notification_service.status.service_report import ServiceReport
+from notification_service.supervision.exit_code import ExitCode
+from notification_service.wiring.composition import make_strategy_of, resequencer_settings
+from notification_service.wiring.console.sources import console_sources
+from resequencer.clock import Instant, instant_of, instant_text
+from resequencer.envelope import DataEnvelope
+from resequencer.errors import ResequencerError
+from resequencer.handler import Handled, Marks
+from resequencer.keys.value_types import Duration, Mismatch
+from resequencer.notification import notification_id
+from resequencer.payment_data import PaymentData
+from resequencer.printable import counted, printable
+from resequencer.record import Origin, Partition, Record
+from resequencer.storage_port import StorageUnavailable, Waits
+from resequencer.turn.decide import take_turn
+from resequencer.turn.turn import Turn, TurnContext
+from resequencer.unit import Unit
+from storage.view_port import StorageView
+
+_AGE = Duration("0s", "3650d")
+_LIMIT = 100
+_SECONDS, _ALL_SECONDS = 10.0, 600.0
+_TRIES = 3
+
+
+class _Listed(UnitWait, frozen=True):
+    """A line of the list. `hindrance` says why nothing is done at `until`, None if its worker works."""
+
+    hindrance: str | None = None
+
+
+def units(arguments: Namespace) -> ExitCode:
+    """Run one subcommand."""
+    if arguments.subcommand in UNIT_ORDERS:
+        return order_for_unit(arguments)
+    sources = console_sources(load_for(arguments))
+    run: dict[str, Callable[[Namespace, Sources, StorageView | None], ExitCode]] = {"list": _list, "show": _show}
+    if sources.open_view is None:
+        return run[arguments.subcommand](arguments, sources, None)
+    with closing(sources.open_view()) as view:
+        return run[arguments.subcommand](arguments, sources, view)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of each subcommand."""
+    add_subcommands(
+        parser,
+        Subcommand("list", "one line per waiting unit, the longest wait first", _add_list),
+        Subcommand("show", "everything that is known of one unit, without payment data", _add_show),
+        *unit_subcommands(),
+        is_required=True,
+    )
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
+    parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
+    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="only those of this partition")
+    parser.add_argument("--older-than", type=_age, default=0, metavar="DURATION", help="only those that wait for so long: 10m")
+    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"so many at most; default: {_LIMIT}")
+
+
+def _add_show(parser: ArgumentParser) -> None:
+    parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
+    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="look in this partition only")
+    parser.add_argument("--all", action="store_true", help="search all dead letters and orders, not the newest only")
+
+
+def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
+    """Print the units, then how many there are.
+
+    Raises:
+        ResequencerError: A partition could not be read; the units of the others were printed.
+    """
+    problems: list[ResequencerError] = []
+    report, now = sources.find_report(), sources.clock.now()
+    read = total = 0
+
+    def chosen() -> Iterator[WaitingUnit]:
+        nonlocal read, total
+        for each in _reported(report) if view is None else _stored(arguments.partition, sources, view, problems):
+            if arguments.partition not in (None, Partition.find(each.partition)):
+                continue
+            read += 1
+            is_named = each.unit.startswith(arguments.beginning) and each.waits_for.startswith(arguments.waits_for)
+            if is_named and each.since <= now - arguments.older_than:
+                total += 1
+                yield each
+
+    shown = nsmallest(max(0, arguments.limit), chosen(), key=lambda each: (each.since, each.unit))
+    for each in (_listed(one, report) for one in shown):
+        sys.stdout.write(_json(each) if arguments.json else printable(_line(each, now)) + "\n")
+    sys.stdout.flush()
+    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
+    count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
+    of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
+    source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")
+    sys.stderr.write(f"resequencer: {count}{',' if is_filtered else ''} in {printable(source)}{of_all}\n")
+    if (hindrance := find_service_hindrance(report)) is not None:
+        sys.stderr.write(f"resequencer: {printable(hindrance)}\n")
+    if problems:
+        raise problems[0]
+    return ExitCode.DONE
+
+
+def _json(told: msgspec.Struct) -> str:
+    """Return a line of JSON in ASCII: a control character of an id must not reach a terminal."""
+    return json.dumps(msgspec.to_builtins(told)) + "\n"
+
+
+def _stored(
+    partition: Partition | None, sources: Sources, view: StorageView, problems: list[ResequencerError]
+) -> Iterator[WaitingUnit]:
+    partitions, unknown = ((partition,), ()) if partition else known_partitions(sources, sources.find_report())
+    for problem in unknown:
+        sys.stderr.write(f"resequencer: {printable(problem)}\n")
+    for each in partitions:
+        try:
+            yield from _waiting_in(view, each)
+        except ResequencerError as error:
+            problems.append(error)
+
+
+def _waiting_in(view: StorageView, partition: Partition) -> Iterator[WaitingUnit]:
+    for unit, waits in _latest(view, partition).items():
+        if waits is not None:
+            what = (waits.waits_for, waits.kind.value, waits.since, waits.wakes_at, waits.stashed, waits.stashed_bytes)
+            yield WaitingUnit(unit, str(partition), *what)
+
+
+def _latest(view: StorageView, partition: Partition) -> dict[str, Waits | None]:
+    """Return the last entry of each unit. A listing that breaks off because much changed is begun again."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            changes = view.find_waiting(partition, None)
+            return {unit: waits for portion in (changes.portions if changes else ()) for unit, waits in portion}
+        except StorageUnavailable:
+            if not tries_left:
+                raise
+    return {}
+
+
+def _reported(report: ServiceReport | None) -> Iterator[WaitingUnit]:
+    for each in () if report is None else report.whole.oldest_waits:
+        since, until = instant_of(each.since), instant_of(each.until)
+        yield WaitingUnit(each.unit, each.partition, each.waits_for, each.kind, since, until, each.stashed, 0)
+
+
+def _listed(each: WaitingUnit, report: ServiceReport | None) -> _Listed:
+    since, until = instant_text(each.since), instant_text(each.until)
+    hindrance = find_hindrance(report, each.partition)
+    return _Listed(each.unit, each.partition, each.waits_for, each.kind, since, until, each.envelopes, hindrance)
+
+
+def _line(each: UnitWait, now: Instant) -> str:
+    until = f"{each.until}, {relative_text(instant_of(each.until), now)}"
+    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {each.kind} at {until}"
+    return f"{each.since}  {each.unit}  for {each.waits_for}  ({stashed})  {each.partition}"
+
+
+def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
+    """Print the story. Exit code 0 only if something of the unit is known; 4 if a problem may have hidden it."""
+    since = None if arguments.all else sources.clock.now() - DAY_MS
+    search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
+    story = find_story(sources, nullcontext(view), arguments.unit, search)
+    if arguments.json:
+        sys.stdout.write(_json(story))
+    else:
+        sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
+    if story.is_known:
+        return ExitCode.DONE
+    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.NOT_SO
+
+
+def story_lines(story: UnitStory) -> Iterator[str]:
+    """The story as lines for people."""
+    yield f"unit: {story.unit}"
+    yield from (f"problem: {each}" for each in story.problems)
+    yield from (f"also in: {each}; two producers place its envelopes differently" for each in story.also_in)
+    if story.partition is None:
+        looked = f", looked in {', '.join(story.looked_in)}" if story.looked_in else ""
+        yield f"state: the storage has none{looked}"
+        yield from (f"  {each}" for each in story.meaning)
+    else:
+        yield from _state_lines(story)
+    yield from _left_lines(story)
+    yield from (f"order: {order_line(each)}" for each in story.told_orders)
+    yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
+    yield from (
+        f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"
+        for each in story.dead_letters.found
+    )
+    yield f"dead letters read: {story.dead_letters.searched}"
+
+
+def _state_lines(story: UnitStory) -> Iterator[str]:
+    wait, state = story.wait, story.state
+    holder = "no worker of this machine has it now"
+    if story.holder is not None:
+        holder = f"worker {story.holder.slot} (process {story.holder.process_id})"
+    yield f"partition: {story.partition}, {holder}"
+    if wait is None:
+        yield "waits: nothing of it waits"
+    else:
+        now = instant_of(story.as_of)
+        since, until = (f"{each}, {relative_text(instant_of(each), now)}" for each in (wait.since, wait.until))
+        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wait.kind} at {until})"
+        yield f"next: {prospect_of(story)}"
+    if state is None:
+        return
+    yield f"handled: {counted(state.handled, 'envelope')}{' or more' if state.is_handled_bounded else ''} by {state.strategy}"
+    yield from (f"{name.lower()}: {text}" for name, text in state.facts)
+    yield from (f"flow {each.flow}: counted to {each.counted_to}, handled to {each.handled_to}" for each in state.flows)
+    for each in state.stash:
+        what = each.defect or ", ".join((*each.events, *each.objects)) or "-"
+        sequence = "" if each.sequence is None else f"  {each.sequence}"
+        yield f"stashed: {each.position}{sequence}  {each.flow}  {what}  since {each.stashed_at or '-'}"
+    if state.attempts is not None:
+        made = state.attempts
+        server = f", waits for {made.dependency} ({made.calls} calls)" if made.dependency else ""
+        yield f"attempts: {made.made} failed at {made.position}{server}, the next is due at {made.due_at}"
+        yield from () if made.why is None else (f"why: {made.why}",)
+    yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
+
+
+def _left_lines(story: UnitStory) -> Iterator[str]:
+    for gap in story.incomplete:
+        more = f" ({counted(gap.notifications, 'notification')})" if gap.notifications > 1 else ""
+        yield f"left incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
+    for each in story.left.found:
+        marks = f"  {', '.join(each.marks)}" if each.marks else ""
+        yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.status or '-'}  {each.position}{marks}"
+    yield f"notifications read: {story.left.searched}"
+
+
+def _partition(text: str) -> Partition:
+    found = Partition.find(text)
+    if found is None:
+        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
+    return found
+
+
+def _age(text: str) -> int:
+    try:
+        return int(_AGE.read(text) or 0)
+    except Mismatch as error:
+        raise ArgumentTypeError("expected a duration with its unit, such as 10m") from error
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """The steps of the story, and the envelopes in the order in which they were handled."""
+
+    steps: tuple[Step, ...]
+    handled: tuple[DataEnvelope, ...]
+
+
+class Output(msgspec.Struct, frozen=True):
+    """A unit's notifications in the order of the output: ids and values."""
+
+    ids: tuple[str, ...]
+    values: tuple[bytes, ...]
+
+
+class _Listener:
+    """A handler that only records which envelopes were handled."""
+
+    def __init__(self) -> None:
+        self.heard: list[DataEnvelope] = []
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        del data, marks, now
+        self.heard.append(envelope)
+        return Handled()
+
+
+def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
+    """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
+    strategy, listener = make_strategy_of(configuration), _Listener()
+    context = TurnContext(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
+    decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
+    unit = Unit("", strategy.initial())
+    steps: list[Step] = []
+    events = {arrival.envelope_id: ", ".join(arrival.events) for arrival in arrivals}
+    for arrival in arrivals:
+        envelope = _decoded(arrival, decoder)
+        before = len(listener.heard)
+        turn = take_turn(unit, (envelope,), (), 0, context)
+        steps.append(_step(StepKind.ARRIVED, envelope, events))
+        steps += _consequences(envelope, turn, listener.heard[before:], events)
+    return Telling(tuple(steps), tuple(listener.heard))
+
+
+def read_output(unit: str, notifications: Path) -> Output:
+    """Read this unit's notifications from the output file and its rotated files."""
+    ids, values = [], []
+    for line in _lines_of(unit, notifications):
+        ids.append(dict(line.headers)[NOTIFICATION_ID].decode())
+        values.append(line.value)
+    return Output(tuple(ids), tuple(values))
+
+
+def agrees(telling: Telling, output: Output) -> bool:
+    """Return whether the service sent, in this order, the notifications of the envelopes that the story handled.
+
+    Events without a setting cause no notification.
+    """
+    told = [
+        notification_id(envelope.unit, envelope.envelope_id, index)
+        for envelope in telling.handled
+        for index, _ in enumerate(envelope.process_objects)
+    ]
+    left = set(output.ids)
+    return list(output.ids) == [each for each in told if each in left]
+
+
+def _consequences(envelope: DataEnvelope, turn: Turn, handled: Sequence[DataEnvelope], events: dict[str, str]) -> Iterator[Step]:
+    if turn.duplicates:
+        yield _step(StepKind.DUPLICATE, envelope, events, "dropped")
+    elif turn.added:
+        waits = turn.waits
+        yield _step(StepKind.STASHED, envelope, events, f"waits for {waits.waits_for}" if waits else "")
+    for each in handled:
+        yield _step(StepKind.HANDLED, each, events)
+
+
+def _step(kind: StepKind, envelope: DataEnvelope, events: dict[str, str], note: str = "") -> Step:
+    return Step(kind, envelope.sequence or 0, envelope.flow, events.get(envelope.envelope_id, ""), note)
+
+
+def _decoded(arrival: Arrival, decoder: EnvelopeDecoder) -> DataEnvelope:
+    line = decode_line(arrival.line)
+    assert isinstance(line, Line)
+    origin = Origin(Partition("story", arrival.partition), arrival.offset)
+    envelope = decoder.decode(Record(origin, line.value, line.key, line.headers))
+    assert isinstance(envelope, DataEnvelope)
+    return envelope
+
+
+def _lines_of(unit: str, notifications: Path) -> Iterator[Line]:
+    name = unit.encode()
+    for _, found in scan_output(notifications, SystemFiles()):
+        line = decode_line(found.content) if name in found.content else None
+        if isinstance(line, Line) and line.key == name:
+            yield line

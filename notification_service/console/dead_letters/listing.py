@@ -1,0 +1,161 @@
+"""Dead letters for pages and the API: found by what people ask for, with what has been done about each."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from http import HTTPStatus
+from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
+
+from notification_service.connectors.dead_letters.actions import (
+    NEW,
+    Action,
+    EditProposed,
+    StoredDeadLetter,
+    find_proposal,
+    state_after,
+)
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
+from notification_service.console.access.identity import Identity
+from notification_service.console.sources import Sources
+from notification_service.delivery.errors import ReceiverUnknown
+from resequencer.clock import Instant, instant_text
+
+MOST_SHOWN = 500
+"""How many dead letters one page shows: the last ones. Filters find the others."""
+
+
+MOST_DECIDED = 50_000
+"""How many dead letters one decision is for, at most: it bounds the memory and the answer."""
+
+
+class TooManyMatch(HTTPException):
+    """A filter matches more dead letters than one decision may be for."""
+
+    def __init__(self) -> None:
+        other = "choose fewer by reason or unit, or use `resequencer dead-letters requeue --all` on the machine"
+        super().__init__(HTTPStatus.CONFLICT, f"more than {MOST_DECIDED:,} match, too many for one decision: {other}")
+
+
+class Filter(NamedTuple):
+    """What a dead letter must be. None asks for nothing. `state` is `new`, or that of the last action.
+
+    `receiver` is the one to which it could not be delivered straight from a topic; None means the service's own dead letters.
+    """
+
+    reason: str | None = None
+    unit: str | None = None
+    state: str | None = None
+    receiver: str | None = None
+
+    def matches(self, stored: StoredDeadLetter, state: str) -> bool:
+        return (
+            (self.reason is None or stored.letter.reason.value == self.reason)
+            and (self.state is None or state == self.state)
+            and (self.unit is None or stored.unit == self.unit)
+        )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The parts that ask for something, as parameters of a URL."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+class Row(NamedTuple):
+    """One dead letter in a list."""
+
+    number: str
+    state: str
+    reason: str
+    unit: str | None
+    position: str
+    dead_at: int
+    error: str
+
+
+class DeadLetterList(NamedTuple):
+    """The last rows that match, the newest first, how many match, and all by state and by reason (of new ones)."""
+
+    rows: tuple[Row, ...]
+    matching: int
+    by_state: Mapping[str, int]
+    new_by_reason: Mapping[str, int]
+    where: str
+
+
+class OneDeadLetter(NamedTuple):
+    """A dead letter with the actions on it, the oldest first, as of `now`."""
+
+    stored: StoredDeadLetter
+    history: tuple[Action, ...]
+    now: Instant
+
+    @property
+    def state(self) -> str:
+        return state_after(self.history, self.now)
+
+    @property
+    def proposal(self) -> EditProposed | None:
+        """The edit that waits for a second person."""
+        return find_proposal(self.history, self.now)
+
+
+def open_letters(sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
+    """Open the store for one request of this user; the caller closes it. With `numbers` only these need to be found."""
+    if receiver not in (None, *sources.direct_receivers):
+        raise HTTPException(HTTPStatus.NOT_FOUND, str(ReceiverUnknown(receiver or "", sources.direct_receivers)))
+    return closing(sources.open_dead_letters(AskedFor(numbers=numbers, receiver=receiver), _sign(sources, identity)))
+
+
+def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
+    """Read all dead letters, one at a time in memory."""
+    rows: deque[Row] = deque(maxlen=MOST_SHOWN)
+    by_state, by_reason = Counter[str](), Counter[str]()
+    matching = 0
+    for stored, state in _with_states(store, now):
+        by_state[state] += 1
+        if state == NEW:
+            by_reason[stored.letter.reason.value] += 1
+        if wanted.matches(stored, state):
+            matching += 1
+            rows.appendleft(_row(stored, state))
+    return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
+
+
+def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> list[str]:
+    """Return the numbers of all dead letters that match, in the order in which they were stored.
+
+    Raises:
+        TooManyMatch: There are more than can be decided at once.
+    """
+    numbers = dict[str, None]()
+    for stored, state in _with_states(store, now):
+        if wanted.matches(stored, state):
+            numbers[stored.number] = None
+        if len(numbers) > MOST_DECIDED:
+            raise TooManyMatch
+    return list(numbers)
+
+
+def find_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
+    stored = next((each for each in store.letters() if each.number == number), None)
+    if stored is None:
+        return None
+    return OneDeadLetter(stored, tuple(each for each in store.actions() if each.letter_id == stored.letter_id), now)
+
+
+def _with_states(store: DeadLetterStore, now: Instant) -> Iterator[tuple[StoredDeadLetter, str]]:
+    states = last_states(store, now)
+    for stored in store.letters():
+        yield stored, states.get(stored.letter_id, NEW)
+
+
+def _row(stored: StoredDeadLetter, state: str) -> Row:
+    letter = stored.letter
+    origin = str(letter.record.origin)
+    return Row(stored.number, state, letter.reason.value, stored.unit, origin, letter.dead_at, letter.error)
+
+
+def _sign(sources: Sources, identity: Identity) -> Sign:
+    return lambda: Signature(identity.name, instant_text(sources.clock.now()))

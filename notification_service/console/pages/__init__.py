@@ -1,1 +1,0 @@
-"""The pages that operators see: HTML that works without script."""

@@ -1,1 +1,0 @@
-"""Makes stores, aggregation workers and their views from the configuration."""

@@ -1,1 +1,0 @@
-"""Makes the bridge from the configuration, and what it reports by."""

@@ -1,1 +1,0 @@
-"""The browser in which the tests look at the console."""

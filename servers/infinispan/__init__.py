@@ -1,1 +1,0 @@
-"""An Infinispan server of one node."""

@@ -1,1 +1,0 @@
-"""A Kafka broker in KRaft mode, alone in its cluster."""

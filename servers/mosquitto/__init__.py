@@ -1,1 +1,0 @@
-"""A mosquitto broker for MQTT."""

@@ -1,1 +1,0 @@
-"""Prometheus, which scrapes metrics and evaluates rules, and its checker of both."""

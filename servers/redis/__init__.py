@@ -1,1 +1,0 @@
-"""A Redis server, and a Redis Cluster of three masters."""
