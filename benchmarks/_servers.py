@@ -107,7 +107,7 @@ def configured(servers: Addresses, run: SimulatedRun, input_topic: str, storage:
         override("resequencer.strategy", "SEQUENCE"),
         override("resequencer.stash-timeout", "1h"),
         override("storage.namespace", run.name),
-        override("storage.redis.settings", servers.redis),
+        override("storage.redis.url", servers.redis),
         override("storage.infinispan.url", servers.infinispan),
     ]
     return load(overrides=[*keys, *chosen])

@@ -63,7 +63,7 @@ _ADDRESSES = """\
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.settings = "{redis}"
+  storage.redis.url = "{redis}"
   storage.infinispan.url = "{infinispan}"
   delivery.ledger.url = "{postgresql}"
   delivery.receivers.tracker.url = "{receiver}"
@@ -79,7 +79,7 @@ ipf.processing-data.ingress {{
 payment-status-notification {{
   jms.url = "{artemis}"
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.settings = "{redis}"
+  storage.redis.url = "{redis}"
   storage.infinispan.url = "{infinispan}"
 }}
 """
@@ -92,7 +92,7 @@ payment-status-notification.mqtt.url = "{mqtt}"
 ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers = "{kafka}"
 payment-status-notification {{
   kafka.producer.kafka-clients.bootstrap.servers = "{kafka}"
-  storage.redis.settings = "{redis}"
+  storage.redis.url = "{redis}"
   storage.infinispan.url = "{infinispan}"
 }}
 """

@@ -28,7 +28,7 @@ _GOES_AWAY = {
     "MOVED": "the slot has moved to another node",
     "NOREPLICAS": "fewer replicas are connected than it requires for a write",
     "OOM": "its memory is full (maxmemory): raise it; the service never drops waiting envelopes to free memory",
-    "READONLY": "it is a replica; storage.redis.settings must be that of the master",
+    "READONLY": "it is a replica; storage.redis.url must be that of the master",
     "TRYAGAIN": "the slot is being moved to another node",
     "UNKILLABLE": "a script of another client blocks it",
 }
@@ -83,7 +83,7 @@ def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:
     if isinstance(error.__context__, SSLCertVerificationError):
         return "set storage.redis.tls.ca-file to the authority that signed the certificate"
     if str(error).startswith(_NO_SUCH_DATABASE):
-        return "change the database number at the end of storage.redis.settings, or remove it: a cluster has only 0"
+        return "change the database number at the end of storage.redis.url, or remove it: a cluster has only 0"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The description of the API as its operations say it: what `notification_service/console/api/openapi.json` must be.
+"""The description of the API as its operations say it: what `notification_service/console/openapi.json` must be.
 
 `PYTHONPATH=tests .venv/bin/python -m harness.openapi` writes the file.
 """

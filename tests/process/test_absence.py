@@ -19,11 +19,13 @@ RETENTION = (
     f"{RESEQUENCER}.idle-timeout=1s",
     f"{RESEQUENCER}.retention={RETENTION_SECONDS}s",
 )
-BACKLOG = ("simulate", "--backlog", "--units", "2400", "--seed", "12", "--duplicates", "5%")
-"""So many records that a service needs a while: when it is stopped, handled units are idle and the rest is unread."""
+BACKLOG = ("simulate", "--backlog", "--seed", "12", "--duplicates", "5%", "--units")
+UNITS = {"files": 2_400, "kafka": 800}
+"""So many units that a service needs a while: when it is stopped, handled units are idle and the rest is unread."""
 
 AT_ONCE = 20
-SOME, MOST = 200, 15_000
+SOME, EACH = 200, 6
+"""It is stopped after some notifications, and before each unit has so many."""
 Make = Callable[..., OperatedService]
 
 
@@ -46,31 +48,36 @@ def kept_in(request: pytest.FixtureRequest, storage: str, name: str) -> list[str
 
 
 @pytest.fixture(params=["embedded on files", *at_night("processes", "redis on kafka", "none on kafka", "infinispan on kafka")])
-def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> OperatedService:
+def service(request: pytest.FixtureRequest, new_service: Make, fresh_name: Callable[[str], str]) -> tuple[OperatedService, int]:
+    """A service, and how many units it is to get."""
     storage, _, transport = request.param.split()
     name = fresh_name("absence")
     transports = on_kafka(request.getfixturevalue("kafka"), name) if transport == "kafka" else ()
-    return new_service(
+    made = new_service(
         f"{RESEQUENCER}.storage-type={storage}",
         f"{INGRESS}.batch-size={AT_ONCE}",
         *RETENTION,
         *transports,
         *kept_in(request, storage, name),
     )
+    return made, UNITS[transport]
 
 
-def test_what_was_handled_before_a_long_stop_is_known_to_what_lay_unread_meanwhile(service: OperatedService) -> None:
-    assert service.verb(*BACKLOG).returncode == 0
-    service.start()
-    before = service.wait_for_report(lambda report: _handled(report) >= SOME, "some of it is handled")
-    assert service.stop() == 0
-    assert _handled(before) < MOST, "it was not stopped in the middle"
+def test_what_was_handled_before_a_long_stop_is_known_to_what_lay_unread_meanwhile(
+    service: tuple[OperatedService, int],
+) -> None:
+    operated, units = service
+    assert operated.verb(*BACKLOG, str(units)).returncode == 0
+    operated.start()
+    before = operated.wait_for_report(lambda report: _handled(report) >= SOME, "some of it is handled")
+    assert operated.stop() == 0
+    assert _handled(before) < EACH * units, "it was not stopped in the middle"
     stopped_at = monotonic()
     wait_until(lambda: monotonic() > stopped_at + 2 * RETENTION_SECONDS, "the stop is longer than the retention")
-    service.start()
-    service.wait_for_report(_is_done, "all is read and nothing waits")
-    assert service.stop() == 0
-    verified = service.verb("verify")
+    operated.start()
+    operated.wait_for_report(_is_done, "all is read and nothing waits")
+    assert operated.stop() == 0
+    verified = operated.verb("verify")
     assert "every promise was held" in verified.stdout, verified.stdout
 
 

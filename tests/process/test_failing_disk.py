@@ -134,10 +134,10 @@ def test_kills_at_any_call_and_failures_in_between_lose_double_and_misplace_noth
     service = new_service(f"{RESEQUENCER}.stash-timeout=2s", environment=disk.environment)
     rounds, chance = int(os.environ.get("KILLS", "10")), Random(SEED)
     rates = ("--duplicates", "5%", "--losses", "1%", "--late", "0", "--garbage", "2%")
-    simulated = service.verb("simulate", "--units", str(rounds * 40), "--seed", "3", "--partitions", "2", *rates)
-    assert simulated.returncode == 0, simulated.stderr
     failures = exits = 0
-    for _ in range(rounds):
+    for number in range(rounds):
+        simulated = service.verb("simulate", "--units", "60", "--seed", str(number), "--partitions", "2", *rates)
+        assert simulated.returncode == 0, simulated.stderr
         service.start("ipf.processing-data.ingress.batch-size=10")
         blow = chance.choice(OUTPUT + STORAGE)
         fault = disk.fail(blow.name, blow.calls, blow.error, torn=blow.torn, skip=chance.randrange(8))

@@ -155,7 +155,7 @@ def test_exactly_once_while_the_storage_is_killed_and_comes_again(
     new_daemon: NewDaemon, own_server: Callable[..., Any], stage: RegionStage
 ) -> None:
     storage = own_server(RedisServer).start()
-    of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.settings = "{storage.url}" }}'
+    of_redis = f'{NOTIFICATION} {{ resequencer.storage-type = redis, storage.redis.url = "{storage.url}" }}'
     daemon = new_daemon(*stage.overrides("kafka", "kafka", "jms"), of_redis)
     stage.begin_feeding(daemon)
     stage.kill_broker(daemon, storage, Random(f"{SEED} the storage"))

@@ -100,7 +100,7 @@ def test_the_transport_passes_its_contract_and_a_service_works_on_it(checkout: P
     Recipe("a transport").follow(checkout)
     replace_printed_rows(checkout)
     run_tests_of_documents(checkout)
-    assert " passed" in run_tests(checkout, "tests/connectors/test_tables.py")
+    assert " passed" in run_tests(checkout, "tests/notification_service/connectors/test_tables.py")
     service = new_service(checkout, f"{NOTIFICATION}.transport=tables", "ipf.processing-data.ingress.transport=tables")
     database = str(service.run_directory / "records.db")
     run_program(checkout, SEND, database, *[json.dumps(json.loads(envelope_line("uow-1", each))["value"]) for each in (2, 1)])
@@ -111,20 +111,20 @@ def test_the_transport_passes_its_contract_and_a_service_works_on_it(checkout: P
 
 
 def test_the_command_is_in_the_help_and_ends_with_its_exit_code(checkout: Path) -> None:
-    before = run(checkout, "daemon", "places")
+    before = run(checkout, "notification_service", "places")
     assert (before.returncode, "invalid choice: 'places'" in before.stderr) == (2, True)
     Recipe("a command").follow(checkout)
     run_tests_of_documents(checkout)
-    assert "say where this configuration reads and writes" in run(checkout, "daemon", "--help").stdout
-    nothing_there = run(checkout, "daemon", "places", "--json")
+    assert "say where this configuration reads and writes" in run(checkout, "notification_service", "--help").stdout
+    nothing_there = run(checkout, "notification_service", "places", "--json")
     assert (nothing_there.returncode, nothing_there.stderr) == (1, "")
     told = json.loads(nothing_there.stdout)
     assert told["run"] == str(checkout / "run" / "application")
     for each in told.values():
         Path(each).mkdir(parents=True, exist_ok=True)
-    there = run(checkout, "daemon", "places")
+    there = run(checkout, "notification_service", "places")
     assert (there.returncode, there.stdout.splitlines()[0]) == (0, f"run: {told['run']}")
-    refused = run(checkout, "daemon", "places", "--set", f"{NOTIFICATION}.handlr=x")
+    refused = run(checkout, "notification_service", "places", "--set", f"{NOTIFICATION}.handlr=x")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (3, "", 1)
 
 
@@ -154,9 +154,9 @@ def test_the_key_is_missed_in_the_table_which_a_test_prints_and_then_it_is_confi
     above = next(at for at, line in enumerate(lines) if line.startswith(f"| `{RESEQUENCER}.jitter-factor`"))
     table.write_text("\n".join([*lines[: above + 1], row, *lines[above + 1 :], ""]))
     run_tests_of_documents(checkout)
-    checked = run(checkout, "daemon", "check", "--json", "--set", f"{RESEQUENCER}.error-characters=50")
+    checked = run(checkout, "notification_service", "check", "--json", "--set", f"{RESEQUENCER}.error-characters=50")
     assert json.loads(checked.stdout)["keys"][f"{RESEQUENCER}.error-characters"] == {"value": 50, "layer": "--set"}
-    assert run(checkout, "daemon", "check", "--set", f"{RESEQUENCER}.error-characters=5").returncode == 3
+    assert run(checkout, "notification_service", "check", "--set", f"{RESEQUENCER}.error-characters=5").returncode == 3
 
 
 def test_a_key_that_nothing_reads_is_named(checkout: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_page_of_the_console_and_its_operation_show_what_the_service_reporte
     subprocess.run([sys.executable, "-m", "harness.openapi"], cwd=checkout, env=environment, check=True)
     run_tests(
         checkout,
-        "tests/console/test_servers.py",
+        "tests/notification_service/console/test_servers.py",
         "tests/notification_service/console/api/test_openapi.py",
         "tests/notification_service/console/test_roles.py",
     )

@@ -7,9 +7,8 @@ import msgspec
 
 from notification_service.delivery.schedules.settings import KeysSettings
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.errors import ReleaseRefused
 from notification_service.lookups.release import Release, open_release, pointer_of
-from notification_service.lookups.shapes import SEPARATOR, shown_value
+from notification_service.lookups.shapes import SEPARATOR, ReleaseRefused, shown_value
 
 
 class FoundKey(NamedTuple):

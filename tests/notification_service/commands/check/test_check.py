@@ -51,7 +51,7 @@ def test_the_effective_configuration_is_hocon_with_the_layer_of_what_was_changed
     monkeypatch.setenv("PORT", "9999")
     file = write(
         "payment-status-notification { http.port = ${?PORT}, resequencer { idle-timeout = 40s }\n"
-        'storage.infinispan { username = app, password = s3cret }, storage.redis.settings = "redis://:s3cret@host/0" }'
+        'storage.infinispan { username = app, password = s3cret }, storage.redis.url = "redis://:s3cret@host/0" }'
     )
     assert main(["check", "--config", str(file), "--set", "payment-status-notification.logging.level=debug"]) == 0
     out = capsys.readouterr().out

@@ -145,9 +145,9 @@ def refusal(published: JmsSink) -> str | None:
 def test_without_the_client_a_service_without_jms_runs_and_one_with_jms_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['proton'] = None\n"
-        "from notification_service.connectors.jms import client, sink, source\n"
+        "from notification_service.connectors.jms import settings, sink, source\n"
         "from resequencer.errors import ConfigurationError\n"
-        "try:\n    client.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
+        "try:\n    settings.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "install it by `make setup-jms`" in said.stdout

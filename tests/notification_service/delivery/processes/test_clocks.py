@@ -63,7 +63,7 @@ def receiver() -> Iterator[ScriptedReceiver]:
 @pytest.fixture
 def delivering(tmp_path: Path, receiver: ScriptedReceiver) -> Iterator[Delivering]:
     made = Delivering(tmp_path, receiver.url, None, "", units=20, per_unit=3)
-    keys = f"clock.trusted-after = {2 * JUMP_SECONDS}s, notification_service.delivery.ledger.retention = {JUMP_SECONDS}s"
+    keys = f"clock.trusted-after = {2 * JUMP_SECONDS}s, delivery.ledger.retention = {JUMP_SECONDS}s"
     with made.configuration.open("a") as file:
         file.write(f"payment-status-notification {{ {keys} }}\n")
     with closing(made):

@@ -60,7 +60,7 @@ def test_another_process_with_another_hash_seed_writes_the_same_bytes(run: Calla
         f"plan = Plan(**({{'units': 60, 'seed': 7}} | {ROUGH | {'numbering': 'mixed'}!r}))\n"
         f"there = Path({str(tmp_path / 'there')!r})\n"
         "simulate(plan, there / 'in', there / 'expected.jsonl', lambda done, of: None, lambda ms: None)\n"
-    ).replace("'mixed'", "__import__('notification_service.simulator.generate.plan').generate.plan.Numbering.MIXED")
+    ).replace("'mixed'", "__import__('notification_service.simulator.generate.plan', fromlist=['Numbering']).Numbering.MIXED")
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, cwd=Path(__file__).parents[4])
     assert (tmp_path / "there" / "in" / "partition-0.jsonl").read_bytes() == here.partition()
