@@ -222,7 +222,8 @@ def walked_through(directory: Path, commands: str, configuration: str) -> subpro
 
 def checkout_of_a_user(directory: Path) -> None:
     """With our virtual environment, set up already, in place of one of its own."""
-    shutil.copytree(ROOT / "conf", directory / "conf")
+    for name in ("conf", "servers"):
+        shutil.copytree(ROOT / name, directory / name)
     for name in ("Makefile", "setup.cfg", "pyproject.toml"):
         shutil.copy(ROOT / name, directory)
     (directory / ".venv").mkdir()

@@ -1,25 +1,21 @@
 """Copies the output queues to files in the form of the file transport, for comparing them as files. Nothing is taken away."""
 
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guardian.ports import Channel, TransportRefused, TransportUnavailable
+from proton import Message
+from proton.handlers import MessagingHandler
+
+from guardian.ports import Channel, TransportRefused
 from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings, connect
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.connectors.region.port import Repeats
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
-from collections.abc import Callable
-
-from proton import Message
-from proton.handlers import MessagingHandler
-
-_SILENCE_SECONDS = 1.0
-"""A browser that got nothing for so long has seen the whole queue: the broker does not tell its end."""
 
 _LONGEST_SECONDS = 3_600
 
@@ -74,17 +70,16 @@ def _browse(copy: _Copy, io: "Io") -> None:
     browser = Browser(partial(_take, copy))
     link = io.open_browser(copy.queue, browser)
     browser.attach(link)
-    _wait_for_silence(io, browser, copy.queue)
+    _read_to_the_end(io, browser, copy.queue)
     link.close()
     if browser.count < copy.count or browser.problem is not None:
         problem = browser.problem or f"it has {browser.count} messages, and {copy.count} were read before"
         raise TransportRefused(f"queue {copy.queue}", f"{problem}: another program takes messages away. Stop it, and begin again")
 
 
-def _wait_for_silence(io: "Io", browser: "Browser", queue: str) -> None:
-    with suppress(TransportUnavailable):
-        while browser.problem is None:
-            io.wait(partial(browser.has_more_than, browser.count), queue, _SILENCE_SECONDS)
+def _read_to_the_end(io: "Io", browser: "Browser", queue: str) -> None:
+    while not browser.is_over:
+        io.wait(partial(browser.has_come_further_than, browser.count), queue)
 
 
 def _take(copy: _Copy, at: int, message: Any) -> str | None:
@@ -108,24 +103,35 @@ _CREDIT = 1_000
 
 
 class Browser(MessagingHandler):  # type: ignore[misc]
-    """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
+    """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection, to the end of the queue.
 
-    `problem` is what `take` has returned; then the rest is passed over.
+    The end is what the broker says, not a silence: the link is drained (AMQP 1.0, part 2, section 2.6.7), so the broker sends
+    all that is there, and gives the rest of the credit back. `problem` is what `take` has returned; then the rest is
+    passed over.
     """
 
     def __init__(self, take: Callable[[int, Any], str | None]) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self._take = take
         self._link: Any = None
+        self._is_drained = False
         self.count = 0
         self.problem: str | None = None
 
-    def has_more_than(self, count: int) -> bool:
-        return self.count > count
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole queue was seen, or there is a problem."""
+        return self.problem is not None or (self._is_drained and not self._link.queued)
+
+    def has_come_further_than(self, count: int) -> bool:
+        return self.is_over or self.count > count
 
     def attach(self, link: Any) -> None:
         self._link = link
-        link.flow(_CREDIT)
+        link.drain(_CREDIT)
+
+    def on_link_flow(self, event: Any) -> None:
+        self._is_drained = self._is_drained or event.link.drained() > 0
 
     def on_link_error(self, event: Any) -> None:
         """Close the link alone: by default the client closes the connection."""
@@ -146,6 +152,6 @@ class Browser(MessagingHandler):  # type: ignore[misc]
             message = Message()
             message.decode(raw)
             self.problem = self._take(self.count, message)
-        if self.count % (_CREDIT // 2) == 0:
-            self._link.flow(_CREDIT // 2)
+        if self.count % _CREDIT == 0:
+            self._link.drain(_CREDIT)
         event.container.yield_()
