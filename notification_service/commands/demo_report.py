@@ -24,7 +24,7 @@ from notification_service.connectors.line_format import Line, decode_line
 from notification_service.payments.iso20022.pain002_schema import render_report_xml
 from notification_service.simulator.expectation import ExpectedUnit
 from notification_service.simulator.generate.simulation import Summary
-from notification_service.simulator.verify.groups.check import GroupsCheck, MessageOutcome
+from notification_service.simulator.verify.group_check import GroupsCheck, MessageOutcome
 from notification_service.simulator.verify.story import arrivals_of, find_unit, render_story
 from notification_service.simulator.verify.verdict import Verdict, render_text
 from notification_service.status.report import StatusReport

@@ -21,7 +21,7 @@ from notification_service.configuration.sections import Notifications, Transport
 from notification_service.connectors.region.port import Repeats
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
-from notification_service.simulator.verify.groups.check import GroupRules, GroupsCheck
+from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck
 from notification_service.simulator.verify.operator_orders import OrdersLog
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Verdict, render_json, render_text

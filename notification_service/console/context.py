@@ -1,15 +1,19 @@
 """What all pages and routes share."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Condition, Lock
+from time import monotonic
+from typing import Any, NoReturn
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
-from notification_service.console.access.audit_log import AuditLog
-from notification_service.console.access.identity import Identity
+from notification_service.console.access.identity import Client, Identity
 from notification_service.console.access.layer import FormTokens
 from notification_service.console.groups.watch import Groups
 from notification_service.console.history import History
@@ -19,9 +23,156 @@ from notification_service.console.sampler import Sampler
 from notification_service.console.settings import HttpSettings
 from notification_service.console.sources import Sources
 from notification_service.console.templating import make_templates
-from notification_service.console.views import SharedViews
 from notification_service.console.waiting.refresher import WaitingUnits
+from resequencer.clock import SteadyClock, instant_text
+from resequencer.errors import TransientError
+from resequencer.storage_port import StorageUnavailable
+from storage.private_file import make_private
 from storage.view_port import StorageView
+
+MOST = 4
+"""Views at once. Each keeps its connections, and with Infinispan some memory."""
+
+_WAIT_SECONDS = 2.0
+
+
+class SharedViews:
+    """Lends views to threads. Used from several threads."""
+
+    def __init__(self, open_view: Callable[[], StorageView], wait_seconds: float = _WAIT_SECONDS) -> None:
+        self._open_view = open_view
+        self._wait_seconds = wait_seconds
+        self._returned = Condition()
+        self._idle: list[StorageView] = []
+        self._lent = 0
+        self._is_closed = False
+
+    @contextmanager
+    def lent(self) -> Iterator[StorageView]:
+        """Lend a view. If all are in use for too long, it is one that says so: its methods raise StorageUnavailable."""
+        view = self._take()
+        try:
+            yield view or _NoneFree()
+        finally:
+            if view is not None:
+                self._give_back(view)
+
+    def close(self) -> None:
+        """Close the views; one that is in use is closed when it is given back."""
+        with self._returned:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    def _take(self) -> StorageView | None:
+        until = monotonic() + self._wait_seconds
+        with self._returned:
+            while not self._idle and self._lent >= MOST:
+                if not self._returned.wait(until - monotonic()):
+                    return None
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._open_view()
+        except BaseException:
+            self._give_back(None)
+            raise
+
+    def _give_back(self, view: StorageView | None) -> None:
+        with self._returned:
+            self._lent -= 1
+            if view is not None and not self._is_closed:
+                self._idle.append(view)
+                view = None
+            self._returned.notify()
+        if view is not None:
+            view.close()
+
+
+class _NoneFree:
+    """Stands for a view that could not be had in time."""
+
+    @staticmethod
+    def find_header(*_: object) -> NoReturn:
+        raise StorageUnavailable(f"{MOST} other pages wait for the storage, which does not answer them; try again in a moment")
+
+    find_unit = find_waiting = find_header
+
+    def close(self) -> None:
+        pass
+
+
+_PREFIX, _SUFFIX = "console-audit-", ".jsonl"
+
+
+class AuditLogUnavailable(TransientError):
+    """A line cannot be written, so what it would tell of is not done."""
+
+    def __init__(self, file: Path, error: OSError) -> None:
+        super().__init__(
+            f"{file}: the audit log cannot be written ({error.strerror}), so nothing was done; make room, then repeat"
+        )
+
+
+class AuditLog:
+    """A file for each day in the run directory, with one JSON object per line; older files are deleted after the retention.
+
+    A line is on the disk before what it tells of is done. Files are deleted only while the clock is trusted, and never one in
+    which this process wrote within the retention. May be used from several threads.
+    """
+
+    def __init__(self, directory: Path, retention_ms: int, clock: SteadyClock) -> None:
+        self._directory = directory
+        self._retention_ms = retention_ms
+        self._clock = clock
+        self._lock = Lock()
+        self._cleared_on = ""
+        self._written_at = dict[Path, int]()
+
+    def note(self, request: Request, action: str, **details: str | int | None) -> None:
+        """Write that this request's user does `action`, such as `payment-data.look`.
+
+        Raises:
+            AuditLogUnavailable: The line could not be written.
+        """
+        identity: Identity = request.state.identity
+        now = self._clock.now()
+        client: Client = request.state.client
+        via = {} if client.proxy is None else {"proxy": client.proxy}
+        line = {"at": instant_text(now), "by": identity.name, "from": client.address, **via, "action": action, **details}
+        with self._lock:
+            day = instant_text(now)[:10]
+            file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"
+            try:
+                self._append(file, msgspec.json.encode(line) + b"\n")
+            except OSError as error:
+                raise AuditLogUnavailable(file, error) from error
+            passed = self._clock.passed()
+            self._written_at[file] = passed
+            if day != self._cleared_on and self._clock.was_trusted:
+                self._cleared_on = day
+                self._clear(instant_text(now - self._retention_ms)[:10], passed - self._retention_ms)
+
+    def _append(self, file: Path, line: bytes) -> None:
+        descriptor = os.open(make_private(file), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            before = os.fstat(descriptor).st_size
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, before)
+                raise OSError(28, "No space left on device")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _clear(self, before: str, before_passed: int) -> None:
+        # A clock that was behind gave an old name to a file with young lines: by the time that has passed it is young.
+        self._written_at = {file: at for file, at in self._written_at.items() if at >= before_passed}
+        for each in self._directory.glob(f"{_PREFIX}*{_SUFFIX}"):
+            if each not in self._written_at and each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
+                with suppress(OSError):
+                    each.unlink(missing_ok=True)
 
 
 class Console:

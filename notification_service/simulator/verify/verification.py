@@ -17,7 +17,7 @@ from notification_service.connectors.line_format import Defect
 from notification_service.judgement.order_check import ObservedOutcome
 from notification_service.simulator.expectation import Expected, ExpectedGarbage, ExpectedUnit
 from notification_service.simulator.generate.envelopes import PART_TYPES
-from notification_service.simulator.verify.groups.check import GroupsCheck
+from notification_service.simulator.verify.group_check import GroupsCheck
 from notification_service.simulator.verify.observation import (
     ObservedNotification,
     ObservedReport,

@@ -3,9 +3,11 @@
 Orders and outcomes are in one topic, `TOPIC-GROUP-orders`; its partition N belongs to partition N of the source.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from enum import StrEnum
-from heapq import nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import count, islice
 from typing import Annotated
 
 import msgspec
@@ -14,14 +16,137 @@ from guardian.headers import outcome_headers
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from guardian.positions import DoneOffsets, Positions
 from notification_service.delivery.direct.core.decision import OpenRecord
-from notification_service.delivery.direct.core.departures import Departure, Departures
-from notification_service.delivery.direct.core.lanes import Lanes
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata
 from notification_service.delivery.direct.core.room import LEAST_ROOM, find_room, fitted
 from resequencer.clock import Instant, instant_text
 from resequencer.order import OrderText, ShortText
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
+
+
+class Lanes:
+    """The records of a lane are due one after the other; lanes do not wait for each other.
+
+    Instants are in ms of a clock that never goes back.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[bytes | int, deque[OpenRecord]] = {}
+        self._ready: deque[OpenRecord] = deque()
+        self._waiting: list[tuple[int, int, OpenRecord]] = []
+        self._turns = count()
+
+    @property
+    def ready_count(self) -> int:
+        """How many records were due when `take_due` was called, and were not taken."""
+        return len(self._ready)
+
+    def add(self, record: OpenRecord) -> None:
+        """Add a record behind those of its lane."""
+        lane = self._lanes.setdefault(record.lane, deque())
+        lane.append(record)
+        if len(lane) == 1:
+            self.push(record)
+
+    def push(self, record: OpenRecord) -> None:
+        """Let the head of a lane wait until it is due."""
+        heappush(self._waiting, (record.due_at, next(self._turns), record))
+
+    def take_due(self, now: int, most: int) -> list[OpenRecord]:
+        """Return up to `most` heads that are due. They are due no more."""
+        while self._waiting and self._waiting[0][0] <= now:
+            self._ready.append(heappop(self._waiting)[2])
+        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+
+    def find_next_due(self) -> int | None:
+        """Return when the next head is due, None if none waits."""
+        if self._ready:
+            return self._ready[0].due_at
+        return self._waiting[0][0] if self._waiting else None
+
+    def recall(self, records: Collection[OpenRecord]) -> list[OpenRecord]:
+        """Take those of the records that wait, and return them."""
+        wanted = set(records)
+        found = [each for each in self._ready if each in wanted]
+        found += [each for _, _, each in self._waiting if each in wanted]
+        if found:
+            self._ready = deque(each for each in self._ready if each not in wanted)
+            self._waiting = [each for each in self._waiting if each[2] not in wanted]
+            heapify(self._waiting)
+        return found
+
+    def is_head(self, record: OpenRecord) -> bool:
+        return self._lanes[record.lane][0] is record
+
+    def advance(self, name: bytes | int) -> None:
+        """Let a lane go on with the record behind its head."""
+        lane = self._lanes[name]
+        lane.popleft()
+        if lane:
+            self.push(lane[0])
+        else:
+            del self._lanes[name]
+
+
+MOST_RECORDS, MOST_BYTES = 500, 4 << 20
+"""So much leaves with one position at most, so that no transaction takes long."""
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """`output` leaves. `offset` is that of the record that it comes from, and `lane` waits until it has left; None: none."""
+
+    output: OutputRecord
+    offset: int | None = None
+    lane: bytes | int | None = None
+
+    @property
+    def is_outcome(self) -> bool:
+        return self.output.channel is Channel.ORDER_OUTCOMES
+
+
+class Departures:
+    """In the order in which they leave. What was taken once is taken again, until it has left."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Departure] = deque()
+        self._taken = 0
+        self.bytes = 0
+        """The size of all that waits."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, each: Departure) -> None:
+        self._waiting.append(each)
+        self.bytes += len(each.output.value)
+
+    def take(self) -> list[Departure]:
+        """Return what leaves now: what was taken before, and more up to the bounds."""
+        self._taken = max(self._taken, self._find_cut())
+        return list(islice(self._waiting, self._taken))
+
+    def left(self, count: int) -> Sequence[Departure]:
+        """Note that the first `count` have left; return them."""
+        gone = [self._waiting.popleft() for _ in range(count)]
+        self._taken -= count
+        self.bytes -= sum(len(each.output.value) for each in gone)
+        return gone
+
+    def find_first_order(self) -> int | None:
+        """Return the offset of the first order whose outcome waits and was not taken; None if there is none."""
+        rest = islice(self._waiting, self._taken, None)
+        return next((each.output.number - 1 for each in rest if each.is_outcome), None)
+
+    def _find_cut(self) -> int:
+        taken, is_whole = 0, False
+        for number, each in enumerate(self._waiting):
+            taken += len(each.output.value)
+            if is_whole and (number >= MOST_RECORDS or taken > MOST_BYTES):
+                return number
+            # The outcome of an order leaves together with the record behind it, which the order was about.
+            is_whole = not each.is_outcome
+        return len(self._waiting)
+
 
 _RECORD_BYTES = 2_048
 """About what an open record takes beside its own bytes."""

@@ -1,14 +1,19 @@
-"""Replays the service's own handler, with the lookups that each notification names."""
+"""Replays the service's own handler, with the lookups that each notification names.
+
+Several tasks run in such a process, one after the other. It ends with the job, so the cache is never emptied.
+"""
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from guardian.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, NOTIFICATION_ID, mark_headers
-from notification_service.jobs.audit.releases import find_release
 from notification_service.jobs.audit.unit_output import UnitOutput
-from notification_service.lookups.directory import LookupsDirectory
+from notification_service.lookups.directory import MANIFEST, LookupsDirectory
+from notification_service.lookups.manifest import Pointer, is_version
+from notification_service.lookups.release import Release, open_release
 from notification_service.lookups.shapes import NoRelease, ReleaseRefused
 from notification_service.payments.enrichment import Lookups
 from notification_service.payments.notification_settings import NotificationSettings
@@ -20,6 +25,23 @@ from resequencer.errors import DeadLetterOrdered, EndedItsWorker, PermanentError
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Notification, notification_id
 from resequencer.payment_data import PaymentData
+
+_opened: dict[tuple[Path, str], Release] = {}
+
+
+def find_release(directory: Path, version: str) -> Release | None:
+    """Return the release; None if the version is gone or damaged."""
+    if (directory, version) not in _opened:
+        if not is_version(version):
+            return None
+        lookups = LookupsDirectory(directory)
+        try:
+            content = (lookups.release(version) / MANIFEST).read_bytes()
+            _opened[directory, version] = open_release(lookups, Pointer(version, sha256(content).hexdigest()))
+        except (NoRelease, ReleaseRefused, OSError):
+            return None
+    return _opened[directory, version]
+
 
 _OF_GROUP = frozenset({GROUP_ID, GROUP_TOTAL, AMOUNT})
 

@@ -10,8 +10,8 @@ import pytest
 from harness.service_under_test import FakeClock
 from starlette.requests import HTTPConnection, Request
 
-from notification_service.console.access.audit_log import AuditLog
 from notification_service.console.access.identity import Client, Identity, find_client
+from notification_service.console.context import AuditLog
 from resequencer.clock import Belief, SteadyClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

@@ -13,8 +13,7 @@ from guardian.ports import OutputRecord
 from guardian.positions import DoneOffsets
 from notification_service.delivery.direct.consumer import StageConsumer
 from notification_service.delivery.direct.core.decision import OpenRecord
-from notification_service.delivery.direct.core.departures import Departures
-from notification_service.delivery.direct.core.partition import DirectPartition
+from notification_service.delivery.direct.core.partition import Departures, DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata
 from tests.notification_service.delivery.direct.simulated import Run, simulate
 from tests.notification_service.delivery.direct.simulated_loop import Broken

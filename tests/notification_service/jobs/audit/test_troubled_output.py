@@ -13,7 +13,7 @@ from harness.published_lookups import publish, shaped
 from harness.service_under_test import envelope_line, value_of
 from harness.spark.audited_service import TABLE, AuditedService, lines_of, write_lines
 
-import notification_service.jobs.audit.releases
+import notification_service.jobs.audit.replays.handler
 from notification_service.connectors.dead_letters.actions import Edit
 from notification_service.connectors.dead_letters.decisions import edit
 from notification_service.connectors.dead_letters.port import Signature
@@ -145,7 +145,7 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
         opened.append(pointer.version)
         return open_release(directory, pointer)
 
-    monkeypatch.setattr(notification_service.jobs.audit.releases, "open_release", open_and_count)
+    monkeypatch.setattr(notification_service.jobs.audit.replays.handler, "open_release", open_and_count)
     assert [audited.findings() for _ in range(3)] == [[], [], []]
     assert sorted(opened) == sorted(versions - {None})
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from notification_service.jobs.errors import NotShared
 from notification_service.jobs.lookups.shards import MOST_SHARDS, ROWS_PER_SHARD, shard_count, write_table
-from notification_service.lookups.table import LookupTable
+from notification_service.lookups.release import LookupTable
 
 
 @pytest.mark.parametrize("shards", [1, 5])

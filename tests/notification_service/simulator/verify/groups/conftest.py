@@ -15,7 +15,7 @@ from notification_service.aggregation.payments.payments_of_message import Paymen
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.simulator.expectation import ExpectedUnit
 from notification_service.simulator.generate.envelopes import PART_TYPES
-from notification_service.simulator.verify.groups.check import GroupRules, GroupsCheck
+from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Deviation, Findings
 from resequencer.record import Origin, Partition, Record

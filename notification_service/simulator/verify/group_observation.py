@@ -22,7 +22,7 @@ from guardian.headers import (
 )
 from notification_service.connectors.line_format import Defect, Line, decode_line
 from notification_service.simulator.generate.pain001 import XmlRefused, parse_iso_xml
-from notification_service.simulator.verify.groups.counts import Counted, Counts, Payment, Stated, count, number, whole_number
+from notification_service.simulator.verify.group_counts import Counted, Counts, Payment, Stated, count, number, whole_number
 
 
 class ObservedFact(msgspec.Struct, frozen=True):

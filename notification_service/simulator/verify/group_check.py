@@ -11,8 +11,8 @@ import msgspec
 
 from notification_service.connectors.line_format import Defect
 from notification_service.simulator.expectation import ExpectedMessage, ExpectedUnit
-from notification_service.simulator.verify.groups.counts import Counts, group_code, number, whole_number
-from notification_service.simulator.verify.groups.observation import (
+from notification_service.simulator.verify.group_counts import Counts, group_code, number, whole_number
+from notification_service.simulator.verify.group_observation import (
     ObservedFact,
     ObservedGroupReport,
     ReplayedGroup,
