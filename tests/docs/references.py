@@ -24,7 +24,7 @@ _ELSEWHERE = {
     "a place on one machine": re.compile(r"(?<![\w.:/\\-])/(?:work|home|root|Users)/[a-z]+"),
     "a place beside the repository": re.compile(r"(?:\.\./)+shared\b"),
 }
-_STANDARD = re.compile(r"(?:RFC [0-9]+|XML 1\.0),\s+$")
+_STANDARD = re.compile(r"(?:RFC [0-9]+|(?:XML|AMQP) 1\.0),\s+$")
 """What stands before a section of a page of others that everybody can read."""
 
 

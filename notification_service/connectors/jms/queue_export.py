@@ -105,7 +105,7 @@ _CREDIT = 1_000
 class Browser(MessagingHandler):  # type: ignore[misc]
     """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection, to the end of the queue.
 
-    The end is what the broker says, not a silence: the link is drained (AMQP 1.0, part 2, section 2.6.7), so the broker sends
+    The end is what the broker says, not a silence: the link is drained (AMQP 1.0, section 2.6.7), so the broker sends
     all that is there, and gives the rest of the credit back. `problem` is what `take` has returned; then the rest is
     passed over.
     """
