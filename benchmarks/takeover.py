@@ -33,7 +33,8 @@ PARTITION = Partition("takeover", 0)
 GOALS = {"redis": 5, "infinispan": 30}
 """In seconds."""
 
-NEVER = 4_000_000_000_000
+WAITS_MS = 3_600_000
+"""As the configured stash-timeout: a deadline further away would be one of a clock that was wrong, which the worker corrects."""
 AT_ONCE = 500
 STATE, RECORD, PAYMENT = os.urandom(150), os.urandom(1_000), os.urandom(300)
 
@@ -95,7 +96,7 @@ def _fill(job: Job, count: int, change: Callable[[str, int], UnitChange]) -> Non
 
 
 def _waits(now: int) -> Waits:
-    return Waits(NEVER, WaitKind.DEADLINE, now, "sequence:3", "SEQUENCE", 1, len(RECORD))
+    return Waits(now + WAITS_MS, WaitKind.DEADLINE, now, "sequence:3", "SEQUENCE", 1, len(RECORD))
 
 
 @contextmanager
