@@ -1,22 +1,28 @@
 """Makes stores, aggregation workers and their views from the configuration."""
 
-from collections.abc import Iterator
-from contextlib import closing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
+from notification_service.aggregation.atomic_store import AtomicKVStore
 from notification_service.aggregation.commands import CommandWriter, FileCommands
 from notification_service.aggregation.completions import CompletionsLog, FileCompletions
 from notification_service.aggregation.core import Aggregate
 from notification_service.aggregation.files import FileStore, ValuesFile
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.port import Store
+from notification_service.aggregation.runner import StoreReport, StoreRunner
 from notification_service.aggregation.settings import AggregationSettings, StoreSettings
 from notification_service.aggregation.users_aggregate import Apply, OnValue, UsersAggregate
 from notification_service.aggregation.view import FileView, StoreView
-from notification_service.configuration.configuration import Configuration
+from notification_service.aggregation.worker import AggregationWorker
+from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
@@ -26,25 +32,6 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.core.client_options import KEPT_FOR_EVER, KafkaTopics
 from notification_service.payments.target_types import import_callable
-from notification_service.supervision.locks import RunLock
-from notification_service.supervision.stop_signal import StopSignal
-from notification_service.supervision.system_clock import SystemClock, passed_ms
-from notification_service.wiring.working_directory import see_working_directory
-from resequencer.clock import SteadyClock
-from resequencer.errors import ConfigurationError
-
-if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
-    from notification_service.connectors.kafka.settings import KafkaSettings
-import os
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
-from functools import partial
-from tempfile import TemporaryDirectory
-
-from notification_service.aggregation.atomic_store import AtomicKVStore
-from notification_service.aggregation.runner import StoreReport, StoreRunner
-from notification_service.aggregation.worker import AggregationWorker
-from notification_service.configuration.configuration import load
 from notification_service.status.aggregation import (
     AggregationFile,
     AggregationReport,
@@ -52,9 +39,16 @@ from notification_service.status.aggregation import (
     StoreStatus,
     find_aggregation,
 )
-from notification_service.supervision.locks import RunningService
-from notification_service.supervision.system_clock import steady_clock
-from resequencer.clock import Clock, instant_text
+from notification_service.supervision.locks import RunLock, RunningService
+from notification_service.supervision.stop_signal import StopSignal
+from notification_service.supervision.system_clock import SystemClock, passed_ms, steady_clock
+from notification_service.wiring.working_directory import see_working_directory
+from resequencer.clock import Clock, SteadyClock, instant_text
+from resequencer.errors import ConfigurationError
+
+if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from notification_service.connectors.kafka.settings import KafkaSettings
+
 
 _STORES = path_of(AggregationSettings, "stores")
 VALUES, COMPLETIONS = "values.db", "completions"

@@ -11,15 +11,9 @@ from proton.handlers import MessagingHandler
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.jms.connection import TOO_LARGE, to_transport_error
 from notification_service.connectors.jms.messages import PARTITION_PROPERTY, Marker, Outgoing, decode_marker, selector_of
-from notification_service.connectors.jms.transaction import Outcomes, SenderHandler, Transaction, to_message
+from notification_service.connectors.jms.transaction import Outcomes, SenderHandler, Transaction, is_taken, to_message
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
-
-if TYPE_CHECKING:
-    from notification_service.connectors.jms.connection import Io
-from typing import TYPE_CHECKING
-
-from notification_service.connectors.jms.transaction import is_taken
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io

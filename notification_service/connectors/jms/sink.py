@@ -1,6 +1,6 @@
 """Sends records to queues, each once: a marker tells in the same transaction how far each partition of the source has left.
 
-once.
+To queues without a marker (XMS) it sends at least once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,25 +19,16 @@ from guardian.ports import (
     TransportRefused,
     TransportUnavailable,
 )
-from notification_service.connectors.jms.messages import outgoing
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, connect
-from notification_service.connectors.region.port import SinkCapabilities, smaller
+from notification_service.connectors.jms.messages import Outgoing, outgoing
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings, connect
+from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting, smaller
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import OutputNumber, Partition
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
-    from notification_service.connectors.jms.sending import Fetched, Progress, Sending
-from typing import TYPE_CHECKING
-
-from notification_service.connectors.jms.messages import Outgoing
-from notification_service.connectors.jms.settings import XmsSinkSettings
-from notification_service.connectors.region.port import Left, Numbered, find_fitting
-
-if TYPE_CHECKING:
-    from notification_service.connectors.jms.connection import JmsConnection
-    from notification_service.connectors.jms.sending import PlainSending
+    from notification_service.connectors.jms.sending import Fetched, PlainSending, Progress, Sending
 
 
 _MESSAGES_PER_SECOND = 500

@@ -1,6 +1,5 @@
-"""The sink of MQTT. It keeps no marker: after a reset what is pending leaves again. So with qos 1 and 2 it leaves at least once,
-
-and with qos 0 it may be lost.
+"""The sink of MQTT. It keeps no marker: after a reset what is pending leaves again. So with qos 1 and 2 it leaves at least once, and
+with qos 0 it may be lost.
 
 The messages of one unit wait for each other: the next is sent once the one before is confirmed. MQTT demands that a broker keeps
 the order of a topic, but Artemis mixes up messages that are under way at the same time (ARTEMIS-6191). Messages of different
@@ -11,21 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from guardian.ports import OutputRecord
-from notification_service.connectors.mqtt.connection import FIRST_FAILURE, NOT_DELIVERED, refused_topic
-from notification_service.connectors.mqtt.messages import Outgoing
-from notification_service.connectors.region.port import Numbered
-
-if TYPE_CHECKING:
-    from notification_service.connectors.mqtt.connection import MqttConnection
-from typing import TYPE_CHECKING
-
-from guardian.ports import Channel, PartitionOutput, TransportRefused
-from notification_service.connectors.mqtt.connection import connect
-from notification_service.connectors.mqtt.messages import outgoing
+from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused
+from notification_service.connectors.mqtt.connection import FIRST_FAILURE, NOT_DELIVERED, connect, refused_topic
+from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region.port import Left, SinkCapabilities, find_fitting
+from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted

@@ -1,9 +1,10 @@
 """Sends simulated lines to the queues that the JMS source reads."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
@@ -13,17 +14,14 @@ import msgspec
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import TransportRefused
 from notification_service.connectors.jms.messages import Outgoing, outgoing
-from notification_service.connectors.jms.settings import JmsSourceSettings, connect
+from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition, connect
+from notification_service.connectors.jms.xms_source import XmsSourceSettings
 from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
-from collections.abc import Callable
-from tempfile import TemporaryDirectory
 
-from notification_service.connectors.jms.settings import QueuePartition
-from notification_service.connectors.jms.xms_source import XmsSourceSettings
 
 PART = "part"
 """The property of a message that has the number of its partition, for selectors."""

@@ -1,8 +1,9 @@
 """From a configuration to what the console reads."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -15,14 +16,23 @@ from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.kafka_settings import copied_settings, kafka_settings
+from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.sections import TransportType
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
-from notification_service.console.sources import ArchiveDistance
+from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.units.sent_notifications import OutputFiles, left_in_queue
+from notification_service.console.units.story import Left
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.jobs.topic_archive.manifest import Ends
 from notification_service.jobs.topic_archive.newest import find_newest
-from notification_service.status.aggregation import AggregationStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeStatus
+from notification_service.status.delivery import DeliveryStatus
+from notification_service.status.report import Identity, State, report
+from notification_service.status.service_report import ServedStatus, ServiceReport
 from notification_service.supervision.locks import AlreadyRunning, RunLock, find_service
-from notification_service.supervision.system_clock import SystemClock
+from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import (
     find_aggregation_of,
     open_commands,
@@ -31,37 +41,22 @@ from notification_service.wiring.aggregation import (
     open_view,
     stores_of,
 )
-from notification_service.wiring.console.workers import find_path
-from notification_service.wiring.regions import give_order
-from resequencer.clock import Instant
-from resequencer.record import Partition
-
-if TYPE_CHECKING:
-    from notification_service.connectors.kafka.settings import KafkaSettings
-from collections.abc import Callable
-from functools import partial
-
-from notification_service.configuration.kinds import sinks_of
-from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from notification_service.connectors.files.operations import SystemFiles
-from notification_service.console.sources import Sources
-from notification_service.console.units.sent_notifications import OutputFiles, left_in_queue
-from notification_service.console.units.story import Left
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from notification_service.status.aggregation import BridgeStatus
-from notification_service.status.delivery import DeliveryStatus
-from notification_service.status.report import Identity, State, report
-from notification_service.status.service_report import ServedStatus, ServiceReport
-from notification_service.supervision.system_clock import steady_clock
 from notification_service.wiring.bridge import find_bridge_of
 from notification_service.wiring.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
-from notification_service.wiring.console.workers import LocalWorkers, find_left_in, find_served
+from notification_service.wiring.console.workers import LocalWorkers, find_left_in, find_path, find_served
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery.composition import find_delivery_of, make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
+from notification_service.wiring.regions import give_order
+from resequencer.clock import Instant
 from resequencer.printable import without_secrets
+from resequencer.record import Partition
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
+
+if TYPE_CHECKING:
+    from notification_service.connectors.kafka.settings import KafkaSettings
+
 
 _log = logging.getLogger("resequencer.console")
 _DIRECTORY = "console"

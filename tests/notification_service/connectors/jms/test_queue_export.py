@@ -1,8 +1,10 @@
 """A copy of the output queues takes nothing away, and goes on where it was."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from harness.waiting import wait_until
@@ -20,6 +22,7 @@ from servers.artemis import ArtemisServer, ArtemisSettings
 pytestmark = pytest.mark.slow
 
 ONE = Partition("E", 0)
+SILENCE_SECONDS = 3
 
 
 @pytest.fixture
@@ -42,30 +45,39 @@ def copied(directory: Path) -> list[tuple[bytes | None, bytes]]:
     return [(line.key, line.value) for line in map(decode_line, lines)]  # type: ignore[union-attr]
 
 
-def catch_up(export: QueueExport, directory: Path, count: int) -> None:
-    """Copy what is there until it is as much: on a busy machine a broker may be silent in between."""
-
-    def look() -> bool:
-        export.catch_up()
-        return len(copied(directory)) >= count
-
-    wait_until(look, "all that was sent is there")
-
-
 def test_what_is_there_is_copied_once_and_stays_there(settings: JmsSinkSettings, tmp_path: Path) -> None:
     send(settings, *range(1, 1_501))
     with closing(QueueExport(settings, tmp_path)) as export:
-        catch_up(export, tmp_path, 1_500)
+        export.catch_up()
         assert copied(tmp_path) == [(b"key", b'{"n":%d}' % each) for each in range(1, 1_501)]
         export.catch_up()
         send(settings, 1_501, 1_502)
-        catch_up(export, tmp_path, 1_502)
+        export.catch_up()
     assert [value for _, value in copied(tmp_path)][1_499:] == [b'{"n":1500}', b'{"n":1501}', b'{"n":1502}']
     again = tmp_path / "again"
     again.mkdir()
     with closing(QueueExport(settings, again)) as export:
-        catch_up(export, again, 1_502)
+        export.catch_up()
     assert copied(again) == copied(tmp_path)
+
+
+def test_a_broker_that_is_silent_for_a_while_has_not_sent_the_whole_queue(
+    struck_server: Callable[..., ArtemisServer], fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    broker = struck_server(ArtemisServer)
+    settings = JmsSinkSettings(BrokerSettings(broker.url), fresh_name("out"), fresh_name("dead"), fresh_name("markers"))
+    for first in range(1, 20_001, 1_000):
+        send(settings, *range(first, first + 1_000))
+    with closing(QueueExport(settings, tmp_path)) as export, ThreadPoolExecutor(1) as beside:
+        caught_up = beside.submit(export.catch_up)
+        wait_until(lambda: (tmp_path / "notifications.jsonl").stat().st_size > 0, "it has begun", look_seconds=0)
+        broker.pause()
+        paused_at, size = monotonic(), (tmp_path / "notifications.jsonl").stat().st_size
+        wait_until(lambda: monotonic() > paused_at + SILENCE_SECONDS, "the broker was silent")
+        broker.resume()
+        caught_up.result()
+    assert size < (tmp_path / "notifications.jsonl").stat().st_size, "it was paused too late"
+    assert [value for _, value in copied(tmp_path)] == [b'{"n":%d}' % each for each in range(1, 20_001)]
 
 
 def test_check_connect_names_what_a_broker_refuses(own_server: Callable[..., ArtemisServer]) -> None:
