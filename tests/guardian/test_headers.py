@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.rooms import PACKAGES
+from harness.packages import PACKAGES
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from harness.rooms import CODE, ROOT
+from harness.packages import CODE, ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
 COPIED = ("docs", "tests", "conf", *CODE)

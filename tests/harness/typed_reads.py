@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from harness.rooms import PACKAGES, ROOT
+from harness.packages import PACKAGES, ROOT
 
 
 def sources() -> dict[str, str]:

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from harness.packages import CODE, ROOT
 from harness.processes.wheels import project_files
-from harness.rooms import CODE, ROOT
 
 SAME_WORD = 3
 """How many modules, or templates, of a folder may begin with the same word: four are a folder of their own."""

@@ -8,12 +8,12 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from harness.packages import ROOT
 from harness.recipes import copied_checkout
-from harness.rooms import ROOT
 
 PLANTED = {
     "layers": ("resequencer/clock.py", "import guardian.headers"),
-    "rooms": ("notification_service/events/wire.py", "import notification_service.commands.logs"),
+    "places": ("notification_service/events/wire.py", "import notification_service.commands.logs"),
     "pure": ("resequencer/printable.py", "import os"),
     "spark": ("storage/fencing.py", "import pyspark"),
     "hocon": ("storage/fencing.py", "import pyhocon"),

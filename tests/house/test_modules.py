@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Mapping
 
-from harness.rooms import PACKAGES, ROOT, place_of
+from harness.packages import PACKAGES, ROOT, place_of
 
 SMALL = 100
 APART = {

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from harness.nightly import FAMILIES, as_table
-from harness.rooms import ROOT
+from harness.packages import ROOT
 
 MODULES = {file: file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py")}
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from harness.rooms import CODE, ROOT
+from harness.packages import CODE, ROOT
 
 QUESTIONS = ("is_", "has_", "can_", "are_", "was_")
 CHANGES = frozenset(

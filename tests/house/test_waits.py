@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import pytest
-from harness.rooms import ROOT
+from harness.packages import ROOT
 
 SLEEPERS = {
     "harness/waiting.py": "the one place that waits",

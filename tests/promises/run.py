@@ -16,8 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.packages import ROOT
 from harness.processes.wheels import copy_project
-from harness.rooms import ROOT
 
 if TYPE_CHECKING:  # The catalogue runs as a program, which imports this module.
     from promises.planted import PlantedFault

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness.rooms import CODE, ROOT
+from harness.packages import CODE, ROOT
 from promises.planted import PLANTED, PlantedFault
 from promises.run import Verdict, run_planted
 

@@ -209,5 +209,5 @@ def test_the_migration_of_the_ledger_keeps_the_rows_of_the_version_before(checko
 
 def test_the_server_starts_and_serves_its_files(checkout: Path) -> None:
     Recipe("a server").write(checkout)
-    assert " passed" in run_tests(checkout, "tests/servers/test_file_server.py", "tests/house/test_rooms.py")
+    assert " passed" in run_tests(checkout, "tests/servers/test_file_server.py", "tests/house/test_packages.py")
     run_tests_of_documents(checkout)

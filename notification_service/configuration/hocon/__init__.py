@@ -1,1 +1,1 @@
-"""HOCON texts as trees of values: the only room that knows pyhocon."""
+"""HOCON texts as trees of values: the only package that knows pyhocon."""

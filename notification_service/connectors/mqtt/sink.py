@@ -1,5 +1,5 @@
-"""The sink of MQTT. It keeps no marker: after a reset what is pending leaves again. So with qos 1 and 2 it leaves at least once, and
-with qos 0 it may be lost.
+"""The sink of MQTT. It keeps no marker: after a reset what is pending leaves again. So with qos 1 and 2 it leaves at least
+once, and with qos 0 it may be lost.
 
 The messages of one unit wait for each other: the next is sent once the one before is confirmed. MQTT demands that a broker keeps
 the order of a topic, but Artemis mixes up messages that are under way at the same time (ARTEMIS-6191). Messages of different

@@ -11,7 +11,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from threading import current_thread, main_thread
 
-from harness.rooms import ROOT
+from harness.packages import ROOT
 
 from notification_service.command_line import main
 

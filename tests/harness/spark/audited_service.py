@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from harness.rooms import ROOT
+from harness.packages import ROOT
 from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 from notification_service.connectors.files.settings import FileSettings

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.rooms import ROOT
+from harness.packages import ROOT
 from harness.service_under_test import Service
 
 import notification_service.commands.simulate

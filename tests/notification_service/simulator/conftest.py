@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from harness.rooms import ROOT
+from harness.packages import ROOT
 from harness.service_under_test import P0, Service
 
 from notification_service.connectors.line_format import Line, encode_line

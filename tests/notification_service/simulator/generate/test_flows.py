@@ -2,7 +2,7 @@ import csv
 from collections import Counter
 from random import Random
 
-from harness.rooms import ROOT
+from harness.packages import ROOT
 
 from notification_service.simulator.generate.flows import FRAUD_CHECK, PAYMENT_INITIATION, STATUSES, Happening, draw_events
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.rooms import ROOT
+from harness.packages import ROOT
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder

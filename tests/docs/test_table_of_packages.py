@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from harness.rooms import CODE, PLACES, ROOT, SERVICE
+from harness.packages import CODE, PLACES, ROOT, SERVICE
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `([a-z_/]+)/` \|(.*)", PAGE, re.MULTILINE))
@@ -23,7 +23,7 @@ def test_a_place_of_several_folders_names_them(place: str) -> None:
 
 def test_the_arrows_of_imports_have_the_layers_of_the_import_rules() -> None:
     rules = (ROOT / "setup.cfg").read_text(encoding="utf-8")
-    for arrow, contract in zip(re.findall(r"^[a-z_]+(?: [|→] [a-z_]+)+$", PAGE, re.MULTILINE), ("layers", "rooms"), strict=True):
+    for arrow, contract in zip(re.findall(r"^[a-z_]+(?: [|→] [a-z_]+)+$", PAGE, re.MULTILINE), ("layers", "places"), strict=True):
         layers = rules.partition(f"[importlinter:contract:{contract}]")[2].partition("\nlayers =\n")[2]
         lines = [each.strip() for each in re.split(r"\n(?=\S|\n)", layers)[0].splitlines()]
         assert arrow.split(" → ") == lines[-len(arrow.split(" → ")) :]

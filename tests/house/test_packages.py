@@ -6,7 +6,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from harness.rooms import CODE, PACKAGES, PLACES, ROOT, SERVICE
+from harness.packages import CODE, PACKAGES, PLACES, ROOT, SERVICE
 
 FREE = {"spark": {"jobs"}, "hocon": {"configuration"}, "thespian": set(), "sql": set(), "web": set(), "clients": set()}
 """The places that a rule about all does not bind. A part of a place is excepted by name in `ignore_imports`."""
@@ -33,7 +33,7 @@ def test_every_package_is_checked_for_types_and_imports(setup):
 
 def test_every_package_and_every_place_has_its_layer(setup):
     assert set(names(setup, "layers", "layers")) == set(PACKAGES)
-    assert set(names(setup, "rooms", "layers")) - {"|"} == {*PLACES, *TOP, "__main__"}
+    assert set(names(setup, "places", "layers")) - {"|"} == {*PLACES, *TOP, "__main__"}
 
 
 @pytest.mark.parametrize("contract", FREE)
@@ -44,7 +44,7 @@ def test_a_rule_about_all_names_all(setup, contract):
 
 def test_a_rule_that_is_no_rule_about_all_is_one_of_these(setup):
     contracts = {each.rpartition(":")[2] for each in setup.sections() if each.startswith("importlinter:contract:")}
-    assert contracts - FREE.keys() == {"layers", "rooms", "pure", "servers", "no-servers"}
+    assert contracts - FREE.keys() == {"layers", "places", "pure", "servers", "no-servers"}
 
 
 def test_the_servers_and_the_service_know_each_other_as_little_as_the_rule_allows(setup):
