@@ -24,7 +24,7 @@ from guardian.headers import SCHEMA_VERSION
 from notification_service.bridge.file_start import FileStart
 from notification_service.bridge.runner import Bridge
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from notification_service.connectors.mqtt.source import MqttSource, MqttSourceSettings

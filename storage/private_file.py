@@ -6,6 +6,7 @@ The one place that makes them. `docs/operations.md` has the table of what is pri
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from errno import ENOSPC
 from pathlib import Path
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
@@ -68,6 +69,41 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Replace a private file: who reads it finds all of the old content, or all of the new one. A power cut may take both.
+
+    Raises:
+        OSError: It cannot be written. The old content stays, and no draft does.
+    """
+    _replace(path, content, path.with_name(f"{path.name}.new"), sync=False)
+
+
+def replace_durably(path: Path, content: bytes, writer: str = "new") -> None:
+    """Replace a private file as `replace_whole`, so that after the return a power cut leaves the new content.
+
+    `writer` ends the name of the draft: two that may write at once have names of their own.
+
+    Raises:
+        OSError: It cannot be written. The old content stays, and no draft does.
+    """
+    _replace(path, content, path.with_name(f"{path.name}.{writer}"), sync=True)
+    sync_directory(path.parent)
+
+
+def _replace(path: Path, content: bytes, draft: Path, *, sync: bool) -> None:
+    try:
+        with make_private(draft).open("wb", buffering=0) as file:
+            if file.write(content) < len(content):
+                raise OSError(ENOSPC, os.strerror(ENOSPC), str(draft))
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def narrow_run_directory(run_directory: Path) -> Iterator[Path]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.access.identity import Role
 from notification_service.console.access.logins import UsersFile
+from notification_service.console.access.role import Role
 from notification_service.console.settings import HttpSettings
 from notification_service.status.service_report import Served, console_file
 from notification_service.supervision.exit_code import ExitCode
@@ -148,8 +148,8 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
     from notification_service.console.listening import CannotListen, listen, url_of
     from notification_service.console.metrics_endpoint import make_metrics_application
     from notification_service.console.server import Endpoint, serve
+    from notification_service.wiring.console.access import check_tls, make_authenticator
     from notification_service.wiring.console.sources import console_sources
-    from notification_service.wiring.console.workers import check_tls, make_authenticator
 
     settings = configuration.http
     authenticator = make_authenticator(settings)

@@ -23,7 +23,7 @@ from notification_service.supervision.service_log import NAME
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import refuse_unusable
-from notification_service.wiring.console.workers import find_served
+from notification_service.wiring.console.served import find_served
 from storage.private_file import make_lasting_directory, make_private
 
 _START_SECONDS = 60

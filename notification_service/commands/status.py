@@ -23,8 +23,8 @@ from notification_service.supervision.service_log import NAME
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import find_aggregation_of
 from notification_service.wiring.bridge import find_bridge_of
-from notification_service.wiring.console.workers import find_served
-from notification_service.wiring.delivery.composition import find_delivery_of
+from notification_service.wiring.console.served import find_served
+from notification_service.wiring.delivery.status import find_delivery_of
 from resequencer.printable import printable
 from storage.embedded.commit_log import logs_of
 

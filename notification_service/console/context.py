@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
-from notification_service.console.access.identity import Client, Identity
+from notification_service.console.access.client import Client
+from notification_service.console.access.identity import Identity
 from notification_service.console.access.layer import FormTokens
 from notification_service.console.groups.watch import Groups
 from notification_service.console.history import History
-from notification_service.console.listening import Listening
+from notification_service.console.listeners import Listening
 from notification_service.console.peers import Peers
 from notification_service.console.sampler import Sampler
 from notification_service.console.settings import HttpSettings

@@ -7,7 +7,8 @@ import re
 
 import msgspec
 
-from notification_service.console.access.identity import Identity, Role
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
 from notification_service.console.dead_letters.listing import DeadLetterList
 from notification_service.console.units.story import UnitStory
 from resequencer.dead_letter import DeadLetterReason

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.api.operation import Operation, change_of
 from notification_service.console.context import Console, identity_of

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from notification_service.console.access.identity import Client, Network, is_within
+from notification_service.console.access.client import Client, Network, is_within
 from notification_service.console.settings import HttpTls
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

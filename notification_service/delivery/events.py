@@ -16,9 +16,9 @@ from notification_service.connectors.files.operations import SystemFiles, sync_d
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.offsets import LogReader
 from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topic_ends import LogReader
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.core.published_events import EventLog, find_event, is_of, next_events

@@ -14,6 +14,7 @@ import msgspec
 
 from notification_service.lookups.manifest import Pointer, decode_pointer, is_version
 from notification_service.lookups.shapes import NoRelease, PublishingRefused
+from storage.private_file import sync_directory
 
 MANIFEST = "manifest.json"
 _CURRENT = "current"
@@ -109,12 +110,3 @@ class LookupsDirectory:
             shutil.rmtree(gone, ignore_errors=True)
             return True
         return False
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync a directory, so that its renames survive a power failure."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

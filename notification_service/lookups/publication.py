@@ -12,11 +12,12 @@ from pathlib import Path
 
 import lmdb
 
-from notification_service.lookups.directory import MANIFEST, LookupsDirectory, sync_directory
+from notification_service.lookups.directory import MANIFEST, LookupsDirectory
 from notification_service.lookups.manifest import FORMAT, Pointer, ReleaseManifest, Shard, Source, Table, encode_manifest
 from notification_service.lookups.release import open_release, pointer_of
 from notification_service.lookups.shapes import ReleaseRefused
 from resequencer.clock import Instant, instant_text
+from storage.private_file import sync_directory
 
 
 class Publication:

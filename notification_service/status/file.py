@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from notification_service.status.report import StatusReport
-from storage.private_file import make_private
+from storage.private_file import replace_whole
 
 _log = logging.getLogger("resequencer.daemon")
 
@@ -26,7 +26,6 @@ class StatusFile:
 
     def __init__(self, run_directory: Path, slot: int = 0) -> None:
         self._path = run_directory / (f"status-{slot}.json" if slot else "status.json")
-        self._fresh = self._path.with_suffix(".json.new")
         self._has_failed = False
 
     def write(self, report: StatusReport) -> None:
@@ -46,13 +45,7 @@ class StatusFile:
             return None
 
     def _replace(self, content: bytes) -> None:
-        try:
-            make_private(self._fresh).write_bytes(content)
-            os.replace(self._fresh, self._path)
-        except OSError:
-            with suppress(OSError):
-                self._fresh.unlink(missing_ok=True)
-            raise
+        replace_whole(self._path, content)
 
     def _overwrite(self, content: bytes) -> bool:
         """Write the report over the old one, only if it needs no further block: a report is never written in part."""
@@ -92,10 +85,8 @@ class RunFile(Generic[_Told]):
         self._kind = kind
 
     def write(self, told: _Told) -> None:
-        fresh = self._path.with_suffix(".json.new")
         with suppress(OSError):
-            make_private(fresh).write_bytes(msgspec.json.encode(told) + b"\n")
-            os.replace(fresh, self._path)
+            replace_whole(self._path, msgspec.json.encode(told) + b"\n")
 
     def find(self, service_process_id: int) -> _Told | None:
         """Return what this service wrote last; None if it wrote nothing that can be read."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from notification_service.status.file import RunFile
-from storage.private_file import make_private
+from storage.private_file import replace_durably, sync_directory
 
 _Value = str | int
 
@@ -50,17 +50,7 @@ class SinkAttributesFile:
         Raises:
             OSError: It cannot be written; the earlier one is unchanged.
         """
-        fresh = self.path.with_suffix(".json.new")
-        try:
-            with make_private(fresh).open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(attributes), indent=2) + b"\n")
-                os.fsync(file.fileno())
-            os.replace(fresh, self.path)
-        except OSError:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
-            raise
-        self._sync_directory()
+        replace_durably(self.path, msgspec.json.format(msgspec.json.encode(attributes), indent=2) + b"\n")
 
     def remove(self) -> bool:
         """Remove the file durably, and return whether there was one.
@@ -72,15 +62,8 @@ class SinkAttributesFile:
             self.path.unlink()
         except FileNotFoundError:
             return False
-        self._sync_directory()
+        sync_directory(self.path.parent)
         return True
-
-    def _sync_directory(self) -> None:
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 class RegionOrder(msgspec.Struct, frozen=True):
@@ -107,16 +90,7 @@ class RegionOrderFile(RunFile[RegionOrder]):
         Raises:
             OSError: It cannot be written.
         """
-        fresh = self._path.with_name(f"{self._path.name}.{order.id}")
-        try:
-            with make_private(fresh).open("wb") as file:
-                file.write(msgspec.json.encode(order))
-                os.fsync(file.fileno())
-            os.replace(fresh, self._path)
-        except OSError:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
-            raise
+        replace_durably(self._path, msgspec.json.encode(order), order.id)
 
     def take(self, service_process_id: int) -> RegionOrder | None:
         """Return the order of this service and remove the file; None if there is none.

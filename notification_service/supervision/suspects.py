@@ -11,7 +11,7 @@ import msgspec
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from resequencer.in_flight import CallKind
 from resequencer.record import Origin, Partition
-from storage.private_file import make_private, make_private_directory
+from storage.private_file import make_private_directory, replace_durably
 
 _log = logging.getLogger("resequencer.supervisor")
 
@@ -97,21 +97,8 @@ class Suspects:
     def _write(self, suspect: Suspect) -> None:
         make_private_directory(self._directory)
         path = self._path(suspect.origin)
-        fresh = path.with_suffix(".new")
-        with make_private(fresh).open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(suspect)))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-        self._sync_directory()
+        replace_durably(path, msgspec.json.format(msgspec.json.encode(suspect)))
         self._remove_oldest()
-
-    def _sync_directory(self) -> None:
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
     def _remove_oldest(self) -> None:
         by_age = sorted((_changed_at(each), each) for each in self._directory.iterdir())

@@ -11,7 +11,7 @@ from threading import Lock
 import msgspec
 
 from resequencer.clock import Belief, Instant, SteadyClock
-from storage.private_file import make_private
+from storage.private_file import replace_whole
 
 _LOG = logging.getLogger("resequencer.supervisor")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -47,10 +47,8 @@ def steady_clock(run_directory: Path, name: str, trusted_ms: int, *, keeps: bool
             _LOG.warning("the clock of %s has jumped: time goes on as before until the clock agrees with it for a while", name)
         elif was_off and not is_off:
             _LOG.warning("the clock of %s agrees again; nothing is deleted by it until clock.trusted-after is over", name)
-        fresh = path.with_suffix(".json.new")
         with suppress(OSError):
-            make_private(fresh).write_bytes(msgspec.json.encode(belief) + b"\n")
-            os.replace(fresh, path)
+            replace_whole(path, msgspec.json.encode(belief) + b"\n")
 
     keeper = keep if keeps else None
     return SteadyClock(SystemClock().now, passed_ms, _boot(), trusted_ms=trusted_ms, known=_find(path), keep=keeper, lock=Lock())

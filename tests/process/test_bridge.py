@@ -14,7 +14,8 @@ from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.connection import Session, connect
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.connection import Session
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from servers.artemis import ArtemisServer
 from servers.kafka import KafkaServer

@@ -4,13 +4,21 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
-from storage.private_file import make_lasting_directory, make_private, make_private_directory, narrow_run_directory
+from storage.private_file import (
+    make_lasting_directory,
+    make_private,
+    make_private_directory,
+    narrow_run_directory,
+    replace_durably,
+    replace_whole,
+)
 
 
 def rights(path: Path) -> int:
@@ -35,6 +43,43 @@ def test_the_name_of_each_directory_that_is_made_is_synced(tmp_path: Path, monke
     for _ in range(2):
         make_lasting_directory(tmp_path / "a" / "b")
     assert synced == [str(tmp_path), str(tmp_path / "a")]
+
+
+def test_what_is_replaced_durably_is_synced_with_its_content_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, seen = tmp_path / "file", list[tuple[str, object]]()
+    file.write_text("old")
+
+    def fsync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        seen.append((path.name, file.read_text() if path.is_dir() else path.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    replace_durably(file, b"new", "anna")
+    assert seen == [("file.anna", "new"), (tmp_path.name, "new")]
+    assert rights(file) == 0o600
+    replace_whole(file, b"newer")
+    assert (file.read_text(), len(seen)) == ("newer", 2)
+
+
+@pytest.mark.parametrize("replace", [replace_durably, replace_whole])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_what_cannot_be_replaced_stays_and_no_draft_does(
+    replace: Callable[[Path, bytes], None], call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    (tmp_path / "file").write_text("old")
+    monkeypatch.setattr(os, call, failing)
+    if call == "replace" or replace is replace_durably:
+        with pytest.raises(OSError, match="No space left"):
+            replace(tmp_path / "file", b"new")
+        assert (tmp_path / "file").read_text() == "old"
+    else:
+        replace(tmp_path / "file", b"new")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_is_there_is_narrowed_and_keeps_its_content(tmp_path: Path) -> None:

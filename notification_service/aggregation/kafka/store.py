@@ -16,9 +16,9 @@ from notification_service.aggregation.kafka.restoring import Restoring, note_rea
 from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
 from notification_service.connectors.kafka.client import make_client, translated
+from notification_service.connectors.kafka.offsets import LogReader
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.connectors.kafka.topic_ends import LogReader
 from resequencer.clock import SteadyClock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition

@@ -15,8 +15,8 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.delivery.composition import find_delivery_of
 from notification_service.wiring.delivery.direct import order_delivery
+from notification_service.wiring.delivery.status import find_delivery_of
 from resequencer.printable import counted, printable
 from resequencer.record import Origin, Partition
 

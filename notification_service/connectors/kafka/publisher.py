@@ -14,9 +14,9 @@ from notification_service.connectors.kafka.client import text_of, to_transport_e
 from notification_service.connectors.kafka.consumer import as_group_metadata
 from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fences, Fencing
 from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.offsets import LogReader
 from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topic_ends import LogReader
 from resequencer.record import Partition
 
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)

@@ -10,8 +10,8 @@ from kafka import KafkaConsumer, TopicPartition
 from guardian.ports import Channel, TransportUnavailable
 from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.core.records import is_note
+from notification_service.connectors.kafka.offset_queries import find_offsets, find_since
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topic_ends import find_offsets, find_since
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.clock import Instant

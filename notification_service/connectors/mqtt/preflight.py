@@ -8,7 +8,7 @@ from contextlib import closing
 from msgspec.structs import replace
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.connectors.mqtt.source import MqttSourceSettings
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused
-from notification_service.connectors.mqtt.connection import FIRST_FAILURE, NOT_DELIVERED, connect, refused_topic
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.errors import FIRST_FAILURE, NOT_DELIVERED, refused_topic
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings

@@ -10,7 +10,7 @@ import msgspec
 
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Line
-from notification_service.connectors.mqtt.connection import SessionTakenOver
+from notification_service.connectors.mqtt.errors import SessionTakenOver
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from resequencer.errors import ConfigurationError
 

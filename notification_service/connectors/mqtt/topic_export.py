@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from guardian.ports import Channel, TransportRefused
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
 from notification_service.connectors.region.port import Repeats
 

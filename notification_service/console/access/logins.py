@@ -12,17 +12,19 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import mkstemp
 from threading import Lock
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from notification_service.console.access.identity import Identity, Role, is_within
+from notification_service.console.access.client import is_within
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
 from notification_service.console.settings import TrustedProxy
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError, TransientError
+from storage.private_file import replace_durably
 
 VERSION = 1
 _COST = {"n": 2**14, "r": 8, "p": 1}
@@ -121,12 +123,8 @@ class UsersFile:
     def _write(self, users: Users) -> None:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, fresh = mkstemp(dir=self._file.parent, prefix=f"{self._file.name}.")
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(users), indent=2) + b"\n")
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(fresh, self._file)
+            content = msgspec.json.format(msgspec.json.encode(users), indent=2) + b"\n"
+            replace_durably(self._file, content, f"{os.getpid()}.new")
         except OSError as error:
             raise UsersFileUnusable(self._file, f"cannot be written: {error.strerror}") from error
 

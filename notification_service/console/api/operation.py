@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.api.requests import Nothing, read_body, read_query
 from notification_service.console.context import Console

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from notification_service.connectors.dead_letters import decisions
 from notification_service.connectors.dead_letters.actions import Action, Edit, EditProposed
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.api.operation import Operation, answer_of, change_of
 from notification_service.console.context import Console, identity_of
 from notification_service.console.dead_letters.listing import (

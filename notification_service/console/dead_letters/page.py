@@ -20,7 +20,7 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.context import Console, identity_of
 from notification_service.console.dead_letters.listing import (

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from notification_service.aggregation.payments.group_view import GroupView, describe
 from notification_service.aggregation.payments.head import GroupState
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.api.operation import Operation, change_of
 from notification_service.console.context import Console, identity_of
 from notification_service.console.groups.index import GroupFilter, GroupTotals

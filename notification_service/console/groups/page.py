@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from notification_service.aggregation.payments.head import GroupState
-from notification_service.console.access.identity import Role
+from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.context import Console, identity_of
 from notification_service.console.groups.api import CLOSABLE, close_group, get_group, get_members, list_groups

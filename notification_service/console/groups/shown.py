@@ -9,7 +9,8 @@ from notification_service.aggregation.payments.group_view import GroupView, Stat
 from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
 from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
-from notification_service.console.access.identity import Identity, Role
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
 from resequencer.notification import group_report_id
 
 _HIDDEN = "needs the role payments"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Defect, Line, decode_line
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.source import MqttSourceSettings
 from notification_service.connectors.region.port import Numbered

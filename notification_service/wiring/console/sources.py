@@ -43,10 +43,13 @@ from notification_service.wiring.aggregation import (
 )
 from notification_service.wiring.bridge import find_bridge_of
 from notification_service.wiring.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
-from notification_service.wiring.console.workers import LocalWorkers, find_left_in, find_path, find_served
+from notification_service.wiring.console.archived_output import find_left_in, find_path
+from notification_service.wiring.console.served import find_served
+from notification_service.wiring.console.workers import LocalWorkers
 from notification_service.wiring.dead_letter_stores import open_store
-from notification_service.wiring.delivery.composition import find_delivery_of, make_ledger
+from notification_service.wiring.delivery.composition import make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
+from notification_service.wiring.delivery.status import find_delivery_of
 from notification_service.wiring.regions import give_order
 from resequencer.clock import Instant
 from resequencer.printable import without_secrets
@@ -152,7 +155,7 @@ class InputPartitions:
         if ingress.transport is TransportType.FILE:
             files = {each: ingress.file_directory / f"partition-{each.number}.jsonl" for each in partitions}
             return {each: file.stat().st_size for each, file in files.items() if file.exists()}
-        from notification_service.connectors.kafka.topic_ends import LogReader
+        from notification_service.connectors.kafka.offsets import LogReader
 
         log = LogReader(kafka_settings(self._configuration))
         try:
@@ -166,7 +169,7 @@ class InputPartitions:
             return tuple(Partition(each.queue, number) for number, each in enumerate(ingress.jms.partitions))
         if ingress.transport is TransportType.FILE:
             return tuple(Partition(ingress.topic, number) for number in partition_numbers(ingress.file_directory))
-        from notification_service.connectors.kafka.topic_ends import LogReader
+        from notification_service.connectors.kafka.offsets import LogReader
 
         log = LogReader(kafka_settings(self._configuration))
         try:
@@ -209,7 +212,7 @@ def _distances(ends: Ends, settings: "KafkaSettings") -> Mapping[Partition, Arch
 
     A partition that was never archived is archived from its first offset on, so that is its end.
     """
-    from notification_service.connectors.kafka.topic_ends import LogReader
+    from notification_service.connectors.kafka.offsets import LogReader
 
     with closing(LogReader(settings)) as log:
         partitions = [each for topic in settings.topics.all for each in log.partitions(topic)]

@@ -3,28 +3,13 @@
 import os
 import re
 import signal
-import ssl
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from urllib.parse import unquote, urlsplit
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.schema import path_of
-from notification_service.console.access.identity import Authenticator, NoLogin
-from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin, UsersFile
-from notification_service.console.settings import HttpSettings, HttpTls
-from notification_service.console.units.sent_notifications import left_elsewhere, left_notification, left_unknown
-from notification_service.console.units.story import Left
-from notification_service.jobs.topic_archive.records_of_key import find_records
-from notification_service.status.service_report import Served, ServedStatus, console_file, find_reports, probes_file
-from notification_service.supervision.locks import UNKNOWN, RunningService, find_holder
+from notification_service.status.service_report import find_reports
+from notification_service.supervision.locks import find_holder
 from notification_service.supervision.service_log import NAME
-from notification_service.supervision.system_clock import SystemClock
-from resequencer.clock import instant_text
-from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.printable import printable
 
 _ANSWER_SECONDS = 3
 _LOOK_SECONDS = 0.05
@@ -124,93 +109,3 @@ def _read(log: Path, since: int) -> str:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def make_authenticator(settings: HttpSettings) -> Authenticator:
-    """Return what finds out who makes a request.
-
-    Raises:
-        ConfigurationError: The users' file has no user who could log in.
-        UsersFileUnusable: The users' file cannot be read.
-    """
-    if settings.auth == "none":
-        return NoLogin()
-    if settings.auth == "proxy":
-        return ProxyLogin(settings.proxy)
-    file = UsersFile(settings.users_file)
-    users = file.read()
-    if not (users.users if settings.auth == "basic" else users.tokens):
-        what, command = ("user", "add-user") if settings.auth == "basic" else ("token", "add-token")
-        problem = f"is {settings.auth}, and {settings.users_file} has no {what}: run `resequencer console {command} NAME`"
-        raise ConfigurationError(path_of(HttpSettings, "auth"), problem)
-    return BasicLogin(file, SystemClock()) if settings.auth == "basic" else BearerLogin(file)
-
-
-def check_tls(tls: HttpTls) -> None:
-    """Raises ConfigurationError if the certificate or its key cannot be used."""
-    if tls.certificate_file is None:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate_file, tls.key_file)
-    except (OSError, ssl.SSLError) as error:
-        problem = f"{tls.certificate_file} and {tls.key_file} cannot be used: {error}"
-        raise ConfigurationError(path_of(HttpTls, "certificate_file"), problem) from error
-
-
-def find_served(run_directory: Path, service: RunningService) -> ServedStatus:
-    """Return the addresses of the console, the metrics and the probes, and why one of them is missing."""
-    if service.holder in (None, UNKNOWN):
-        return ServedStatus()
-    supervisor = int(service.holder)
-    console, probes = (file(run_directory).find(supervisor) for file in (console_file, probes_file))
-    notes = (*_note("the console does not run", console), *_note("the health probes are not served", probes))
-    return ServedStatus({**(console.urls if console else {}), **(probes.urls if probes else {})}, notes)
-
-
-def _note(what: str, served: Served | None) -> tuple[str, ...]:
-    """With addresses, only a part is missing, and the problem says which."""
-    if served is None or served.problem is None:
-        return ()
-    return (served.problem,) if served.urls else (f"{what}: {served.problem}",)
-
-
-def find_left_in(location: str, topic: str) -> Callable[[str, float], Left]:
-    """Return how to look for what left in an archive at this path or URL. Of URLs, only `file:` ones are read.
-
-    The text of another URL is not shown, because it may have a password in it.
-    """
-    path = find_path(location)
-    if path is None:
-        return partial(left_elsewhere, location.partition("://")[0])
-    return ArchivedOutput(path, topic).find_left
-
-
-def find_path(location: str) -> Path | None:
-    """Return the path of an archive at this path or `file:` URL; None for another URL."""
-    scheme, separator, _ = location.partition("://")
-    if not separator:
-        return Path(location)
-    return Path(unquote(urlsplit(location).path)) if scheme == "file" else None
-
-
-class ArchivedOutput:
-    """Reads the archive of the topic of notifications at a path, if there is one."""
-
-    def __init__(self, location: Path, topic: str) -> None:
-        self._location = location
-        self._topic = topic
-
-    def find_left(self, unit: str, most_seconds: float) -> Left:
-        """Return the unit's notifications that were archived. Those that left since are not known. Never raises."""
-        if not self._location.is_dir():
-            return left_unknown(unit, most_seconds)
-        try:
-            found = find_records(self._location, self._topic, unit.encode(), most_seconds)
-        except ResequencerError as error:
-            return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
-        told = tuple(left_notification(each.headers, each.value) for each in found.records)
-        if found.archived_at is None:
-            return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
-        part = "" if found.is_whole else " in part: the time for it is over"
-        searched = f"the archive in {self._location}{part}; what left after {instant_text(found.archived_at)} is not in it"
-        return Left(told, is_complete=False, searched=searched)

@@ -32,13 +32,10 @@ from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryFile,
     DeliveryReport,
-    DeliveryStatus,
     DirectStatus,
     GateStatus,
     ScheduleStatus,
-    find_delivery,
 )
-from notification_service.supervision.locks import RunningService
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.delivery.direct import make_direct_receiver
 from notification_service.wiring.delivery.sources import live_source, open_feed
@@ -197,11 +194,3 @@ def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
 
 def _text(instant: Instant | None) -> str | None:
     return None if instant is None else instant_text(instant)
-
-
-def find_delivery_of(configuration: Configuration, service: RunningService) -> DeliveryStatus:
-    """Combine the reports; empty while the service does not run."""
-    if service.holder is None or not service.holder.isdigit():
-        return DeliveryStatus()
-    run_directory, count = configuration.notification.run_directory, configuration.delivery.worker_count
-    return find_delivery(run_directory, int(service.holder), count, SystemClock().now())

@@ -25,7 +25,7 @@ from resequencer.record import OutputNumber, Partition
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
     from notification_service.connectors.kafka.settings import KafkaSettings
-    from notification_service.delivery.direct.order_executor import OrderTopic
+    from notification_service.delivery.direct.order_topic import OrderTopic
 
 _HEADERS_BYTES = 64 << 10
 
@@ -92,7 +92,7 @@ def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
     Raises:
         ReceiverUnknown: There is no such receiver.
     """
-    from notification_service.delivery.direct.order_executor import OrderTopic
+    from notification_service.delivery.direct.order_topic import OrderTopic
 
     return OrderTopic(settings_of_stage(configuration, _source_of(configuration, name), None))
 
@@ -118,7 +118,7 @@ def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedF
         ReceiverUnknown: There is no such receiver.
     """
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-    from notification_service.delivery.direct.order_executor import requeue_route
+    from notification_service.delivery.direct.requeue import requeue_route
 
     source = _source_of(configuration, name)
     route = requeue_route(source.topic, source.group, SystemClock())

@@ -16,7 +16,8 @@ from harness.processes.regions import RegionStage
 from harness.waiting import pause_at_random, wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.connection import NOT_DELIVERED, connect
+from notification_service.connectors.mqtt.client import connect
+from notification_service.connectors.mqtt.errors import NOT_DELIVERED
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
 from notification_service.status.aggregation import BridgeFile, BridgeReport

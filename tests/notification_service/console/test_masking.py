@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from notification_service.console.access.identity import Identity, Role
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
 from notification_service.console.dead_letters.listing import DeadLetterList, Row
 from notification_service.console.masking import MASKED, answer_for, error_for, list_for
 from resequencer.storage_port import WaitKind, Waits

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -46,11 +45,10 @@ def test_what_cannot_be_read_is_no_report(tmp_path, content):
 def full_disk(monkeypatch):
     """A full disk: files cannot grow, but existing content can be overwritten."""
 
-    def has_no_room(path, _content):
-        path.touch()
+    def has_no_room(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    return lambda: monkeypatch.setattr(Path, "write_bytes", has_no_room)
+    return lambda: monkeypatch.setattr(os, "replace", has_no_room)
 
 
 def test_on_a_full_disk_the_report_is_written_over_the_last_one(tmp_path, full_disk, caplog):

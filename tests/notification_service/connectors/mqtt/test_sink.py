@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from guardian.headers import DEAD_LETTER_ERROR, DEAD_LETTER_REASON, DEAD_LETTER_VALUE_LENGTH, ENVELOPE_ID, NOTIFICATION_ID
 from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused, TransportUnavailable, TransportWithheld
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.sink import MqttSink
 from servers.artemis import ArtemisServer, ArtemisSettings

@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 
 from guardian.ports import TransportUnavailable, TransportWithheld
 from notification_service.connectors.line_format import Line
-from notification_service.connectors.mqtt.connection import connect
+from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import preflight_source
 from notification_service.connectors.mqtt.settings import BrokerSettings

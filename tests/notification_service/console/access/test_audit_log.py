@@ -10,7 +10,8 @@ import pytest
 from harness.service_under_test import FakeClock
 from starlette.requests import HTTPConnection, Request
 
-from notification_service.console.access.identity import Client, Identity, find_client
+from notification_service.console.access.client import Client, find_client
+from notification_service.console.access.identity import Identity
 from notification_service.console.context import AuditLog
 from resequencer.clock import Belief, SteadyClock
 

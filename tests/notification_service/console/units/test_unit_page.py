@@ -18,7 +18,8 @@ from starlette.testclient import TestClient
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin
+from notification_service.console.access.role import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.units.sent_notifications import OutputFiles

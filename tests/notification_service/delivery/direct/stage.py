@@ -29,9 +29,10 @@ from notification_service.connectors.kafka.topics import make_topics
 from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectOutcome
 from notification_service.delivery.direct.core.position_metadata import find_metadata
-from notification_service.delivery.direct.order_executor import OrderTopic, requeue_route
+from notification_service.delivery.direct.order_topic import OrderTopic
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
+from notification_service.delivery.direct.requeue import requeue_route
 from notification_service.delivery.settings import Receiver
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition

@@ -11,7 +11,7 @@ from harness.spark.archived_topics import ArchivedTopics
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.reading import find_ends, records_in_order
+from notification_service.jobs.topic_archive.records_in_order import find_ends, records_in_order
 from notification_service.wiring.delivery.sources import ArchiveFeed, ArchiveSpan
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
