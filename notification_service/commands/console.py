@@ -11,8 +11,8 @@ from pathlib import Path
 
 from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.access.logins import UsersFile
 from notification_service.console.access.role import Role
+from notification_service.console.access.users_file import UsersFile
 from notification_service.console.settings import HttpSettings
 from notification_service.status.service_report import Served, console_file
 from notification_service.supervision.exit_code import ExitCode

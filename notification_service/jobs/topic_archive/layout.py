@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from notification_service.jobs.topic_archive.choice import Span, find_span, visible
 from notification_service.jobs.topic_archive.manifest import NAME, DirectoryManifest, decode
 from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.topic_archive.span import Span, find_span, visible
 
 RECORDS = "batches"
 WORK = "work"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from notification_service.jobs.topic_archive.choice import Span, find_span, visible
 from notification_service.jobs.topic_archive.errors import ArchiveUnavailable
 from notification_service.jobs.topic_archive.manifest import NAME, DirectoryManifest, decode
+from notification_service.jobs.topic_archive.span import Span, find_span, visible
 
 RECORDS = "batches"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from notification_service.jobs.topic_archive.choice import Span
 from notification_service.jobs.topic_archive.errors import translated
 from notification_service.jobs.topic_archive.newest import RECORDS, find_spans, read_manifest
+from notification_service.jobs.topic_archive.span import Span
 from resequencer.clock import Instant
 from resequencer.record import Headers
 

@@ -14,7 +14,7 @@ from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEnd
 from notification_service.jobs.errors import NotShared
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import LATEST_MS, source_options, too_late
-from notification_service.jobs.topic_archive.choice import beginning
+from notification_service.jobs.topic_archive.beginning import beginning
 from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.topic_archive.layout import WORK, Archive
 from notification_service.jobs.topic_archive.manifest import GroupEnds

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from notification_service.jobs.spark.counted_write import write_rows
 from notification_service.jobs.spark.topics import as_records
-from notification_service.jobs.topic_archive.choice import Span
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.layout import RECORDS, Archive, path_of
 from notification_service.jobs.topic_archive.manifest import (
@@ -23,6 +22,7 @@ from notification_service.jobs.topic_archive.manifest import (
     from_their_beginning,
     joined,
 )
+from notification_service.jobs.topic_archive.span import Span
 from resequencer.clock import Clock
 
 Tell = Callable[[str], None]

@@ -15,7 +15,7 @@ from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.receiver import DirectReport
-from notification_service.delivery.events import EventFile
+from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import Service
@@ -54,7 +54,7 @@ def make_runner(
 def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:
     if schedule.receiver:
         return LedgerSink(ledger, name, schedule.receiver, owner, schedule.waiting)
-    from notification_service.delivery.schedules.sink import TopicSink
+    from notification_service.delivery.schedules.topic_sink import TopicSink
 
     group = f"{configuration.storage.namespace}-schedule-{name}"
     return TopicSink(kafka_settings(configuration), name, schedule.topic, group)
@@ -106,7 +106,7 @@ def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
-    from notification_service.delivery.events import EventTopic
+    from notification_service.delivery.event_topic import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish

@@ -16,7 +16,7 @@ from notification_service.delivery.core.answers import outcome_of
 from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.core.published_events import PublishedMark
 from notification_service.delivery.errors import IntakeLost, JobRefused
-from notification_service.delivery.events import EventFile
+from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.ledger.intake import Intake, Portion
 from notification_service.delivery.ledger.ledger import Ledger

@@ -10,7 +10,7 @@ import pytest
 
 from notification_service.delivery.core.jobs import JobEvent, JobState
 from notification_service.delivery.core.published_events import PublishedMark
-from notification_service.delivery.events import EventFile
+from notification_service.delivery.event_file import EventFile
 
 
 def event(number: int, job: str = "", *, ledger: str = "l", service: str = "s", processed: int = 3, run: int = 1) -> JobEvent:

@@ -18,8 +18,9 @@ from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
 from notification_service.console.access.layer import COOKIE
-from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin, User, UsersFile, UsersFileUnusable
+from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
 from notification_service.console.access.role import Role
+from notification_service.console.access.users_file import User, UsersFile, UsersFileUnusable
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.settings import TrustedProxy

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from notification_service.delivery.core.answers import Done, Failed, Limited, Suspended
 from notification_service.delivery.core.jobs import JobEvent, JobState
 from notification_service.delivery.errors import IntakeLost, JobRefused
-from notification_service.delivery.events import EventFile
+from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.settings import Step

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.errors import RunDirectoryCopied
-from notification_service.delivery.events import EventFile
+from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.feeds.files import FileFeed
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former

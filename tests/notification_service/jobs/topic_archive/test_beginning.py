@@ -3,7 +3,7 @@
 import pytest
 
 from notification_service.connectors.kafka.topic_ends import TopicEnds
-from notification_service.jobs.topic_archive.choice import beginning
+from notification_service.jobs.topic_archive.beginning import beginning
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from resequencer.record import Partition
 

@@ -1,6 +1,7 @@
 """Which batches a compaction merges."""
 
-from notification_service.jobs.topic_archive.choice import Sized, Span, worthwhile
+from notification_service.jobs.topic_archive.choice import Sized, worthwhile
+from notification_service.jobs.topic_archive.span import Span
 
 
 def chosen(*sizes: int, full: int = 100, least: int = 3) -> list[tuple[int, int]]:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from notification_service.jobs.topic_archive.choice import Span, find_span, visible
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.span import Span, find_span, visible
 
 
 def spans(*names: str) -> list[Span]:
