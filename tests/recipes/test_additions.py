@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SEND = """
 import sys
 from pathlib import Path
-from tests.connectors.test_tables import TableHarness
+from tests.notification_service.connectors.test_tables import TableHarness
 
 harness = TableHarness(Path(sys.argv[1]))
 harness.send(harness.partitions[0], *[each.encode() for each in sys.argv[2:]])
@@ -29,7 +29,7 @@ SHOW_LEFT = """
 import sys
 from pathlib import Path
 from guardian.ports import Channel
-from tests.connectors.test_tables import TableHarness
+from tests.notification_service.connectors.test_tables import TableHarness
 
 for each in TableHarness(Path(sys.argv[1])).left(Channel.NOTIFICATIONS):
     print(dict(each.headers)["envelope-id"].decode())

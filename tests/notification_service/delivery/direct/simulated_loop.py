@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-_TIMED = ("commits", "consumer", "holdings")
-
 
 class Broken(Exception):
     """A promise that did not hold."""
@@ -57,8 +55,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             await body()
 
         with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=lambda: self) as runner:
-            for name in _TIMED:
-                patch.setattr(f"notification_service.delivery.direct.{name}.monotonic", self.time)
+            patch.setattr("notification_service.delivery.direct.consumer.monotonic", self.time)
             runner.run(act())
 
 
