@@ -1,15 +1,17 @@
 """Copies the output queues to files in the form of the file transport, for comparing them as files. Nothing is taken away."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from proton import Message
 from proton.handlers import MessagingHandler
 
-from guardian.ports import Channel, TransportRefused
+from guardian.ports import Channel, TransportRefused, TransportUnavailable
 from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings, connect
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.connectors.region.port import Repeats
@@ -17,6 +19,7 @@ from notification_service.connectors.region.port import Repeats
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
 
+_SILENCE_SECONDS = 1.0
 _LONGEST_SECONDS = 3_600
 
 
@@ -78,8 +81,22 @@ def _browse(copy: _Copy, io: "Io") -> None:
 
 
 def _read_to_the_end(io: "Io", browser: "Browser", queue: str) -> None:
-    while not browser.is_over:
-        io.wait(partial(browser.has_come_further_than, browser.count), queue)
+    """No broker tells the end of a queue, and Artemis gives credit back before it has sent all (AMQP 1.0, section 2.6.7).
+
+    So the end is a silence of a broker that answers: a new link is opened at once, and nothing has come by the old one.
+
+    Raises:
+        TransportUnavailable: The broker does not answer.
+    """
+    while browser.problem is None:
+        count = browser.count
+        with suppress(TransportUnavailable):
+            io.wait(partial(browser.has_come_further_than, count), queue, _SILENCE_SECONDS)
+            continue
+        asked_at = monotonic()
+        io.open_browser(queue, Browser(lambda *_: None)).close()
+        if browser.count == count and monotonic() - asked_at < _SILENCE_SECONDS:
+            return
 
 
 def _take(copy: _Copy, at: int, message: Any) -> str | None:
@@ -103,35 +120,24 @@ _CREDIT = 1_000
 
 
 class Browser(MessagingHandler):  # type: ignore[misc]
-    """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection, to the end of the queue.
+    """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
 
-    The end is what the broker says, not a silence: the link is drained (AMQP 1.0, section 2.6.7), so the broker sends
-    all that is there, and gives the rest of the credit back. `problem` is what `take` has returned; then the rest is
-    passed over.
+    `problem` is what `take` has returned; then the rest is passed over.
     """
 
     def __init__(self, take: Callable[[int, Any], str | None]) -> None:
         super().__init__(prefetch=0, auto_accept=False, auto_settle=False)
         self._take = take
         self._link: Any = None
-        self._is_drained = False
         self.count = 0
         self.problem: str | None = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the whole queue was seen, or there is a problem."""
-        return self.problem is not None or (self._is_drained and not self._link.queued)
-
     def has_come_further_than(self, count: int) -> bool:
-        return self.is_over or self.count > count
+        return self.problem is not None or self.count > count
 
     def attach(self, link: Any) -> None:
         self._link = link
-        link.drain(_CREDIT)
-
-    def on_link_flow(self, event: Any) -> None:
-        self._is_drained = self._is_drained or event.link.drained() > 0
+        link.flow(_CREDIT)
 
     def on_link_error(self, event: Any) -> None:
         """Close the link alone: by default the client closes the connection."""
@@ -152,6 +158,6 @@ class Browser(MessagingHandler):  # type: ignore[misc]
             message = Message()
             message.decode(raw)
             self.problem = self._take(self.count, message)
-        if self.count % _CREDIT == 0:
-            self._link.drain(_CREDIT)
+        if self.count % (_CREDIT // 2) == 0:
+            self._link.flow(_CREDIT // 2)
         event.container.yield_()

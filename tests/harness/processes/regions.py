@@ -155,7 +155,8 @@ class RegionStage:
             assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
         assert verb("stop").returncode == 0
         for sink in sinks:
-            assert "every promise was held" in verb("verify", "--sink", sink).stdout
+            verified = verb("verify", "--sink", sink)
+            assert "every promise was held" in verified.stdout, verified.stdout + verified.stderr
 
     def _feed(self, daemon: Daemon) -> None:
         self._feeding = daemon.service.begin_verb("simulate", "--seed", str(next(self._seeds)), *self._load)
