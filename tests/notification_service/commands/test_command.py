@@ -31,3 +31,19 @@ print(*sorted(each for each in sys.modules if each.startswith("notification_serv
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["notification_service.commands.command"]
+
+
+@pytest.mark.slow
+def test_no_command_needs_a_library_of_an_extra_or_the_client_of_kafka_to_begin() -> None:
+    """Extras may not be installed, and Kafka's client takes a third of a second: they are imported where they are used."""
+    program = """
+import sys
+from pkgutil import resolve_name
+from notification_service.command_line import COMMANDS
+for each in COMMANDS.values():
+    for name in filter(None, (each.function, each.arguments_of)):
+        resolve_name(name)
+print(*sorted({"kafka", "paho", "proton", "pyspark", "starlette", "uvicorn"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
