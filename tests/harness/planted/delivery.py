@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from notification_service.delivery import events as event_file
+from notification_service.delivery import event_file
 from notification_service.delivery.core import gate, published_events
 from notification_service.delivery.ledger import claims, clock_repair, completion, intake, repair, retention
 from notification_service.delivery.ledger.finishing import Finishing
