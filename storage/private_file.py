@@ -6,7 +6,6 @@ The one place that makes them. `docs/operations.md` has the table of what is pri
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from errno import ENOSPC
 from pathlib import Path
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
@@ -94,9 +93,9 @@ def replace_durably(path: Path, content: bytes, writer: str = "new") -> None:
 
 def _replace(path: Path, content: bytes, draft: Path, *, sync: bool) -> None:
     try:
-        with make_private(draft).open("wb", buffering=0) as file:
-            if file.write(content) < len(content):
-                raise OSError(ENOSPC, os.strerror(ENOSPC), str(draft))
+        with make_private(draft).open("wb") as file:
+            file.write(content)
+            file.flush()  # What is not written yet cannot be synced.
             if sync:
                 os.fsync(file.fileno())
         os.replace(draft, path)

@@ -49,7 +49,7 @@ def apart_from_its_caller(modules: Mapping[str, str], pure: str) -> list[str]:
         and not any(each.endswith(("__init__.py", "__main__.py")) for each in (path, *importers[path]))
         and len(importers[path]) == 1
         and {place_of(each) for each in importers[path]} == {place_of(path)}
-        and path.removesuffix(".py").replace("/", ".") not in pure
+        and path.removesuffix(".py").replace("/", ".") not in pure.split()
     )
 
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from harness.packages import ROOT
 
 from notification_service.jobs.jars import maven
 from servers import postgresql as postgresql
@@ -13,6 +14,8 @@ from servers.java import find_java, get_jars
 from servers.postgresql import find_postgresql
 from servers.prometheus import find_prometheus, find_promtool
 from servers.redis import find_redis
+
+CACHE = maven.CACHE
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,10 @@ def test_without_java_it_says_where_it_looked() -> None:
 def test_without_maven_it_says_what_maven_is_needed_for() -> None:
     with pytest.raises(ServersError, match=r"jars of kafka are fetched by Maven, and there is no mvn on PATH. Install Maven"):
         get_jars("kafka")
+
+
+def test_jars_lie_in_the_checkout() -> None:
+    assert CACHE == ROOT / ".servers"
 
 
 def test_jars_are_fetched_once_and_without_the_network_if_that_is_enough(programs: Path, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from proton import Message
 from proton.handlers import MessagingHandler
 
 from guardian.ports import Channel, TransportRefused, TransportUnavailable
+from notification_service.connectors.jms.messages import read_record
 from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings, connect
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.connectors.region.port import Repeats
+from resequencer.record import Origin, Partition
 
 if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
@@ -83,27 +85,28 @@ def _browse(copy: _Copy, io: "Io") -> None:
 def _read_to_the_end(io: "Io", browser: "Browser", queue: str) -> None:
     """No broker tells the end of a queue, and Artemis gives credit back before it has sent all (AMQP 1.0, section 2.6.7).
 
-    So the end is a silence of a broker that answers: a new link is opened at once, and nothing has come by the old one.
+    So the end is a silence that is longer than the broker takes to answer: afterwards a new link is opened within less, and
+    nothing has come by the old one.
 
     Raises:
         TransportUnavailable: The broker does not answer.
     """
+    silence = _SILENCE_SECONDS
     while browser.problem is None:
         count = browser.count
         with suppress(TransportUnavailable):
-            io.wait(partial(browser.has_come_further_than, count), queue, _SILENCE_SECONDS)
+            io.wait(partial(browser.has_come_further_than, count), queue, silence)
             continue
         asked_at = monotonic()
         io.open_browser(queue, Browser(lambda *_: None)).close()
-        if browser.count == count and monotonic() - asked_at < _SILENCE_SECONDS:
+        took = monotonic() - asked_at
+        if browser.count == count and took < silence:
             return
+        silence = max(silence, 2 * took)
 
 
 def _take(copy: _Copy, at: int, message: Any) -> str | None:
     """Copy the message at this place of the queue, from 1; return why the queue cannot be compared."""
-    from notification_service.connectors.jms.messages import read_record
-    from resequencer.record import Origin, Partition
-
     if at < copy.count:
         return None
     if at == copy.count:

@@ -74,7 +74,6 @@ _OPTIONS = {
     "spark.sql.ansi.enabled": "false",
     # A speculative attempt at a slow task would write the same shard twice.
     "spark.speculation": "false",
-    "spark.python.daemon.module": task_daemon.__name__,
 }
 _PASSED_ON = ("PYTHONPATH", "PYTHONSAFEPATH", task_daemon.MODULES)
 _LOG_LEVEL = "ERROR"
@@ -106,6 +105,8 @@ def start_session(master: str, options: dict[str, str], name: str = NAME) -> Spa
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} if master.startswith("local") else {}
     os.environ["PYTHONSAFEPATH"] = "1"
     found = {f"spark.executorEnv.{name}": os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if task_daemon.MODULES in os.environ:
+        found["spark.python.daemon.module"] = task_daemon.__name__
     conf.setAll([*{**_OPTIONS, **local, **found, **options}.items()])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
