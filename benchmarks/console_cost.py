@@ -19,7 +19,7 @@ import httpx
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HTTP = "payment-status-notification.http"
 _PROGRAM = (sys.executable, "-m", "notification_service")
-MOST_SHARE = 0.02
+MAX_SHARE = 0.02
 """The goal: at most this share of one core, over ten minutes."""
 
 
@@ -31,7 +31,7 @@ def main() -> int:
     beside, console = run(seconds, is_enabled=True)
     print(f"worker without the console  {100 * alone:6.2f} % of a core")
     print(f"worker beside the console   {100 * beside:6.2f} % of a core, ratio {beside / alone:.2f}")
-    print(f"console, scraped            {100 * console:6.2f} % of a core (goal: {100 * MOST_SHARE:g} %)")
+    print(f"console, scraped            {100 * console:6.2f} % of a core (goal: {100 * MAX_SHARE:g} %)")
     return 0
 
 

@@ -27,7 +27,7 @@ from notification_service.lookups.release import open_release
 from notification_service.lookups.shapes import CUSTOMERS, key_of
 from notification_service.supervision.system_clock import SystemClock
 
-MOST_OF_ONE = 1_000_000
+MAX_OF_ONE = 1_000_000
 _OLDER_EVERY = 33
 _SAMPLE = 2_000
 
@@ -55,7 +55,7 @@ def customer(number: int) -> tuple[str, str]:
 
 def make_source(directory: Path, rows: int, form: str, master: str, options: dict[str, str]) -> None:
     """Make the same customers as `customer` with Spark."""
-    one = min(MOST_OF_ONE, rows // 10)
+    one = min(MAX_OF_ONE, rows // 10)
     is_older = f"id >= {one} AND id % {_OLDER_EVERY} = 1"
     number = f"CASE WHEN id < {one} THEN 0 WHEN {is_older} THEN id - 1 ELSE id END"
     days = f"CASE WHEN id < {one} THEN id % 700000 WHEN {is_older} THEN 4000 + id % 3000 ELSE id % 3000 END"
@@ -105,7 +105,7 @@ def measure(directory: Path, rows: int, form: str, master: str, options: dict[st
 def check(directory: LookupsDirectory, rows: int) -> None:
     """Check that the newest row of each customer is found, and that other keys are not."""
     release = open_release(directory, directory.get_current())
-    one, chance = min(MOST_OF_ONE, rows // 10), random.Random(1)
+    one, chance = min(MAX_OF_ONE, rows // 10), random.Random(1)
     for number in (0, *(chance.randrange(one, rows) for _ in range(_SAMPLE))):
         is_there = number == 0 or number % _OLDER_EVERY != 1
         found = release.find(CUSTOMERS, key_of(*customer(number)))

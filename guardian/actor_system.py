@@ -29,7 +29,7 @@ from thespian.system.timing import ExpirationTimer, toTimeDeltaOrNone
 
 _LOG = logging.getLogger("resequencer.guardian")
 _DEAD_LETTER_BOX = "DeadLetterBox"  # Thespian's key for the handler of dead letters.
-_MOST_ATTEMPTS = 3  # Thespian's: a message on which an actor raised this often goes back to its sender as poison.
+_MAX_ATTEMPTS = 3  # Thespian's: a message on which an actor raised this often goes back to its sender as poison.
 
 
 def make_actor_system() -> ActorSystem:
@@ -122,7 +122,7 @@ class InProcessSystemBase(ActorSystemBase):
 
     def _runSingleSend(self, ps: PendingSend) -> None:
         target = self.actorRegistry.get(ps.toActor.actorAddressString)
-        if target is None or ps.attempts >= _MOST_ATTEMPTS or isinstance(ps.msg, ActorSystemMessage):
+        if target is None or ps.attempts >= _MAX_ATTEMPTS or isinstance(ps.msg, ActorSystemMessage):
             super()._runSingleSend(ps)
         else:
             self._callActorWithMessage(target, ps, ps.msg, ps.sender)

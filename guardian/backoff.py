@@ -92,7 +92,7 @@ def is_of_storage(error: Exception) -> bool:
 
 
 _INTERVAL_MS = 60_000
-_MOST_KINDS = 200
+_MAX_KINDS = 200
 _REST = "of other kinds"
 _LOG = logging.getLogger("resequencer.mishaps")
 
@@ -111,7 +111,7 @@ class LogRateLimit:
 
     def note(self, kind: str, text: str, now: Instant, places: Mapping[str, object], error: BaseException | None = None) -> None:
         """Log the first problem of a kind, with the error's stack, and count the others."""
-        if kind not in self._known and len(self._known) < _MOST_KINDS:
+        if kind not in self._known and len(self._known) < _MAX_KINDS:
             self._known.add(kind)
             _LOG.warning("%s", text, exc_info=error, extra=dict(places))
             return

@@ -17,7 +17,7 @@ from resequencer.clock import SKEW_MS, Instant, instant_text
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, is_same_person
 from resequencer.unit import Ordered
 
-_KEPT_MS, _LOOKS, _MOST_KEPT = 86_400_000, 16, 1_000
+_KEPT_MS, _LOOKS, _MAX_KEPT = 86_400_000, 16, 1_000
 """A decision on a proposal is remembered for a day, as long as a proposal may be decided: until decisions of so many looks at the
 orders are all a day younger. So a clock that is ahead for a moment makes none forgotten. There are never more than the last
 number, for each commit writes them."""
@@ -161,7 +161,7 @@ def _find_decision(orders: PartitionOrders, order: Order) -> tuple[OrderResult, 
 
 def _with_decision(before: PartitionOrders, order: Order, now: Instant) -> PartitionOrders:
     new = Decided(_digest(order), now, order.decision[:_SHOWN])
-    decided = (*before.decided, new)[-_MOST_KEPT:]
+    decided = (*before.decided, new)[-_MAX_KEPT:]
     looks = list(dict.fromkeys([each.at for each in reversed(decided)]))[:_LOOKS]
     since = min(looks) - _KEPT_MS
     return replace(before, decided=tuple([each for each in decided if each.at > since]))

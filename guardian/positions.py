@@ -148,7 +148,7 @@ class Positions:
             self._lasts.insert(at + 1, last)
 
 
-MOST_CHARACTERS = 3_800
+MAX_CHARACTERS = 3_800
 """The longest encoding: Kafka's 4 096 characters, less those of the other metadata of a position."""
 
 CHARACTERS_PER_RECORD = 8
@@ -208,7 +208,7 @@ def longest(position: int, done: DoneOffsets) -> int:
         return 0
     bits = [0, *(_digits_to(position, each.stop) for each in done.undone)]
     lasts = [position, *(each.stop for each in done.undone)]
-    sizes = [_most_characters(each.start - last, len(each)) for last, each in zip(lasts, done.undone, strict=False)]
+    sizes = [_max_characters(each.start - last, len(each)) for last, each in zip(lasts, done.undone, strict=False)]
     rests = [0, *accumulate(reversed(sizes))]
     numbers = _size(done.end - position) + _size(_digits_to(position, done.end))
     return numbers + min(digits + rest for digits, rest in zip(bits, reversed(rests), strict=True))
@@ -247,7 +247,7 @@ def _cheapest(position: int, undone: Sequence[range]) -> int:
     return min(costs, key=lambda count: costs[count])
 
 
-def _most_characters(distance: int, length: int) -> int:
+def _max_characters(distance: int, length: int) -> int:
     """The most characters of one range, whatever is cut out of it, including what the cut adds to the next range's distance."""
     return _size(distance) + (1 if length == 1 else _size(length) + length + length % 2)
 

@@ -36,13 +36,13 @@ class RegionState(StrEnum):
 
 
 class RegionLimits(msgspec.Struct, frozen=True):
-    """After `most_resets` resets in a row without a completed interval the region fails.
+    """After `max_resets` resets in a row without a completed interval the region fails.
 
     `drain_ms` is how long the turns of one interval may take. `refused_ms` is how long participants that answer may refuse
     publications or takeovers.
     """
 
-    most_resets: int = 5
+    max_resets: int = 5
     drain_ms: int = 180_000
     refused_ms: int = 180_000
 
@@ -111,10 +111,10 @@ class Region:
         Raises:
             MustReset: It took longer than the drain may take.
         """
-        most_ms = _most(self.limits.drain_ms, took_ms, is_stopping)
-        if took_ms > most_ms and count > 1:
+        max_ms = _most(self.limits.drain_ms, took_ms, is_stopping)
+        if took_ms > max_ms and count > 1:
             raise MustReset(
-                f"{count} turns took {took_ms / 1_000:.0f} s, and drain-timeout is {most_ms / 1_000:g} s: nothing "
+                f"{count} turns took {took_ms / 1_000:.0f} s, and drain-timeout is {max_ms / 1_000:g} s: nothing "
                 "of this interval was committed. Find out what was slow; or lower trigger-count, or raise drain-timeout",
                 are_units=True,
             )
@@ -147,9 +147,9 @@ class Region:
             self._refused_since = now
         self._refused_at = now
         took_ms = now - self._refused_since
-        most_ms = _most(self.limits.refused_ms, took_ms, is_stopping)
-        if took_ms > most_ms:
-            raise MustReset(f"refused for longer than {most_ms / 1_000:g} s (reset-timeout): {reason}")
+        max_ms = _most(self.limits.refused_ms, took_ms, is_stopping)
+        if took_ms > max_ms:
+            raise MustReset(f"refused for longer than {max_ms / 1_000:g} s (reset-timeout): {reason}")
 
     def note_accepted(self) -> None:
         """Note that a publication has succeeded, and that nothing is refused."""
@@ -161,7 +161,7 @@ class Region:
         """Begin a reset because of a failure, or give up: then the state is `FAILED`."""
         self.failure = RegionFailure(participant, reason, now)
         self._begin_anew(now)
-        if self.attempts >= self.limits.most_resets:
+        if self.attempts >= self.limits.max_resets:
             self.state = RegionState.FAILED
             return
         self.attempts += 1

@@ -95,7 +95,7 @@ class RegionCycles:
             return
         pause_ms = min(_PAUSES.first_pause_ms << (self.region.attempts - 1), _PAUSES.longest_pause_ms)
         told = "the region goes back to its last checkpoint in %.1f s, reset %d of %d in a row. %s: %s"
-        _log.warning(told, pause_ms / 1_000, self.region.attempts, self.region.limits.most_resets, participant, error)
+        _log.warning(told, pause_ms / 1_000, self.region.attempts, self.region.limits.max_resets, participant, error)
         self._wait(pause_ms)
 
     def _find_failing(self) -> str:

@@ -134,14 +134,14 @@ class UnfinishedTurns:
             self.stashed_bytes += waits.stashed_bytes - self._line.get(key, 0)
             self._line[key] = waits.stashed_bytes
 
-    def first(self, limit: int, most_bytes: int) -> list[UnitKey]:
-        """Return the units with the next turns: at least one, at most `limit`, and none more once they hold `most_bytes`.
+    def first(self, limit: int, max_bytes: int) -> list[UnitKey]:
+        """Return the units with the next turns: at least one, at most `limit`, and none more once they hold `max_bytes`.
 
-        `most_bytes` bounds what is loaded at once.
+        `max_bytes` bounds what is loaded at once.
         """
         found, size = list[UnitKey](), 0
         for key, stashed_bytes in self._line.items():
-            if found and (len(found) >= limit or size >= most_bytes):
+            if found and (len(found) >= limit or size >= max_bytes):
                 break
             found.append(key)
             size += stashed_bytes

@@ -53,7 +53,7 @@ SETTLED_MS = 60_000
 TRUSTED_MS = 3_600_000
 """What cannot be undone waits until the clock has agreed for so long."""
 
-MOST_AHEAD_MS = 86_400_000
+MAX_AHEAD_MS = 86_400_000
 """By how much a clock goes on between two looks, if it was right before and a process looked."""
 
 _DRIFT = 1_000
@@ -73,7 +73,7 @@ class Belief(msgspec.Struct, frozen=True):
     since `agreed_since`. `is_settled` once it has agreed for long enough to be believed against a jump. `floor` is the last
     instant at which it was trusted: nothing that was written before is from later. While the clock disagrees, it has the offset
     `other` since `other_since`; None if it agrees. At `ahead_at` it was trusted for the first time after it had gone ahead by
-    more than `MOST_AHEAD_MS`, by a jump or because no process looked.
+    more than `MAX_AHEAD_MS`, by a jump or because no process looked.
     """
 
     boot: str
@@ -189,7 +189,7 @@ class SteadyClock:
         agreed_ms, is_settled = passed - believed.agreed_since, believed.is_settled
         if agreed_ms >= self._trusted_ms:
             now = offset + passed
-            self._ahead_at = now if 0 < self._floor < now - MOST_AHEAD_MS else self._ahead_at
+            self._ahead_at = now if 0 < self._floor < now - MAX_AHEAD_MS else self._ahead_at
             self._floor = max(self._floor, now)
         is_settled = is_settled or agreed_ms >= self._settled_ms
         known = {"floor": self._floor, "ahead_at": self._ahead_at}

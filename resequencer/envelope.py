@@ -14,7 +14,7 @@ PAYMENT_TRANSACTION = "PAIN_001_PAYMENT_TRANSACTION"
 PAIN_001_PARTS = (PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION)
 """The MDS object types of a complete pain.001: group header, instruction, transaction."""
 
-MOST_OBJECTS = 1_000
+MAX_OBJECTS = 1_000
 """The most objects of each kind (MDS, PDS, custom, process objects) in an envelope, and of each kind in a unit's payment data. A
 payment has a few."""
 

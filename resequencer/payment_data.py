@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resequencer.envelope import MOST_OBJECTS, DataEnvelope
+from resequencer.envelope import MAX_OBJECTS, DataEnvelope
 from resequencer.errors import TooLarge, TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
@@ -19,32 +19,32 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pds: Bodies = ()
     custom: Bodies = ()
 
-    def refuse_too_much(self, envelope: DataEnvelope, most_bytes: int, size: int) -> None:
+    def refuse_too_much(self, envelope: DataEnvelope, max_bytes: int, size: int) -> None:
         """Refuse an envelope whose objects may exceed the unit's limits. Objects that replace others are counted too.
 
         `size` is that of this payment data.
 
         Raises:
-            TooManyObjects: The unit could have more than `MOST_OBJECTS` objects of a kind.
-            TooLarge: The unit could have more than `most_bytes` of payment data.
+            TooManyObjects: The unit could have more than `MAX_OBJECTS` objects of a kind.
+            TooLarge: The unit could have more than `max_bytes` of payment data.
         """
         # All objects are within the record.
-        if size + len(envelope.record.value) > most_bytes and size + (came_bytes := _bytes_of(envelope)) > most_bytes:
+        if size + len(envelope.record.value) > max_bytes and size + (came_bytes := _bytes_of(envelope)) > max_bytes:
             raise TooLarge(
-                f"the unit has {size} bytes of payment data and this envelope adds {came_bytes}; the limit is {most_bytes} "
+                f"the unit has {size} bytes of payment data and this envelope adds {came_bytes}; the limit is {max_bytes} "
                 "(stash-limit.bytes-per-unit)"
             )
         came = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects)
-        if came + len(self.mds) + len(self.pds) + len(self.custom) <= MOST_OBJECTS:
+        if came + len(self.mds) + len(self.pds) + len(self.custom) <= MAX_OBJECTS:
             return
         for kind, there, more in (
             ("MDS", len(self.mds), len(envelope.mds_objects)),
             ("PDS", len(self.pds), len(envelope.pds_objects)),
             ("custom", len(self.custom), len(envelope.custom_objects)),
         ):
-            if there + more > MOST_OBJECTS:
+            if there + more > MAX_OBJECTS:
                 raise TooManyObjects(
-                    f"{kind} objects: the unit has {there} and this envelope adds {more}; the limit is {MOST_OBJECTS} of a kind"
+                    f"{kind} objects: the unit has {there} and this envelope adds {more}; the limit is {MAX_OBJECTS} of a kind"
                 )
 
     @property

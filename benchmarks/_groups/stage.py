@@ -28,7 +28,7 @@ PARTITIONS = 4
 _JAVA = ("-Xmx1g",)
 """The default compilers, as `make servers` uses."""
 
-_MOST_VALUE_BYTES = 5 << 20
+_MAX_VALUE_BYTES = 5 << 20
 
 
 class WrongResult(Exception):
@@ -90,7 +90,7 @@ class Job(msgspec.Struct, frozen=True):
         topics = KafkaTopics(self.load.commands, self.completions, self.dead_letters, values=self.values)
         own = {"bootstrap.servers": self.broker.bootstrap}
         options, _, _ = read_options({**own, "group.id": self.name}, own)
-        return KafkaSettings.make(topics, options, f"{self.name}.0", _MOST_VALUE_BYTES)
+        return KafkaSettings.make(topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
 
     def note_ready(self) -> None:
         """Note that the program holds its partitions."""

@@ -106,7 +106,7 @@ class Aggregate(Protocol):
         ...
 
 
-MOST_VALUE_BYTES = 512 * 1024
+MAX_VALUE_BYTES = 512 * 1024
 """The largest value of a key or a member. Topics accept 1 MiB by default."""
 
 _FORGOTTEN_AT_ONCE = 2_000
@@ -293,7 +293,7 @@ def _stored(body: bytes | None, due: Instant | None = None) -> Stored | None:
 
 def _check_sizes(change: Change) -> None:
     largest = max(len(change.head or b""), len(change.member or b""))
-    if largest > MOST_VALUE_BYTES:
-        raise TooLarge(f"the value would have {largest} bytes, {MOST_VALUE_BYTES} are allowed")
+    if largest > MAX_VALUE_BYTES:
+        raise TooLarge(f"the value would have {largest} bytes, {MAX_VALUE_BYTES} are allowed")
     if change.head == b"" or change.member == b"":
         raise PermanentError("the value would be empty; return None to delete it")

@@ -21,8 +21,8 @@ from notification_service.supervision.service_log import configure_logs
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import printable
 
-_LEAST_CHARACTERS = 12
-_MOST_CHARACTERS = 1_024
+_MIN_CHARACTERS = 12
+_MAX_CHARACTERS = 1_024
 _LONGEST_NAME = 64
 
 
@@ -62,8 +62,8 @@ def _password() -> str:
             raise PasswordRefused("the two passwords differ; nothing was changed")
     else:
         password = sys.stdin.readline().rstrip("\n")
-    if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
-        raise PasswordRefused(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS:,} characters; nothing was changed")
+    if not _MIN_CHARACTERS <= len(password) <= _MAX_CHARACTERS:
+        raise PasswordRefused(f"a password has {_MIN_CHARACTERS} to {_MAX_CHARACTERS:,} characters; nothing was changed")
     return password
 
 

@@ -29,7 +29,7 @@ from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted, printable
 
 _SHOWN_MEMBERS = 100
-_MOST_BECAUSE = 1_000
+_MAX_BECAUSE = 1_000
 _WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
 
@@ -118,8 +118,8 @@ def _show(arguments: Namespace, view: StoreView) -> ExitCode:
 
 
 def _close(arguments: Namespace, configuration: Configuration, names: StoreNames, view: StoreView) -> ExitCode:
-    if not 0 < len(arguments.because.strip()) <= _MOST_BECAUSE:
-        raise GroupRefused(f"--because has {len(arguments.because)} characters; give 1 to {_MOST_BECAUSE}")
+    if not 0 < len(arguments.because.strip()) <= _MAX_BECAUSE:
+        raise GroupRefused(f"--because has {len(arguments.because)} characters; give 1 to {_MAX_BECAUSE}")
     before = _find(view, arguments.key)
     if before.state in (GroupState.CLOSED, GroupState.ENDED):
         raise GroupRefused(f"group {arguments.key} is {before.state.value} already; nothing is left to close")

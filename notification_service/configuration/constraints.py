@@ -15,7 +15,7 @@ from notification_service.delivery.settings import DeliverySettings, WorkerSetti
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 
-MOST_DEADLINE_MS = 30 * 86_400_000
+MAX_DEADLINE_MS = 30 * 86_400_000
 
 _INGRESS_TRANSPORT = path_of(Ingress, "transport")
 _TRANSPORT = path_of(Notifications, "transport")
@@ -63,7 +63,7 @@ _DIRECTORIES = (
 )
 _EVENTS = path_of(DeliverySettings, "events_topic")
 _TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
-_CHUNK_POLL, _MOST_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "most_poll_ms")
+_CHUNK_POLL, _MAX_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "max_poll_ms")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
@@ -216,9 +216,9 @@ CONSTRAINTS = (
         f"names orders, and {_HAS_ORDERS} is false: set it to true, or leave the orders out",
     ),
     Constraint(
-        (_CHUNK_POLL, _MOST_POLL),
-        lambda values: values[_CHUNK_POLL] <= values[_MOST_POLL],
-        f"is more than {_MOST_POLL}: lower it, or raise the other",
+        (_CHUNK_POLL, _MAX_POLL),
+        lambda values: values[_CHUNK_POLL] <= values[_MAX_POLL],
+        f"is more than {_MAX_POLL}: lower it, or raise the other",
     ),
     Constraint(
         (_CERTIFICATE, _TLS_KEY),
@@ -227,7 +227,7 @@ CONSTRAINTS = (
     ),
     Constraint(
         (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
-        lambda values: deadline_ms(values) <= MOST_DEADLINE_MS,
+        lambda values: deadline_ms(values) <= MAX_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),
     *REGION_CONSTRAINTS,

@@ -1,7 +1,7 @@
 """Makes the settings of JMS sources and sinks, and of XMS sinks, from the configuration."""
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kinds import most_of_interval
+from notification_service.configuration.kinds import max_of_interval
 from notification_service.connectors.jms.settings import (
     BrokerSettings,
     JmsSinkSettings,
@@ -20,7 +20,7 @@ def jms_source_settings(configuration: Configuration, slot: int | None = None) -
     return JmsSourceSettings(
         BrokerSettings(jms.url, jms.user, jms.password, jms.heartbeat_ms),
         tuple(QueuePartition(each.queue, each.selector, each.is_exclusive) for each in jms.partitions),
-        window=most_of_interval(configuration),
+        window=max_of_interval(configuration),
         message_id=jms.message_id,
         max_value_bytes=configuration.ingress.max_record_bytes,
         slot=slot or 0,

@@ -19,7 +19,7 @@ def is_region(configuration: Configuration) -> bool:
     return sinks_of(configuration) != (source,) or source is TransportType.JMS or is_fixed
 
 
-def most_of_interval(configuration: Configuration) -> int:
+def max_of_interval(configuration: Configuration) -> int:
     """Return the most records of a cycle."""
     count = configuration.region.trigger_count if is_region(configuration) else None
     return configuration.ingress.batch_size if count is None else count

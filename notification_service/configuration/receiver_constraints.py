@@ -30,8 +30,8 @@ _STEPS, _ON_FAILED = path_of(Receiver, "steps"), path_of(Receiver, "on_failed")
 _TOPIC, _GROUP, _INTERVALS = (path_of(Receiver, each) for each in ("topic", "group", "retry_topics_ms"))
 _USER, _TOKEN = path_of(Login, "user"), path_of(Login, "token")
 _CERTIFICATE, _KEY = path_of(Tls, "certificate"), path_of(Tls, "key")
-_PROBE, _MOST_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "most_ms")
-_FIRST, _MOST_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "most_ms")
+_PROBE, _MAX_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "max_ms")
+_FIRST, _MAX_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "max_ms")
 _TRANSPORT, _KEPT = path_of(Notifications, "transport"), path_of(Notifications, "notifications_kept")
 _NAMESPACE = path_of(Storages, "namespace")
 _CONSUMER_GROUP = f"{CONSUMER_CLIENTS}.group.id"
@@ -66,12 +66,12 @@ _RULES = (
     ),
     _Rule(
         _PROBE,
-        lambda found: _is_more(found, _PROBE, _MOST_PROBE),
+        lambda found: _is_more(found, _PROBE, _MAX_PROBE),
         "is more than suspension.most: lower it, or raise suspension.most",
     ),
     _Rule(
         _FIRST,
-        lambda found: _is_more(found, _FIRST, _MOST_RETRY),
+        lambda found: _is_more(found, _FIRST, _MAX_RETRY),
         "is more than retry.most: lower it, or raise retry.most",
     ),
     _Rule(

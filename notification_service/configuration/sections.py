@@ -110,7 +110,7 @@ class XmsOutput(msgspec.Struct, frozen=True):
 class RegionSettings(msgspec.Struct, frozen=True):
     """When an interval of a region ends, and how long drain and reset may take.
 
-    `trigger_count` None: as many records as a poll takes at most. After `most_resets` resets in a row the region waits for an
+    `trigger_count` None: as many records as a poll takes at most. After `max_resets` resets in a row the region waits for an
     operator.
     """
 
@@ -119,7 +119,7 @@ class RegionSettings(msgspec.Struct, frozen=True):
     period_ms: Annotated[int, Key(Duration("10ms", "5s"))]
     drain_timeout_ms: Annotated[int, Key(Duration("1s", "1h"), "drain-timeout")]
     reset_timeout_ms: Annotated[int, Key(Duration("1s", "1h"), "reset-timeout")]
-    most_resets: Annotated[int, Key(Whole(1, 1_000), "max-consecutive-reset-attempts")]
+    max_resets: Annotated[int, Key(Whole(1, 1_000), "max-consecutive-reset-attempts")]
 
 
 ClientOptions = tuple[tuple[str, str | int | float | bool], ...]

@@ -20,8 +20,8 @@ _OLD_SECONDS = 10.0
 """An answer that is older is waited for a moment when a person looks again."""
 
 _WAIT_SECONDS = 1.0
-_MOST_BYTES = 4 * 1024 * 1024
-_MOST_WORKERS = 1_000
+_MAX_BYTES = 4 * 1024 * 1024
+_MAX_WORKERS = 1_000
 _MEANINGS = {
     401: "it refuses the login (401); set http.peers-token to a token that its users-file has",
     403: "its token may not look (403); give the token the role viewer",
@@ -119,8 +119,8 @@ async def _body(answer: httpx.Response) -> bytes:
     body = bytearray()
     async for part in answer.aiter_raw():
         body += part
-        if len(body) > _MOST_BYTES:
-            raise PeerFailed(f"its answer is longer than {_MOST_BYTES:,} bytes")
+        if len(body) > _MAX_BYTES:
+            raise PeerFailed(f"its answer is longer than {_MAX_BYTES:,} bytes")
     return bytes(body)
 
 
@@ -132,6 +132,6 @@ def _checked(body: bytes) -> ServiceAnswer:
             instant_of(each.report.reported_at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise PeerFailed("its answer is not that of a console of this version") from error
-    if len(told.workers) > _MOST_WORKERS:
-        raise PeerFailed(f"its answer has more than {_MOST_WORKERS:,} workers")
+    if len(told.workers) > _MAX_WORKERS:
+        raise PeerFailed(f"its answer has more than {_MAX_WORKERS:,} workers")
     return told

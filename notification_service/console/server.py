@@ -17,7 +17,7 @@ from notification_service.console.settings import HttpTls
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CONNECTIONS = 200
-_MOST_OPEN = 2 * _CONNECTIONS
+_MAX_OPEN = 2 * _CONNECTIONS
 _DRAIN_SECONDS = 2
 _HEAD_SECONDS = 10
 _WAITING = 20
@@ -102,7 +102,7 @@ class _ImpatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
-        if len(self.connections) > _MOST_OPEN:
+        if len(self.connections) > _MAX_OPEN:
             self.transport.abort()  # Answers with 503 need descriptors, too, and the console needs some for its files.
         address = self.client[0] if self.client else ""
         self.network = None if is_within(address, self.config.proxies) else Client(address).network

@@ -18,7 +18,7 @@ from resequencer.clock import instant_text
 from resequencer.record import Origin, Partition
 
 _WAIT_SECONDS = 10.0
-MOST_BECAUSE = 1_000
+MAX_BECAUSE = 1_000
 
 
 def receivers_for(console: Console, identity: Identity) -> list[DirectStatus]:
@@ -61,7 +61,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 def _order(console: Console, request: Request, receiver: str, partition: Partition, asked: _Asked) -> str:
     """Write who does it, then give the order and wait for its outcome. What the owner refuses is answered with 409."""
-    because = asked.because.strip()[:MOST_BECAUSE]
+    because = asked.because.strip()[:MAX_BECAUSE]
     if not because:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "say why; the reason is kept with your name")
     if receiver not in console.sources.direct_receivers:

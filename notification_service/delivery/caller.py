@@ -46,7 +46,7 @@ _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 """RFC 5214, 6.1: an IPv4 address follows, whatever the network."""
 
 _SECONDS = re.compile("[0-9]+")
-_MOST_SECONDS = 10**9
+_MAX_SECONDS = 10**9
 
 
 class Call(Protocol):
@@ -164,13 +164,13 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
         return None
     if _SECONDS.fullmatch(value):
         digits = value.lstrip("0")
-        return _MOST_SECONDS * 1_000 if len(digits) >= len(str(_MOST_SECONDS)) else int(digits or "0") * 1_000
+        return _MAX_SECONDS * 1_000 if len(digits) >= len(str(_MAX_SECONDS)) else int(digits or "0") * 1_000
     try:
         date = parsedate_to_datetime(value)
         asked = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - now
     except (ValueError, OverflowError):
         return None
-    return max(0, round(min(asked, _MOST_SECONDS) * 1_000))
+    return max(0, round(min(asked, _MAX_SECONDS) * 1_000))
 
 
 class _Sent:

@@ -116,7 +116,7 @@ class Scheduler:
                 continue
             known = pause_ms if claimed.wait_ms is None else min(claimed.wait_ms, pause_ms)
             await self._wait(step, known)
-            pause_ms = min(2 * pause_ms, self._settings.most_poll_ms)
+            pause_ms = min(2 * pause_ms, self._settings.max_poll_ms)
 
     async def _wait(self, step: Step, milliseconds: int) -> None:
         try:

@@ -131,7 +131,7 @@ class Suspension(_Condition, frozen=True):
     """Answers that say that the receiver sleeps, besides 503 with Retry-After; and how often it is probed then."""
 
     probe_ms: Annotated[int, Key(Duration("10ms", "1h"))]
-    most_ms: Annotated[int, Key(Duration("10ms", "1d"))]
+    max_ms: Annotated[int, Key(Duration("10ms", "1d"), "most")]
 
 
 class Select(msgspec.Struct, frozen=True):
@@ -146,14 +146,14 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The back-off of a call: `first_ms`, then `factor` times as long, up to `most_ms`, each longer by up to `jitter`.
+    """The back-off of a call: `first_ms`, then `factor` times as long, up to `max_ms`, each longer by up to `jitter`.
 
     With `intervals_ms` the waits are these instead, the last one again and again. `attempts` None: it is tried for ever.
     """
 
     first_ms: Annotated[int, Key(Duration("1ms", "1h"))]
     factor: Annotated[float, Key(Number(1, 100))]
-    most_ms: Annotated[int, Key(Duration("1ms", "1d"))]
+    max_ms: Annotated[int, Key(Duration("1ms", "1d"), "most")]
     jitter: Annotated[float, Key(Number(0, 1))]
     attempts: Annotated[int | None, Key(Whole(1, 10_000, "for ever"))]
     intervals_ms: Annotated[tuple[int, ...], Key(Durations("1ms", "1d", "as first, factor, most and jitter say"))]
@@ -166,7 +166,7 @@ class Retry(msgspec.Struct, frozen=True):
         """Return the wait after so many failed attempts (1 or more); `chance` is from 0 to 1."""
         if self.intervals_ms:
             return self.intervals_ms[min(attempts, len(self.intervals_ms)) - 1]
-        base = min(float(self.most_ms), self.first_ms * self.factor ** min(attempts - 1, 64))
+        base = min(float(self.max_ms), self.first_ms * self.factor ** min(attempts - 1, 64))
         return round(base * (1 + self.jitter * chance))
 
 
@@ -225,13 +225,13 @@ class LedgerSettings(msgspec.Struct, frozen=True):
 class WorkerSettings(msgspec.Struct, frozen=True):
     """The delivery workers; `count` of them run beside a service.
 
-    A scheduler looks for work every `poll_ms`, less often while it finds none, up to `most_poll_ms`.
+    A scheduler looks for work every `poll_ms`, less often while it finds none, up to `max_poll_ms`.
     """
 
     count: Annotated[int, Key(Whole(0, 64))]
     chunk: Annotated[int, Key(Whole(1, 1_000))]
     poll_ms: Annotated[int, Key(Duration("10ms", "1m"))]
-    most_poll_ms: Annotated[int, Key(Duration("10ms", "10m"), "most-poll")]
+    max_poll_ms: Annotated[int, Key(Duration("10ms", "10m"), "most-poll")]
     stalled_after_ms: Annotated[int, Key(Duration("1s", "1d"))]
 
 

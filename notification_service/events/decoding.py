@@ -18,7 +18,7 @@ from guardian.headers import SCHEMA_VERSION, as_cut
 from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from notification_service.events.wire import WireEnvelope, has_too_many_objects, read_envelope
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import MOST_OBJECTS, DataEnvelope, ProcessObject, Refusal
+from resequencer.envelope import MAX_OBJECTS, DataEnvelope, ProcessObject, Refusal
 from resequencer.errors import our_mistake
 from resequencer.record import Record
 
@@ -98,7 +98,7 @@ _read_text = msgspec.json.Decoder(str).decode
 _read_number = msgspec.json.Decoder(int | float).decode
 
 
-MOST_HEADERS = 1_000
+MAX_HEADERS = 1_000
 """The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
 
 
@@ -150,8 +150,8 @@ class EnvelopeDecoder:
                 error = f"the record was cut before it came here, its value had {length} bytes: the topic behind the bridge does "
                 error += "not take it. Send smaller envelopes and headers, or raise the topic's max.message.bytes"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
-        if len(record.headers) > MOST_HEADERS:
-            error = f"the record has {len(record.headers)} headers, the limit is {MOST_HEADERS}; send fewer headers"
+        if len(record.headers) > MAX_HEADERS:
+            error = f"the record has {len(record.headers)} headers, the limit is {MAX_HEADERS}; send fewer headers"
             raise _Refused(DeadLetterReason.TOO_LARGE, error)
         if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
@@ -214,7 +214,7 @@ def _read(value: bytes) -> WireEnvelope:
     if flaw is not None:
         raise msgspec.DecodeError(flaw)
     if has_too_many_objects(value):
-        error = f"the envelope has more than {MOST_OBJECTS} objects of a kind; send them in several envelopes"
+        error = f"the envelope has more than {MAX_OBJECTS} objects of a kind; send them in several envelopes"
         raise _Refused(DeadLetterReason.TOO_MANY_OBJECTS, error)
     wire = read_envelope(value)
     flaw = find_reading_flaw(value)

@@ -9,7 +9,7 @@ _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f
 _FIRST_VERSION = b"00-"
 _LONGEST_PARENT = 512
 _LONGEST_STATE = 512
-_MOST_MEMBERS = 32
+_MAX_MEMBERS = 32
 _KEY = rb"(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
 _VALUE = rb"[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
 _MEMBER = re.compile(_KEY + b"=" + _VALUE)
@@ -45,4 +45,4 @@ def _is_state(value: bytes) -> bool:
         return False
     members = [each for part in value.split(b",") if (each := part.strip(b" \t"))]
     keys = {each.partition(b"=")[0] for each in members}
-    return 0 < len(members) == len(keys) <= _MOST_MEMBERS and all(_MEMBER.fullmatch(each) for each in members)
+    return 0 < len(members) == len(keys) <= _MAX_MEMBERS and all(_MEMBER.fullmatch(each) for each in members)

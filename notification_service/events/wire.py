@@ -7,7 +7,7 @@ counts, and bodies stay raw JSON. Reading raises `msgspec.DecodeError`, and `Rec
 import msgspec
 
 from resequencer.envelope import (
-    MOST_OBJECTS,
+    MAX_OBJECTS,
     PAIN_001_PARTS,
     PAYMENT_TRANSACTION,
     CustomObject,
@@ -106,9 +106,9 @@ class WireEnvelope(msgspec.Struct, rename="camel", gc=False):
 
 
 _Few = msgspec.defstruct(
-    "_Few", [(f"_{at}", msgspec.Raw, None) for at in range(MOST_OBJECTS)], array_like=True, forbid_unknown_fields=True, gc=False
+    "_Few", [(f"_{at}", msgspec.Raw, None) for at in range(MAX_OBJECTS)], array_like=True, forbid_unknown_fields=True, gc=False
 )
-"""An array of at most `MOST_OBJECTS` elements of any kind. Decoding ends at the first element beyond that."""
+"""An array of at most `MAX_OBJECTS` elements of any kind. Decoding ends at the first element beyond that."""
 
 
 class _Counted(msgspec.Struct, rename="camel", gc=False):
@@ -121,11 +121,11 @@ class _Counted(msgspec.Struct, rename="camel", gc=False):
 
 
 def has_too_many_objects(value: bytes) -> bool:
-    """Whether an array of the envelope has more than `MOST_OBJECTS` elements. Builds none of the elements.
+    """Whether an array of the envelope has more than `MAX_OBJECTS` elements. Builds none of the elements.
 
     False if the value is not an envelope for another reason; decoding it then reports the reason.
     """
-    if value.count(b"{") <= MOST_OBJECTS:
+    if value.count(b"{") <= MAX_OBJECTS:
         return False  # The usual case. Each element is a JSON object.
     try:
         _count(value)

@@ -110,10 +110,10 @@ def _money(amount: msgspec.Raw | None) -> tuple[str | None, str | None]:
     return (None, None) if money is None else (money.value, money.Ccy)
 
 
-MOST_HEADER_BYTES = 1_024
+MAX_HEADER_BYTES = 1_024
 """The most bytes of a header's value; an id has 256 characters. Names of events may be longer in foreign envelopes."""
 
-_MOST_CHARACTERS = 256
+_MAX_CHARACTERS = 256
 
 
 class _Status(msgspec.Struct, tag_field="type", tag="status", omit_defaults=True, gc=False):
@@ -156,10 +156,10 @@ class EnvelopeFacts:
             unit,
             status,
             self._marks.late,
-            None if incomplete is None else incomplete[:_MOST_CHARACTERS],
+            None if incomplete is None else incomplete[:_MAX_CHARACTERS],
             known.amount,
             known.currency,
-            None if self._entity is None else self._entity[:_MOST_CHARACTERS],
+            None if self._entity is None else self._entity[:_MAX_CHARACTERS],
             known.original,
             known.instruction,
             known.initiating_party,
@@ -169,6 +169,6 @@ class EnvelopeFacts:
 
 
 def _bounded(headers: Headers) -> Headers:
-    if all(len(value) <= MOST_HEADER_BYTES for _, value in headers):
+    if all(len(value) <= MAX_HEADER_BYTES for _, value in headers):
         return headers
-    return tuple((name, value[:MOST_HEADER_BYTES].decode(errors="ignore").encode()) for name, value in headers)
+    return tuple((name, value[:MAX_HEADER_BYTES].decode(errors="ignore").encode()) for name, value in headers)

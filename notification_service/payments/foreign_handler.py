@@ -26,7 +26,7 @@ class ForeignHandler:
     """
 
     def __init__(
-        self, handler: UsersHandler, name: str, enrichment: Enrichment, most_bytes: int, *, makes_facts: bool = False
+        self, handler: UsersHandler, name: str, enrichment: Enrichment, max_bytes: int, *, makes_facts: bool = False
     ) -> None:
         """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first envelope."""
         if not callable(getattr(handler, "handle", None)):
@@ -34,14 +34,14 @@ class ForeignHandler:
         self._handler = handler
         self._name = name
         self._enrichment = enrichment
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._originals = Originals(enrichment, for_facts=True) if makes_facts else None
         self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ForeignHandler:
         """Return an adapter with other lookups around the same user's handler, which gets the lookups with each call."""
         makes_facts = self._originals is not None
-        return ForeignHandler(self._handler, self._name, enrichment, self._most_bytes, makes_facts=makes_facts)
+        return ForeignHandler(self._handler, self._name, enrichment, self._max_bytes, makes_facts=makes_facts)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Call the user's handler. Process objects without a message count as suppressed.
@@ -98,9 +98,9 @@ class ForeignHandler:
             told.add(each.process_object)
 
     def _refuse_too_much(self, messages: list[Message], facts: list[Fact]) -> None:
-        if sum([len(each.value) for each in messages]) + sum([each.size for each in facts]) > self._most_bytes:
+        if sum([len(each.value) for each in messages]) + sum([each.size for each in facts]) > self._max_bytes:
             raise TooLarge(
-                f"handler {self._name} made more than {self._most_bytes} bytes of notifications of one envelope; "
+                f"handler {self._name} made more than {self._max_bytes} bytes of notifications of one envelope; "
                 "make less of it, or raise max-record-bytes to more than a quarter of what they take"
             )
 

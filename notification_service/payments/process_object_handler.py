@@ -27,7 +27,7 @@ from resequencer.notification import Fact, Notification, notification_id
 from resequencer.payment_data import PaymentData
 from resequencer.record import Headers
 
-_MOST_ROWS = 4_096
+_MAX_ROWS = 4_096
 """So many events with a setting are kept prepared, by entities, which come from the records and have 256 characters at most. An
 event without a setting is not kept: its names come from the record alone, and may be as long as that.
 """
@@ -49,19 +49,19 @@ class ProcessObjectHandler:
     It uses one version of the lookups.
     """
 
-    def __init__(self, enrichment: Enrichment, target_type: TargetType, most_bytes: int, *, makes_facts: bool = False) -> None:
+    def __init__(self, enrichment: Enrichment, target_type: TargetType, max_bytes: int, *, makes_facts: bool = False) -> None:
         self._enrichment = enrichment
         self._target_type = target_type.with_lookups(enrichment) if isinstance(target_type, CustomTarget) else target_type
         self._is_report = self._target_type is as_it_is
         self._rows: dict[tuple[str | None, str | None, str | None], _Row] = {}
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._makes_facts = makes_facts
         self._originals = Originals(enrichment, for_facts=makes_facts)
         self._version = version_headers(enrichment.version)
 
     def with_lookups(self, enrichment: Enrichment) -> ProcessObjectHandler:
         """Return a handler for another version. This handler is unchanged; do not use it after its version was closed."""
-        return ProcessObjectHandler(enrichment, self._target_type, self._most_bytes, makes_facts=self._makes_facts)
+        return ProcessObjectHandler(enrichment, self._target_type, self._max_bytes, makes_facts=self._makes_facts)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Handle an envelope.
@@ -78,7 +78,7 @@ class ProcessObjectHandler:
         if entity is None and self._version and envelope.process_objects:
             original = self._originals.get(data)
             entity = None if original.customer is None else original.customer.entity
-        rows, room = self._rows, self._most_bytes
+        rows, room = self._rows, self._max_bytes
         notifications: list[Notification] = []
         facts: list[Fact] = []
         of_envelope: EnvelopeFacts | None = None
@@ -128,7 +128,7 @@ class ProcessObjectHandler:
             return None
         about = About(setting.event_name, setting.process_flow_name, setting.transaction_status, key[0])
         row = _Row(setting, about_headers(about), encode_status(setting), encode_group_status(setting))
-        if len(self._rows) >= _MOST_ROWS:
+        if len(self._rows) >= _MAX_ROWS:
             self._rows.clear()
         self._rows[key] = row
         return row
@@ -136,7 +136,7 @@ class ProcessObjectHandler:
     def _too_large(self, envelope: DataEnvelope, fit: int) -> TooLarge:
         events = len(envelope.process_objects)
         return TooLarge(
-            f"the notifications of its process objects ({events}) exceed {self._most_bytes} bytes after the first {fit}; "
+            f"the notifications of its process objects ({events}) exceed {self._max_bytes} bytes after the first {fit}; "
             "send fewer process objects in an envelope, or raise max-record-bytes to more than a quarter of their size"
         )
 

@@ -19,13 +19,13 @@ class HandlerSettings(msgspec.Struct, frozen=True):
     """`target_type` is `report`, `report-xml`, `produced-report` or `package.module:callable`. The keys select its payment data.
     `handler` is a user's own handler by `package.module:Class`, None for the handler of process objects.
 
-    `most_bytes` bounds the size of all notifications of an envelope together. With `makes_facts` each status is also a fact.
+    `max_bytes` bounds the size of all notifications of an envelope together. With `makes_facts` each status is also a fact.
     """
 
     target_type: str = "report"
     custom_data_keys: tuple[str, ...] = ()
     pds_data_keys: tuple[str, ...] = ()
-    most_bytes: int = 20 * 1024 * 1024
+    max_bytes: int = 20 * 1024 * 1024
     handler: str | None = None
     makes_facts: bool = False
 
@@ -40,14 +40,14 @@ def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrich
     if settings.handler is not None:
         return _make_foreign(settings.handler, settings, enrichment)
     target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys)
-    return ProcessObjectHandler(enrichment, target_type, settings.most_bytes, makes_facts=settings.makes_facts)
+    return ProcessObjectHandler(enrichment, target_type, settings.max_bytes, makes_facts=settings.makes_facts)
 
 
 def _make_foreign(name: str, settings: HandlerSettings, enrichment: Enrichment) -> ForeignHandler:
     users_class = import_callable(name, HANDLER_KEY, "a class with the method handle")
     try:
         users = cast(UsersHandler, users_class(settings))
-        return ForeignHandler(users, name, enrichment, settings.most_bytes, makes_facts=settings.makes_facts)
+        return ForeignHandler(users, name, enrichment, settings.max_bytes, makes_facts=settings.makes_facts)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # Foreign code may raise anything.

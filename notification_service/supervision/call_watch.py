@@ -1,6 +1,6 @@
 """Measures how long the same call has been running. Pure: instants are handed in."""
 
-_FEWEST_MS, _MOST_MS = 20, 1_000
+_FEWEST_MS, _MAX_MS = 20, 1_000
 _LOOKS = 10
 """How many looks there are within a limit, at least."""
 
@@ -13,7 +13,7 @@ class CallWatch:
 
     def __init__(self, limit_ms: int) -> None:
         self._limit_ms = limit_ms
-        self.interval_ms = min(max(limit_ms // _LOOKS, _FEWEST_MS), _MOST_MS)
+        self.interval_ms = min(max(limit_ms // _LOOKS, _FEWEST_MS), _MAX_MS)
         """How often to look, in milliseconds."""
         self.elapsed_ms = 0
         """How long the call was seen to run, in milliseconds."""

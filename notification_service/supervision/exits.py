@@ -7,7 +7,7 @@ import msgspec
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
 from notification_service.supervision.exit_cause import ExitCause
-from notification_service.supervision.restart_policy import MOST_EXITS, WITHIN_MS
+from notification_service.supervision.restart_policy import MAX_EXITS, WITHIN_MS
 from resequencer.clock import Clock, instant_text
 
 
@@ -70,7 +70,7 @@ class Exits:
 
     def note_the_last(self) -> str:
         """Record that no worker is started any more, and return the reason."""
-        often = f"the {MOST_EXITS}th exit within {WITHIN_MS // 1_000} s: no further restart"
+        often = f"the {MAX_EXITS}th exit within {WITHIN_MS // 1_000} s: no further restart"
         reason = f"{self.name} {self._identity.last_exit}; {often}"
         self._tell(State.STOPPED, reason)
         return reason

@@ -21,7 +21,7 @@ from notification_service.status.service_report import Served, ServedFile, find_
 from resequencer.clock import Clock
 
 _log = logging.getLogger("resequencer.supervisor")
-_MOST_CONNECTIONS = 32
+_MAX_CONNECTIONS = 32
 """If one more comes, the oldest is closed: clients that send nothing cannot lock others out."""
 _HEAD_SECONDS = 2.0
 """How long a client may take to send its request."""
@@ -120,7 +120,7 @@ class _Answering:
             self._pause()
             return
         accepted.setblocking(False)
-        if len(self._open) >= _MOST_CONNECTIONS:
+        if len(self._open) >= _MAX_CONNECTIONS:
             self._close(next(iter(self._open.values())))
         self._open[accepted] = connection = _Connection(accepted)
         self._selector.register(accepted, selectors.EVENT_READ, connection)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from resequencer.clock import Instant
 
-MOST_EXITS = 10
+MAX_EXITS = 10
 WITHIN_MS = 60_000
 
 
@@ -17,13 +17,13 @@ class RestartPolicy:
 
     def __init__(self, first_pause_ms: int) -> None:
         self._first_pause_ms = first_pause_ms
-        self._exits: deque[Instant] = deque(maxlen=MOST_EXITS)
-        self._explained: deque[Instant] = deque(maxlen=MOST_EXITS)
+        self._exits: deque[Instant] = deque(maxlen=MAX_EXITS)
+        self._explained: deque[Instant] = deque(maxlen=MAX_EXITS)
 
     def note_exit(self, now: Instant) -> int | None:
         """Return the milliseconds to wait before the next start; None if no start follows."""
         self._exits.append(now)
-        return None if _recent(self._exits, now) >= MOST_EXITS else self._pause_ms(now)
+        return None if _recent(self._exits, now) >= MAX_EXITS else self._pause_ms(now)
 
     def note_explained(self, now: Instant) -> int:
         """Return the milliseconds to wait after an exit that an envelope is counted for, or that was ordered.

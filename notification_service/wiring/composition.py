@@ -15,7 +15,7 @@ from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders, OrderBook, OrderSource, Transport
-from guardian.positions import MOST_CHARACTERS
+from guardian.positions import MAX_CHARACTERS
 from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
@@ -23,7 +23,7 @@ from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.constraint import ConfigurationRefused
 from notification_service.configuration.file_settings import file_settings
 from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import is_region, most_of_interval
+from notification_service.configuration.kinds import is_region, max_of_interval
 from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType, Trigger
@@ -60,7 +60,7 @@ from storage.view_port import StorageView
 _IDLE_BYTES = 512 * 1024 * 1024
 """With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
 
-_LEAST_OUTPUT_BYTES = 16 * 1024 * 1024
+_MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 class Parts(NamedTuple):
@@ -115,9 +115,9 @@ def compose(
     tools = Tools(decoder, clock, retry, _random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
-        most_of_interval(configuration),
+        max_of_interval(configuration),
         acknowledge_handled=_waits_for_handled(configuration),
-        done_characters=MOST_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
+        done_characters=MAX_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
@@ -215,14 +215,14 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
         configuration.resequencer,
         target_type=configuration.notification.target_type,
         handler=configuration.notification.handler,
-        most_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        max_bytes=output_bytes(configuration.ingress.max_record_bytes),
         makes_facts=configuration.aggregation.is_enabled,
     )
 
 
 def output_bytes(max_record_bytes: int) -> int:
     """Return the bytes of notifications that one envelope may cause: several that each repeat the largest payment data."""
-    return max(_LEAST_OUTPUT_BYTES, 4 * max_record_bytes)
+    return max(_MIN_OUTPUT_BYTES, 4 * max_record_bytes)
 
 
 def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
@@ -232,7 +232,7 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
 
 def _region_limits(configuration: Configuration) -> RegionLimits:
     region = configuration.region
-    return RegionLimits(region.most_resets, region.drain_timeout_ms, region.reset_timeout_ms)
+    return RegionLimits(region.max_resets, region.drain_timeout_ms, region.reset_timeout_ms)
 
 
 def _make_storage(configuration: Configuration) -> Storage:

@@ -22,7 +22,7 @@ _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _LONGEST_TOPIC = 249
 _TOPIC = re.compile(rf"(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}")
 """Kafka takes neither `.` nor `..`: a topic is a directory of the broker."""
-_MOST_DURATIONS = 100
+_MAX_DURATIONS = 100
 _LONGEST_OBJECT = 100_000
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4_000
@@ -368,7 +368,7 @@ class Durations(msgspec.Struct, frozen=True):
         return f"a list of durations with their units from {self.least} to {self.most}, such as [1s, 10s]; empty: {self.empty}"
 
     def read(self, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or len(value) > _MOST_DURATIONS:
+        if not isinstance(value, list) or len(value) > _MAX_DURATIONS:
             raise Mismatch
         each_of = Duration(self.least, self.most)
         return tuple(int(each_of.read(each) or 0) for each in value)

@@ -13,7 +13,7 @@ from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
 from resequencer.strategies.port import Rank, StrategyState
 
-MOST_FLOWS = 256
+MAX_FLOWS = 256
 """The most flows of a unit. A payment has two or three. The table is part of the state, which is written with every change."""
 
 LastPerFlow = tuple[tuple[str, int], ...]
@@ -54,9 +54,9 @@ def with_handled_to(observed: LastPerFlow, dead_ends: LastPerFlow, flow: str, hi
 
 
 def refuse_one_too_many(table: LastPerFlow, flow: str) -> None:
-    """Raise PermanentError for a new flow of a unit that has `MOST_FLOWS` already."""
+    """Raise PermanentError for a new flow of a unit that has `MAX_FLOWS` already."""
     if last_of(table, flow) == 0:
-        raise PermanentError(f"flow {flow!r} would be number {len(table) + 1} of its unit; a unit may have {MOST_FLOWS} flows")
+        raise PermanentError(f"flow {flow!r} would be number {len(table) + 1} of its unit; a unit may have {MAX_FLOWS} flows")
 
 
 _INTERVALS = 64
@@ -97,7 +97,7 @@ class Sequence:
 
     def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
-        if len(state.observed) >= MOST_FLOWS:
+        if len(state.observed) >= MAX_FLOWS:
             refuse_one_too_many(state.observed, envelope.flow)
         return state
 
@@ -228,7 +228,7 @@ class StrictSequence:
 
     def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
-        if len(state.observed) >= MOST_FLOWS:
+        if len(state.observed) >= MAX_FLOWS:
             refuse_one_too_many(state.observed, envelope.flow)
         return state
 

@@ -36,13 +36,13 @@ def index_block_name(version: CommitVersion) -> str:
 
 
 class PageMemory:
-    """A cache of the pages that were used last, up to `most_bytes`. Pages never change, so the cache is never stale.
+    """A cache of the pages that were used last, up to `max_bytes`. Pages never change, so the cache is never stale.
 
     Used from several threads.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._pages: OrderedDict[str, tuple[Page, int]] = OrderedDict()
         self._bytes = 0
         self._lock = RLock()
@@ -59,7 +59,7 @@ class PageMemory:
             self.drop(name)
             self._pages[name] = (page, page.size)
             self._bytes += page.size
-            while self._bytes > self._most_bytes:
+            while self._bytes > self._max_bytes:
                 _, (_, size) = self._pages.popitem(last=False)
                 self._bytes -= size
 

@@ -14,7 +14,7 @@ from storage.infinispan.layout.compaction import Compacted, Compaction, Compacti
 from storage.infinispan.layout.index_block import IndexBlock, encode_index_block, index_block_of
 from storage.infinispan.layout.page_table import Page, encode_page
 from storage.infinispan.layout.segment import (
-    MOST_COMMITS,
+    MAX_COMMITS,
     CommitVersion,
     ExpiryWatermark,
     IndexBlockRow,
@@ -298,7 +298,7 @@ class InfinispanPartitionStore:
     def _see_that_it_is_next(self, commit: Commit) -> None:
         """Check that the commit follows. A number that was tried belongs to its attempt, which may be or become valid."""
         header, tried = self.header, self._tried
-        if commit.number != header.commit + 1 or commit.number > MOST_COMMITS:
+        if commit.number != header.commit + 1 or commit.number > MAX_COMMITS:
             raise OwnershipLost(f"commit {commit.number} of {self._link.name} does not follow {header.token}/{header.commit}")
         if tried is not None and tried.prepared.segment.attempt != commit.attempt:
             raise OwnershipLost(f"commit {header.token}/{commit.number} of {self._link.name} was tried with another attempt")

@@ -40,15 +40,15 @@ class ServerSettings(msgspec.Struct, frozen=True):
 class LayoutSettings(msgspec.Struct, frozen=True):
     """The sizes of the layout's parts; see `CompactionLimits`.
 
-    The partitions of a worker share `window_bytes`; each may have `least_window_bytes`. The window is in memory, and a new owner
-    reads it. A commit of n bytes moves up to `least_compaction_bytes` + 2 n into pages.
+    The partitions of a worker share `window_bytes`; each may have `min_window_bytes`. The window is in memory, and a new owner
+    reads it. A commit of n bytes moves up to `min_compaction_bytes` + 2 n into pages.
     """
 
     namespace: str
     window_bytes: int = 32 * 2**20
-    least_window_bytes: int = 2 * 2**20
+    min_window_bytes: int = 2 * 2**20
     window_segments: int = 128
-    least_compaction_bytes: int = 2**17
+    min_compaction_bytes: int = 2**17
     page_memory_bytes: int = 32 * 2**20
     page_bytes: int = 128 * 2**10
     index_block_bytes: int = 256 * 2**10
@@ -107,9 +107,9 @@ class InfinispanStorage:
     def _limits(self, fewer: int, commit_bytes: int) -> CompactionLimits:
         settings = self._settings
         return CompactionLimits(
-            max(settings.least_window_bytes, settings.window_bytes // max(1, len(self._stores))),
+            max(settings.min_window_bytes, settings.window_bytes // max(1, len(self._stores))),
             max(1, settings.window_segments - fewer),
-            settings.least_compaction_bytes + 2 * commit_bytes,
+            settings.min_compaction_bytes + 2 * commit_bytes,
             settings.page_bytes,
             settings.index_block_bytes,
             settings.few_units,

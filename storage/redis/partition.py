@@ -19,7 +19,7 @@ _log = logging.getLogger("resequencer.storage")
 
 _UNITS_AT_ONCE = 500
 _BYTES_AT_ONCE = 8_000_000
-_MOST_BYTES = 512_000_000
+_MAX_BYTES = 512_000_000
 """The largest commit. By default a server accepts values of 512 MiB and commands of 1 GiB, and closes the connection on more."""
 
 _FIELDS_AT_ONCE = 2_000
@@ -67,7 +67,7 @@ class RedisPartitionStore:
 
     def commit(self, commit: Commit) -> None:
         arguments = self._commit_arguments(commit)
-        if (size := sum(len(each) for each in arguments if isinstance(each, bytes))) > _MOST_BYTES:
+        if (size := sum(len(each) for each in arguments if isinstance(each, bytes))) > _MAX_BYTES:
             problem = f"a commit of {size:,} bytes is larger than a server accepts; lower ingress.batch-size"
             raise StorageRefused(self._keys.tag, problem)
         keys = [self._keys.header, self._keys.waiting, self._keys.pending, self._keys.idle, self._keys.changes]

@@ -18,20 +18,20 @@ from tests.faults.stage import LONGEST_WAIT_SECONDS, SESSION_SECONDS, Stage
 
 Strike = Callable[[Stage, Random], None]
 
-_MOST_EXITS, _WITHIN_SECONDS = 8, 61
+_MAX_EXITS, _WITHIN_SECONDS = 8, 61
 """Fewer exits than a supervisor tolerates: it gives up at the tenth exit in a slot within a minute."""
 
-_exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MOST_EXITS))
+_exits: defaultdict[tuple[str, int], deque[float]] = defaultdict(lambda: deque(maxlen=_MAX_EXITS))
 
 
 def kill_worker(stage: Stage, chance: Random) -> None:
     """Kill a worker, perhaps one that was just started."""
     slot, now = chance.randrange(2), monotonic()
     recent = _exits[str(stage.directory), slot]
-    if len(recent) == _MOST_EXITS and now - recent[0] < _WITHIN_SECONDS:
+    if len(recent) == _MAX_EXITS and now - recent[0] < _WITHIN_SECONDS:
         slot = 1 - slot
         recent = _exits[str(stage.directory), slot]
-    if len(recent) == _MOST_EXITS:
+    if len(recent) == _MAX_EXITS:
         wait_until(lambda: monotonic() >= recent[0] + _WITHIN_SECONDS, "another exit is tolerated")
     send(stage.daemon, slot, signal.SIGKILL)
     recent.append(monotonic())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardian.positions import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, decode, encode, longest
+from guardian.positions import CHARACTERS_PER_RECORD, MAX_CHARACTERS, DoneOffsets, decode, encode, longest
 
 OFFSETS = st.integers(0, 2**40)
 
@@ -71,7 +71,7 @@ def test_a_million_done_offsets_take_some_characters_and_an_undone_one_a_few_mor
 def test_twenty_two_thousand_offsets_fit_whatever_they_look_like(every: int) -> None:
     done = DoneOffsets(22_000, tuple(range(offset, offset + 1) for offset in range(0, 22_000, every)))
     text = encode(0, done)
-    assert len(text) <= MOST_CHARACTERS
+    assert len(text) <= MAX_CHARACTERS
     assert decode(0, text) == done
 
 
@@ -96,7 +96,7 @@ def test_whatever_of_it_gets_done_it_takes_no_more_than_the_longest(
 @pytest.mark.parametrize("every", [1, 2, 3, 7, 40])
 def test_a_long_range_of_which_every_other_gets_done_fits_if_its_longest_does(every: int) -> None:
     whole = DoneOffsets(30_000, (range(30_000),))
-    assert len(encode(0, whole)) < 10 < MOST_CHARACTERS < longest(0, whole) < 5_010
+    assert len(encode(0, whole)) < 10 < MAX_CHARACTERS < longest(0, whole) < 5_010
     assert len(encode(0, of(set(range(0, 30_000, every)), 30_000))) <= longest(0, whole)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from guardian.region import STEADY_MS, STOPPING_MS, IntervalTimes, MustReset, Region, RegionLimits, RegionState
 
-LIMITS = RegionLimits(most_resets=5, drain_ms=180_000, refused_ms=60_000)
+LIMITS = RegionLimits(max_resets=5, drain_ms=180_000, refused_ms=60_000)
 
 
 def goes_on() -> bool:
@@ -61,11 +61,11 @@ def test_a_failure_leads_to_a_reset_and_says_who_failed(region: Region) -> None:
 
 
 def test_as_many_resets_in_a_row_as_configured_and_one_more_failure_is_a_failed_region(region: Region) -> None:
-    for now in range(LIMITS.most_resets):
+    for now in range(LIMITS.max_resets):
         fail_and_reset(region, now)
         assert region.state is RegionState.RUNNING
     region.fail("source jms", "once more", 9)
-    assert (region.state, region.resets) == (RegionState.FAILED, LIMITS.most_resets)
+    assert (region.state, region.resets) == (RegionState.FAILED, LIMITS.max_resets)
 
 
 def test_a_completed_interval_ends_the_row(region: Region) -> None:
@@ -91,10 +91,10 @@ def test_work_that_was_committed_before_a_reset_and_has_not_left_counts_only_whe
 
 
 def test_an_order_resets_a_failed_region_and_the_row_begins_anew(region: Region) -> None:
-    for now in range(LIMITS.most_resets + 1):
+    for now in range(LIMITS.max_resets + 1):
         fail_and_reset(region, now)
     region.reset_by_order(10)
-    assert (region.state, region.attempts, region.resets) == (RegionState.RESETTING, 0, LIMITS.most_resets + 1)
+    assert (region.state, region.attempts, region.resets) == (RegionState.RESETTING, 0, LIMITS.max_resets + 1)
     region.end_reset(1, 11)
     fail_and_reset(region, 12)
     assert region.state is RegionState.RUNNING
@@ -171,7 +171,7 @@ def test_a_partition_that_is_taken_over_and_refused_in_turns_resets_and_fails_in
         else:
             region.complete(now + 500)
         assert now < 3_600_000
-    assert (region.sequence, region.resets) == (0, LIMITS.most_resets)
+    assert (region.sequence, region.resets) == (0, LIMITS.max_resets)
 
 
 def test_refusals_with_quiet_minutes_in_between_do_not_add_up(region: Region) -> None:
@@ -201,7 +201,7 @@ def test_durations_are_those_of_the_last_interval_with_work(region: Region) -> N
 
 @given(st.lists(st.sampled_from(["fail", "work", "idle", "order"])), st.integers(1, 7))
 def test_it_fails_exactly_when_the_row_is_longer_than_the_limit(steps: list[str], most: int) -> None:
-    region, row, now = Region(RegionLimits(most_resets=most)), 0, 0
+    region, row, now = Region(RegionLimits(max_resets=most)), 0, 0
     for step in steps:
         now += 1
         if step == "order":

@@ -27,7 +27,7 @@ def watcher() -> Watcher:
 
 @pytest.fixture
 def service(tmp_path: Path, watcher: Watcher) -> Iterator[Service]:
-    made = Service(tmp_path, region=RegionLimits(most_resets=MOST), has_orders=True)
+    made = Service(tmp_path, region=RegionLimits(max_resets=MOST), has_orders=True)
     made.around_transport = lambda transport: Watched(transport, watcher)
     made.around_storage = lambda storage: Watched(storage, watcher)
     made.put()

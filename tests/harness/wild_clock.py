@@ -9,7 +9,7 @@ from resequencer.clock import Belief, SteadyClock
 TRUSTED_MS = 120_000
 _DAY_MS = 86_400_000
 _JUMPS_MS = (300_000, _DAY_MS, 365 * _DAY_MS)
-_MOST_MS = 15_000
+_MAX_MS = 15_000
 _WILD, _SET, _BEGUN_ANEW = 0.3, 0.05, 0.15
 
 
@@ -63,7 +63,7 @@ class WildClock:
         if not self.is_wild or self._ahead_ms or self._random.random() >= _SET:
             return ""
         self._ahead_ms = self._random.choice(self._jumps_ms) * self._random.choice((1, 1, -1))
-        self._until = self._passed_ms + self._random.randint(200, _MOST_MS)
+        self._until = self._passed_ms + self._random.randint(200, _MAX_MS)
         text = f"the clock is set {self._ahead_ms} ms ahead until {self._until}"
         begins_anew = begin_anew is not None and self._random.random() < self._begun_anew
         self._boot += begins_anew

@@ -23,7 +23,7 @@ LINGERERS = {
 }
 """Who may take long by intention: what is tried there is the length itself."""
 
-LEAST_SECONDS = 60
+MIN_SECONDS = 60
 """A shorter deadline is one that a busy machine passes."""
 
 Found = Mapping[str, Mapping[str, list[str]]]
@@ -41,7 +41,7 @@ def found_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield "linger", ast.unparse(node)
             case ast.Call(func=ast.Name(id="wait_until" | "async_wait_until"), args=[_, *told], keywords=keywords):
                 seconds = [*told[1:2], *(each.value for each in keywords if each.arg == "seconds")]
-                if any(isinstance(each, ast.Constant) and each.value < LEAST_SECONDS for each in seconds):
+                if any(isinstance(each, ast.Constant) and each.value < MIN_SECONDS for each in seconds):
                     yield "deadline", ast.unparse(node)
 
 

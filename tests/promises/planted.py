@@ -632,7 +632,7 @@ PLANTED = (
         "A queue's messages that are not taken are bounded by their bytes.",
         _CONTRACT.format("17. JMS queues"),
         "notification_service/connectors/jms/receiving_link.py",
-        "return not here or here + (0 if arriving is None else arriving.held) < _MOST_BYTES",
+        "return not here or here + (0 if arriving is None else arriving.held) < _MAX_BYTES",
         "return True",
         (
             "tests/notification_service/connectors/jms/test_source.py::test_what_waits_is_bounded_by_its_bytes_and_all_of_it_comes",

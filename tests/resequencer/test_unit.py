@@ -9,12 +9,12 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resequencer.envelope import MOST_OBJECTS
+from resequencer.envelope import MAX_OBJECTS
 from resequencer.errors import ConfigurationError
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
 from resequencer.strategies.registry import StrategySettings, make_strategy
-from resequencer.strategies.sequence import MOST_FLOWS
+from resequencer.strategies.sequence import MAX_FLOWS
 from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec
 
@@ -208,8 +208,8 @@ def test_a_stash_of_a_thousand_that_comes_loose_costs_a_thousand_looks(order):
 def test_a_unit_of_too_many_flows_is_refused_one_more_and_goes_on():
     for strategy in ("SEQUENCE", "STRICT_SEQUENCE"):
         unit, envelopes = drive(strategy), Envelopes()
-        unit.arrive_together(*(envelopes(1, flow=f"flow-{number}") for number in range(MOST_FLOWS + 1)))
-        assert len(unit.handled) == MOST_FLOWS
+        unit.arrive_together(*(envelopes(1, flow=f"flow-{number}") for number in range(MAX_FLOWS + 1)))
+        assert len(unit.handled) == MAX_FLOWS
         assert [str(each.reason) for each in unit.dead] == ["handler-failed"]
         assert "'flow-256'" in unit.dead[0].error
         unit.arrive(envelopes(2, flow="flow-0"))
@@ -219,9 +219,9 @@ def test_a_unit_of_too_many_flows_is_refused_one_more_and_goes_on():
 @pytest.mark.parametrize("kind", ["mds", "pds", "custom"])
 def test_a_unit_of_too_many_objects_of_a_kind_is_refused_more_and_goes_on(kind):
     unit, envelopes = drive("SEQUENCE"), Envelopes()
-    unit.arrive(envelopes(1, **{kind: [f"key-{number}" for number in range(MOST_OBJECTS)]}), envelopes(2, **{kind: ["one"]}))
+    unit.arrive(envelopes(1, **{kind: [f"key-{number}" for number in range(MAX_OBJECTS)]}), envelopes(2, **{kind: ["one"]}))
     assert [str(each.reason) for each in unit.dead] == ["too-many-objects"]
-    assert str(MOST_OBJECTS) in unit.dead[0].error
+    assert str(MAX_OBJECTS) in unit.dead[0].error
     others = [each for each in ("mds", "pds", "custom") if each != kind]
     unit.arrive(envelopes(2, **{each: ["one"] for each in others}))
     assert unit.sequences == [1, 2]
@@ -230,7 +230,7 @@ def test_a_unit_of_too_many_objects_of_a_kind_is_refused_more_and_goes_on(kind):
 @pytest.mark.parametrize("event", [{}, {"uniqueId": "a|b|1", "objectType": "PROCESS_FLOW_EVENT", "object": EVENT}])
 @pytest.mark.parametrize("field", ["mdsObjects", "pdsObjects", "customObjects", "processObjects"])
 def test_a_stash_counts_what_its_envelopes_take_in_memory(field, event):
-    value = msgspec.json.encode({"processingContext": {"unitOfWorkId": "u"}, "flow": "A", field: [event] * MOST_OBJECTS})
+    value = msgspec.json.encode({"processingContext": {"unitOfWorkId": "u"}, "flow": "A", field: [event] * MAX_OBJECTS})
     headers = (("trace", b"x" * 50_000),)
 
     def decoded():

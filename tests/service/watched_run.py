@@ -13,7 +13,7 @@ from harness.faltering import Mistakes
 from harness.service_under_test import Service
 from harness.workloads.shuffled import Workload, workload
 
-_MOST_CYCLES = 3_000
+_MAX_CYCLES = 3_000
 
 
 def live(directory: Path, work: Workload, first: int, mark: int | None = None) -> Outcome:
@@ -33,7 +33,7 @@ def live(directory: Path, work: Workload, first: int, mark: int | None = None) -
             service.start()
         service.clock.advance(phase.advance_ms)
         feed(directory, work, number)
-        service.run(_MOST_CYCLES)
+        service.run(_MAX_CYCLES)
     service.stop()
     return Outcome(tuple(service.told), tuple(service.dead), 0, 0, 0)
 

@@ -8,10 +8,10 @@ from harness.service_under_test import FakeClock
 
 from resequencer.clock import Instant
 
-MOST_MS = 600_000
+MAX_MS = 600_000
 """The most by which a clock is wrong."""
 
-_JUMPS_MS = (0, 500, 5_000, 25_000, MOST_MS)
+_JUMPS_MS = (0, 500, 5_000, 25_000, MAX_MS)
 _WHILE_WORKING_MS = (500, 3_000, 9_000)
 
 

@@ -19,7 +19,7 @@ from harness.workloads.absences import LONGEST_RETENTION_MS, STEP_MS, with_absen
 from harness.workloads.shuffled import Phase, Workload, uncut, workload
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
-from simulation.clocks import MOST_MS, NO_CLOCK_DANGERS, ClockDangers
+from simulation.clocks import MAX_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_orders import WorldOrders, judged_with_orders
@@ -31,9 +31,9 @@ from simulation.world import World
 from resequencer.errors import ResequencerError
 
 _TURNS = 40
-_MOST_UNITS = 16
+_MAX_UNITS = 16
 _HAVE_FEW_DANGERS = 0.3
-_HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.3, 3
+_HAVE_SHORT_TRANSACTIONS, _MAX_AT_ONCE = 0.3, 3
 _HAVE_ABSENCES = 0.4
 _LONG_PAUSES = 0.2
 _HAVE_DAMAGED_BATCHES, _ARE_DAMAGED = 0.3, 0.1
@@ -94,7 +94,7 @@ def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
 
 def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    work = workload(seed, random.choice((4, _MOST_UNITS)) if run is SimulatedRun.NONE else _MOST_UNITS)
+    work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
     if run is SimulatedRun.NONE:
@@ -114,7 +114,7 @@ def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
     characters = done_characters(seed, work) if run is SimulatedRun.NONE else None
     world = World(seed, work.plan, workers, characters, _clock_dangers(work) if run is SimulatedRun.CLOCKS else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
-        world.broker.most_at_once = _MOST_AT_ONCE
+        world.broker.max_at_once = _MAX_AT_ONCE
     damaged = Random(f"spoiled {seed}")
     if damaged.random() < _HAVE_DAMAGED_BATCHES:
         world.broker.is_damaged = lambda _: world.injected_faults.armed and damaged.random() < _ARE_DAMAGED
@@ -203,7 +203,7 @@ class _Finished:
         for minute in range(30 if self._is_struck and self._run_of is not SimulatedRun.CRASHES else 0):
             if minute >= 10 and not (self._run_of is SimulatedRun.ORDERS and self._world.waiting()):
                 break
-            self._world.clock.advance(MOST_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
+            self._world.clock.advance(MAX_MS if self._run_of is SimulatedRun.CLOCKS else 60_000)
             if problem := self._world.calm():
                 return problem
         # A worker that stood still until now comes back as a zombie: it does not know yet that it lost its partitions.

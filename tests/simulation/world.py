@@ -195,7 +195,7 @@ class World:
         """
         return waits.kind is not WaitKind.DEPENDENCY or self.clock.now() >= self.handler.server_away.stop + _LONGEST_PAUSE_MS
 
-    def _most_stashed(self, waits: Waits) -> int:
+    def _max_stashed(self, waits: Waits) -> int:
         settings = self.plan.resequencer
         is_dependent = waits.kind is WaitKind.DEPENDENCY
         return 4 * settings.stash_limit if is_dependent else settings.stash_limit + settings.max_attempts
@@ -212,7 +212,7 @@ class World:
             theirs = {key.partition for key, _ in report_units.oldest} - {each.partition for each in worker.owned()}
             if theirs:
                 return f"{worker.slot} still knows units of {theirs}"
-            full = [key.unit for key, waits in report_units.oldest if waits.stashed > self._most_stashed(waits)]
+            full = [key.unit for key, waits in report_units.oldest if waits.stashed > self._max_stashed(waits)]
             if full:
                 return f"{worker.slot} has more stashed than may be in {full}"
             pauses = {each.partition: each.orders.pauses for each in worker.owned()}

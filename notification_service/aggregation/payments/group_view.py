@@ -2,7 +2,7 @@
 
 import msgspec
 
-from notification_service.aggregation.payments.head import MOST_INSTRUCTIONS, GroupState, Head, decode_head
+from notification_service.aggregation.payments.head import MAX_INSTRUCTIONS, GroupState, Head, decode_head
 from notification_service.aggregation.payments.report import (
     CONTRADICTION,
     Problem,
@@ -109,7 +109,7 @@ def _problems(key: str, head: Head) -> tuple[str, ...]:
         )
     if head.many_instructions:
         found.append(
-            f"many-instructions: the message has more than {MOST_INSTRUCTIONS} payment informations, so reports have only the"
+            f"many-instructions: the message has more than {MAX_INSTRUCTIONS} payment informations, so reports have only the"
             " counts of the whole message; look into the notifications of its payments"
         )
     if head.too_late:

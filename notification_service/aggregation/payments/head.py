@@ -16,7 +16,7 @@ from notification_service.payments.iso20022.pain002_schema import TYPES
 from notification_service.payments.iso20022.simple_types import NOT_PROVIDED, Amount
 from resequencer.clock import Instant
 
-MOST_INSTRUCTIONS = 100
+MAX_INSTRUCTIONS = 100
 """The payment informations of a message that are counted one by one. With more, none is."""
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from notification_service.aggregation.core import Change, Command, Completion
 from notification_service.aggregation.payments.commands import CloseGroup, StatedInstruction, decode_command
 from notification_service.aggregation.payments.head import (
-    MOST_INSTRUCTIONS,
+    MAX_INSTRUCTIONS,
     NO_PARTY,
     GroupState,
     Head,
@@ -49,7 +49,7 @@ def with_member(
     if head.many_instructions:
         return replace(head, members=members, statuses=statuses, final=final)
     instructions = _moved_instructions(head.instructions, before, after, stated)
-    is_many = len(instructions) > MOST_INSTRUCTIONS
+    is_many = len(instructions) > MAX_INSTRUCTIONS
     return replace(
         head,
         members=members,

@@ -36,9 +36,9 @@ from resequencer.clock import instant_text
 from resequencer.printable import counted, printable
 
 _Told = TypeVar("_Told", bound=msgspec.Struct)
-_MOST_ERRORS = 1_000
-_MOST_WAITING = 100
-_MOST_HELD = 100
+_MAX_ERRORS = 1_000
+_MAX_WAITING = 100
+_MAX_HELD = 100
 
 
 def delivery(arguments: Namespace) -> ExitCode:
@@ -157,10 +157,10 @@ def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    found = ledger.errors(arguments.job, _MOST_ERRORS)
+    found = ledger.errors(arguments.job, _MAX_ERRORS)
     job = ledger.find_job(arguments.job)
-    if job is not None and job.failed + job.rejected > len(found) == _MOST_ERRORS:
-        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MOST_ERRORS}")
+    if job is not None and job.failed + job.rejected > len(found) == _MAX_ERRORS:
+        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MAX_ERRORS}")
     return _list(arguments, found, error_line, "error")
 
 
@@ -175,8 +175,8 @@ def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    found = ledger.waiting(_known(arguments, ledger), _MOST_WAITING)
-    for unit, row in ledger.held(arguments.receiver, _MOST_HELD):
+    found = ledger.waiting(_known(arguments, ledger), _MAX_WAITING)
+    for unit, row in ledger.held(arguments.receiver, _MAX_HELD):
         _say(f"unit {unit} is held by row {row}, which failed")
     return _list(arguments, found, lambda each: (
         f"{each.unit}  {each.status}{f' ({each.mode})' if each.mode else ''}  {each.step} due {instant_text(each.due_at)}"

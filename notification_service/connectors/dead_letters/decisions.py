@@ -20,7 +20,7 @@ from notification_service.connectors.dead_letters.actions import (
     Requeued,
     StoredDeadLetter,
 )
-from notification_service.connectors.dead_letters.port import MOST_AT_ONCE, DeadLetterStore, Outcome, last_actions
+from notification_service.connectors.dead_letters.port import MAX_AT_ONCE, DeadLetterStore, Outcome, last_actions
 from resequencer.clock import Instant
 from resequencer.order import is_same_person
 
@@ -192,7 +192,7 @@ def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Ite
     choice = _choose(store, numbers, why_not_discard)
     yield from _refusals(choice)
     chosen = iter(choice.chosen.items())
-    while portion := tuple(islice(chosen, MOST_AT_ONCE)):
+    while portion := tuple(islice(chosen, MAX_AT_ONCE)):
         store.discard([letter for _, letter in portion], because)
         yield from (Outcome(number, None, done=Discarded.state) for number, _ in portion)
 

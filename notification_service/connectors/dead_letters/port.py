@@ -141,8 +141,8 @@ def _without_value(action: Deed) -> Deed:
     return msgspec.structs.replace(action, value=b"") if isinstance(action, Editing) else action
 
 
-MOST_AT_ONCE = 500
-MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
+MAX_AT_ONCE = 500
+MAX_BYTES_AT_ONCE = 8 * 1024 * 1024
 """Bounds the sum of the values in a portion. A single value that is longer forms a portion of its own."""
 
 
@@ -152,7 +152,7 @@ def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLet
     for each in letters:
         portion.append(each)
         size += len(each.value_to_requeue)
-        if len(portion) == MOST_AT_ONCE or size >= MOST_BYTES_AT_ONCE:
+        if len(portion) == MAX_AT_ONCE or size >= MAX_BYTES_AT_ONCE:
             yield portion
             portion, size = [], 0
     if portion:

@@ -74,7 +74,7 @@ class ActionsFile:
         self._is_open = False
 
 
-_MOST_TOLD = 1_000
+_MAX_TOLD = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
@@ -107,7 +107,7 @@ class DeadLettersFile:
         return sorted(name for name in names - read if not name.startswith(FILE_NAME))
 
     def _tell(self, path: Path, start: int, defect: Defect) -> None:
-        if (path, start) not in self._told and len(self._told) < _MOST_TOLD:
+        if (path, start) not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add((path, start))
             _LOG.warning("%s: skipped the line at byte %d, which is no dead letter: %s", path, start, defect.problem)
 

@@ -24,7 +24,7 @@ from resequencer.order import LONGEST_BYTES, Order, OrderUnreadable, decode_orde
 from resequencer.record import Partition
 from storage.private_file import make_private, make_private_directory
 
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 """How many bytes of one partition's orders a poll reads at most."""
 
 _LOG = logging.getLogger("resequencer.connectors")
@@ -132,7 +132,7 @@ class OrderFiles:
         offset = 0 if is_anew else given  # Another file of this name: its orders are new.
         reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
         records: list[OrderRecord] = []
-        while len(records) < most and reader.offset < offset + _MOST_BYTES:
+        while len(records) < most and reader.offset < offset + _MAX_BYTES:
             line = reader.next_line()
             if line is not None:
                 records.append(_record(line))

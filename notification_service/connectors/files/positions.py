@@ -13,7 +13,7 @@ from guardian.ports import Position, TransportRefused
 from notification_service.connectors.files.operations import FileOperations, sync_directory, translated, write_all
 from resequencer.record import OutputNumber, Partition
 
-MOST_NUMBERS = 2**18
+MAX_NUMBERS = 2**18
 """How many numbers are remembered per partition. The highest are kept, as only output that is still pending is looked up."""
 
 
@@ -35,7 +35,7 @@ def find_number(line: bytes) -> OutputNumber | None:
 class FoundNumbers:
     """Collects numbers by partition. Each partition keeps at least its highest `most` numbers, and at most twice as many."""
 
-    def __init__(self, most: int = MOST_NUMBERS) -> None:
+    def __init__(self, most: int = MAX_NUMBERS) -> None:
         self._most = most
         self._numbers: dict[Partition, set[int]] = {}
 
@@ -62,8 +62,8 @@ def to_ranges(numbers: Collection[int]) -> list[tuple[int, int]]:
 
 def from_ranges(ranges: Collection[tuple[int, int]]) -> frozenset[int]:
     """Expand the ranges. Raises ValueError for more numbers than the service ever writes: the file is damaged or was edited."""
-    if sum(max(0, last - first + 1) for first, last in ranges) > 2 * MOST_NUMBERS:
-        raise ValueError(f"ranges of more than {2 * MOST_NUMBERS} numbers")
+    if sum(max(0, last - first + 1) for first, last in ranges) > 2 * MAX_NUMBERS:
+        raise ValueError(f"ranges of more than {2 * MAX_NUMBERS} numbers")
     return frozenset(number for first, last in ranges for number in range(first, last + 1))
 
 

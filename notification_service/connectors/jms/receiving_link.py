@@ -1,7 +1,7 @@
 """A link from a queue: the messages that have come, and those that are not settled yet.
 
 Credit counts messages, whatever their size. So the link has a session of its own, whose window counts bytes: while those that
-have come and are not taken exceed `_MOST_BYTES`, nothing is read, the window closes, and the broker waits. Of a message beyond
+have come and are not taken exceed `_MAX_BYTES`, nothing is read, the window closes, and the broker waits. Of a message beyond
 the limit all but the beginning is discarded while it arrives.
 """
 
@@ -19,7 +19,7 @@ from notification_service.connectors.jms.arriving_message import ArrivingMessage
 SESSION_BYTES = 8 << 20
 """About how many bytes the client takes from the broker before they are read."""
 
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 """About how many bytes of messages are held that are not taken. One message may exceed it."""
 
 _FREE_SECONDS = 1.0
@@ -181,7 +181,7 @@ class ReceivingLink(MessagingHandler):
         """Whether more may be read. One message may be as large as it likes, within the limit of a value."""
         arriving = self._arriving
         here = self._bytes_come - self._bytes_taken
-        return not here or here + (0 if arriving is None else arriving.held) < _MOST_BYTES
+        return not here or here + (0 if arriving is None else arriving.held) < _MAX_BYTES
 
     def _note_room(self) -> None:
         """In the thread: note since when nothing keeps the broker from sending more."""

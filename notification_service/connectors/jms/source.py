@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("resequencer.connectors")
 
-_MOST_EARLIER_WINDOWS = 4
+_MAX_EARLIER_WINDOWS = 4
 """How many windows of messages of earlier owners are remembered. What was not accepted comes before anything else."""
 
 _EARLIER_SECONDS = 600
@@ -105,7 +105,7 @@ class JmsSource:
             TransportWithheld, TransportRefused: The queue, a right or a valid selector is missing.
             TransportUnavailable: The broker does not answer.
         """
-        most = _MOST_EARLIER_WINDOWS * self._settings.window
+        most = _MAX_EARLIER_WINDOWS * self._settings.window
         taken = TakenMessages(str(self._named[partition]), source_state, most)
         before = self._readings.pop(partition, None)
         link = self._waiting.pop(partition, None)

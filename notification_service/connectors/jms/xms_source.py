@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from notification_service.connectors.jms.connection import Io, JmsConnection
 
 
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 """About how many bytes are taken and not acknowledged: while the start is away, more must not come."""
 
 
@@ -62,13 +62,13 @@ class XmsSource:
         while True:
             self._connection.arrived.clear()
             left = until - monotonic()
-            has_room = self._bytes < _MOST_BYTES
+            has_room = self._bytes < _MAX_BYTES
             if (self._link.waiting and has_room) or self._link.is_detached or left <= 0:
                 break
             self._connection.arrived.wait(left)
         self._check_open()
         found: list[Line] = []
-        while self._link.waiting and self._bytes < _MOST_BYTES:
+        while self._link.waiting and self._bytes < _MAX_BYTES:
             found.append(self._take())
         return found
 

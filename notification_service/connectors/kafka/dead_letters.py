@@ -29,7 +29,7 @@ from resequencer.record import Headers, OutputNumber, Partition
 _EARLIER_MS = 60_000
 """How much before the given instant reading begins: a letter's instant is the worker's, its record's timestamp the client's."""
 
-_MOST_TOLD = 1_000
+_MAX_TOLD = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
@@ -125,7 +125,7 @@ class KafkaDeadLetterStore:
             self._reader.seek_beginnings()
 
     def _tell(self, number: str, problem: ValueError) -> None:
-        if number not in self._told and len(self._told) < _MOST_TOLD:
+        if number not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add(number)
             _LOG.warning("%s is skipped, for it is no dead letter: %s", number, problem)
 

@@ -36,7 +36,7 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
         super().__init__(buffer)
         self._next_place = self.base_offset
         # Offsets are unique, so this is the number of offsets that compaction has removed from the batch.
-        self._most_ahead = self.last_offset_delta + 1 - self.records_count
+        self._max_ahead = self.last_offset_delta + 1 - self.records_count
 
     @cached_property
     def timestamp_type(self) -> int:
@@ -62,10 +62,10 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
 
     def _is_in_place(self, offset: int, at: int) -> bool:
         """Return whether the offset lies behind the previous record's and leaves room for those that follow."""
-        return bool(self._next_place <= offset <= self.base_offset + at + self._most_ahead)
+        return bool(self._next_place <= offset <= self.base_offset + at + self._max_ahead)
 
     def _as_far_as_it_goes(self, at: int, start: int) -> DefaultRecord:
-        if self._most_ahead < 0:
+        if self._max_ahead < 0:
             raise CorruptRecordError(f"the batch has {self.records_count} records but {self.last_offset_delta + 1} offsets")
         frame, self._pos = _framed(self._buffer, start)
         self._next_record_index = at + 1

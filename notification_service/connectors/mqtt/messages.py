@@ -23,7 +23,7 @@ surrogates, what is no character, and the mark of the order of bytes.
 """
 
 _REPLACEMENT = "\ufffd"
-_MOST_OF_LENGTH = 4
+_MAX_OF_LENGTH = 4
 """The bytes of a length of variable size."""
 
 
@@ -40,7 +40,7 @@ class Outgoing(NamedTuple):
         """The most bytes that its packet may have."""
         properties = sum(5 + len(name.encode()) + len(value.encode()) for name, value in self.properties)
         correlation = 0 if self.correlation is None else 3 + len(self.correlation)
-        begin = 1 + _MOST_OF_LENGTH + 2 + len(self.topic.encode()) + 2 + _MOST_OF_LENGTH
+        begin = 1 + _MAX_OF_LENGTH + 2 + len(self.topic.encode()) + 2 + _MAX_OF_LENGTH
         return begin + properties + correlation + len(self.payload)
 
 

@@ -155,7 +155,7 @@ class MqttSink:
             self._left.note(remaining[: sending.confirmed])
         self._undelivered = sending.undelivered
 
-    def _message(self, record: OutputRecord, topics: dict[Channel, str], most_bytes: int) -> Outgoing:
+    def _message(self, record: OutputRecord, topics: dict[Channel, str], max_bytes: int) -> Outgoing:
         """Return the message of a record, or of a smaller one that the broker takes.
 
         Raises:
@@ -167,11 +167,11 @@ class MqttSink:
 
         def find_problem(each: OutputRecord) -> str | None:
             size = made(each).packet_bytes
-            return None if size <= most_bytes else f"the packet takes {size} bytes, but the broker accepts {most_bytes}"
+            return None if size <= max_bytes else f"the packet takes {size} bytes, but the broker accepts {max_bytes}"
 
         found = find_fitting(record, find_problem, self._clock.now())
         if found is None:
-            problem = f"the broker accepts packets of {most_bytes} bytes only. Raise its limit"
+            problem = f"the broker accepts packets of {max_bytes} bytes only. Raise its limit"
             raise TransportRefused(f"topic {topics[record.channel]}", problem)
         return made(found)
 

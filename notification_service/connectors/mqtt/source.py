@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from notification_service.connectors.mqtt.connection import MqttConnection, OnMessage, Session
 
 _LOG = logging.getLogger("resequencer.connectors")
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 _USER_PROPERTY_BYTES = 256
 """What a user property takes in memory beside its texts: a pair, and the header that it becomes."""
 
@@ -122,7 +122,7 @@ class MqttSource:
 
     def _has_room(self, size: int) -> bool:
         count = len(self._waiting) + len(self._taken)
-        return not count or (count < self._settings.queue_size and self._bytes + size <= _MOST_BYTES)
+        return not count or (count < self._settings.queue_size and self._bytes + size <= _MAX_BYTES)
 
     def _check_open(self) -> None:
         if not self._is_granted:

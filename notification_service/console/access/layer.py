@@ -141,7 +141,7 @@ class RateLimit:
             self._buckets.popitem(last=False)
 
 
-MOST_BODY_BYTES = 1024 * 1024
+MAX_BODY_BYTES = 1024 * 1024
 _BODY_SECONDS = 30
 """How long a client may take to send the body of a request."""
 
@@ -177,9 +177,9 @@ class BodyTooLarge(Exception):
 
 
 class Limits(NamedTuple):
-    """`most_body_bytes` is the longest body; a dead letter that is edited must fit."""
+    """`max_body_bytes` is the longest body; a dead letter that is edited must fit."""
 
-    most_body_bytes: int = MOST_BODY_BYTES
+    max_body_bytes: int = MAX_BODY_BYTES
     requests_per_second: float = 50
     requests_at_once: int = 300
     wrong_logins_at_once: int = 10
@@ -271,8 +271,8 @@ class AccessLayer:
             message = await asyncio.wait_for(receive(), max(0.0, until - monotonic()))
             taken += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if taken > self._limits.most_body_bytes:
-                raise BodyTooLarge(self._limits.most_body_bytes)
+            if taken > self._limits.max_body_bytes:
+                raise BodyTooLarge(self._limits.max_body_bytes)
             return message
 
         return receive_bounded

@@ -28,7 +28,7 @@ _REMEMBERED = 1_000
 _VALID_MS = 300_000
 _HASHED_AT_ONCE = 2
 """Each hash takes a core and 16 MiB for a moment; anyone can ask for as many as they like."""
-_MOST_HASHED, _MOST_OF_ONE = 20, 5
+_MAX_HASHED, _MAX_OF_ONE = 20, 5
 """How many are hashed or wait for it, in all and of one client; each waits for a second at most. Further ones are refused."""
 
 
@@ -89,7 +89,7 @@ class BasicLogin:
 
     async def _hash(self, user: User, password: str, network: str) -> bool:
         with self._lock:
-            if self._hashed[network] >= _MOST_OF_ONE or self._hashed.total() >= _MOST_HASHED:
+            if self._hashed[network] >= _MAX_OF_ONE or self._hashed.total() >= _MAX_HASHED:
                 raise LoginsBusy
             self._hashed[network] += 1
         hashing = self._pool.submit(user.has_password, password)

@@ -11,7 +11,7 @@ from notification_service.console.api.operation import Operation, change_of
 from notification_service.console.context import Console
 
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
-Because = Annotated[str, Meta(min_length=1, max_length=topic_deliveries.MOST_BECAUSE)]
+Because = Annotated[str, Meta(min_length=1, max_length=topic_deliveries.MAX_BECAUSE)]
 
 
 class SkippedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

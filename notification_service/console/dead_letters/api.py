@@ -17,7 +17,7 @@ from notification_service.console.access.role import Role
 from notification_service.console.api.operation import Operation, answer_of, change_of
 from notification_service.console.context import Console, identity_of
 from notification_service.console.dead_letters.listing import (
-    MOST_SHOWN,
+    MAX_SHOWN,
     Filter,
     OneDeadLetter,
     Row,
@@ -47,7 +47,7 @@ class LettersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str | None = None
     state: State | None = None
     receiver: str | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST_SHOWN)] = 50
+    limit: Annotated[int, Meta(ge=1, le=MAX_SHOWN)] = 50
 
 
 class ListedDeadLetter(msgspec.Struct, frozen=True):

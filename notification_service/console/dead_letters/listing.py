@@ -22,11 +22,11 @@ from notification_service.console.sources import Sources
 from notification_service.delivery.errors import ReceiverUnknown
 from resequencer.clock import Instant, instant_text
 
-MOST_SHOWN = 500
+MAX_SHOWN = 500
 """How many dead letters one page shows: the last ones. Filters find the others."""
 
 
-MOST_DECIDED = 50_000
+MAX_DECIDED = 50_000
 """How many dead letters one decision is for, at most: it bounds the memory and the answer."""
 
 
@@ -35,7 +35,7 @@ class TooManyMatch(HTTPException):
 
     def __init__(self) -> None:
         other = "choose fewer by reason or unit, or use `resequencer dead-letters requeue --all` on the machine"
-        super().__init__(HTTPStatus.CONFLICT, f"more than {MOST_DECIDED:,} match, too many for one decision: {other}")
+        super().__init__(HTTPStatus.CONFLICT, f"more than {MAX_DECIDED:,} match, too many for one decision: {other}")
 
 
 class Filter(NamedTuple):
@@ -110,7 +110,7 @@ def open_letters(sources: Sources, identity: Identity, *numbers: str, receiver: 
 
 def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
     """Read all dead letters, one at a time in memory."""
-    rows: deque[Row] = deque(maxlen=MOST_SHOWN)
+    rows: deque[Row] = deque(maxlen=MAX_SHOWN)
     by_state, by_reason = Counter[str](), Counter[str]()
     matching = 0
     for stored, state in _with_states(store, now):
@@ -133,7 +133,7 @@ def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> li
     for stored, state in _with_states(store, now):
         if wanted.matches(stored, state):
             numbers[stored.number] = None
-        if len(numbers) > MOST_DECIDED:
+        if len(numbers) > MAX_DECIDED:
             raise TooManyMatch
     return list(numbers)
 

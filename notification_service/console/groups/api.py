@@ -32,8 +32,8 @@ from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
-MOST_BECAUSE = 1_000
-_MOST_NAME = 200
+MAX_BECAUSE = 1_000
+_MAX_NAME = 200
 CLOSABLE = (GroupState.OPEN, GroupState.INCOMPLETE)
 _GIVEN_UP = "the search took too long and was given up, so there may be others; choose a state, too"
 _NOT_ENABLED = "the payments of messages are not counted: aggregation.enabled is false"
@@ -97,12 +97,12 @@ def close_group(console: Console, request: Request, key: str, because: str) -> N
     if state not in CLOSABLE:
         raise HTTPException(HTTPStatus.CONFLICT, f"the group is {state.value} already; nothing is left to close")
     said = because.strip()
-    if not 0 < len(said) <= MOST_BECAUSE:
+    if not 0 < len(said) <= MAX_BECAUSE:
         raise HTTPException(
-            HTTPStatus.BAD_REQUEST, f"say why, in 1 to {MOST_BECAUSE} characters; the group keeps it with your name"
+            HTTPStatus.BAD_REQUEST, f"say why, in 1 to {MAX_BECAUSE} characters; the group keeps it with your name"
         )
     console.audit_log.note(request, "groups.close", group=key, because=said)
-    groups_of(console).close_group(key, identity_of(request).name[:_MOST_NAME], said)
+    groups_of(console).close_group(key, identity_of(request).name[:_MAX_NAME], said)
 
 
 def _described(key: str, head: bytes) -> GroupView | None:
@@ -131,7 +131,7 @@ def _answered(key: str) -> Iterator[None]:
         raise HTTPException(HTTPStatus.NOT_FOUND, problem) from error
 
 
-Because = Annotated[str, Meta(min_length=1, max_length=MOST_BECAUSE)]
+Because = Annotated[str, Meta(min_length=1, max_length=MAX_BECAUSE)]
 _LAST_EVENT = "last-event-id"
 
 

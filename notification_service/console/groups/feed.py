@@ -14,7 +14,7 @@ from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
 _log = logging.getLogger("resequencer.console")
-MOST_KEPT = 10_000
+MAX_KEPT = 10_000
 """Records kept in memory. A listener that is further behind is cut off; it resumes by the id of the last that it got."""
 _AT_ONCE = 500
 _PAUSE_SECONDS = 0.5
@@ -69,8 +69,8 @@ class Listener:
 class CompletionFeed:
     """One reader for all listeners. What it has read is kept for a while, with numbers in the order of reading."""
 
-    def __init__(self, open_log: Callable[[], CompletionsLog], clock: Clock, most_kept: int = MOST_KEPT) -> None:
-        self._open_log, self._clock, self._most_kept = open_log, clock, most_kept
+    def __init__(self, open_log: Callable[[], CompletionsLog], clock: Clock, max_kept: int = MAX_KEPT) -> None:
+        self._open_log, self._clock, self._max_kept = open_log, clock, max_kept
         self._lock = Lock()
         self._listeners: set[Listener] = set()
         self._kept: deque[Completed] = deque()
@@ -224,7 +224,7 @@ class CompletionFeed:
         with self._lock:
             self._place = {**place, **after}
             self._kept.extend(records)
-            while len(self._kept) > self._most_kept:
+            while len(self._kept) > self._max_kept:
                 gone = self._kept.popleft()
                 self._first += 1
                 self._begin[gone.partition] = gone.next_offset

@@ -24,7 +24,7 @@ from resequencer.errors import TransientError
 from storage.private_file import make_private
 
 _AT_ONCE = 1_000
-_MOST_COUNTED = 10_000
+_MAX_COUNTED = 10_000
 _BUSY_SECONDS = 5.0
 _SEARCH_SECONDS = 2.0
 """How long a text is searched for: among a million groups a search for one that is not there takes longer."""
@@ -139,8 +139,8 @@ class GroupIndex:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
             connection.set_progress_handler(None, 0)
             bounded = f"SELECT count(*) FROM (SELECT 1 FROM known WHERE {sql} LIMIT ?)"  # noqa: S608 - As above.
-            (matching,) = connection.execute(bounded, (*values, _MOST_COUNTED + 1)).fetchone()
-        return Found(keys, min(matching, _MOST_COUNTED), matching <= _MOST_COUNTED)
+            (matching,) = connection.execute(bounded, (*values, _MAX_COUNTED + 1)).fetchone()
+        return Found(keys, min(matching, _MAX_COUNTED), matching <= _MAX_COUNTED)
 
     def delete(self) -> None:
         """Delete the file: the next refresh makes it anew."""

@@ -15,7 +15,7 @@ from resequencer.notification import group_report_id
 
 _HIDDEN = "needs the role payments"
 _OF_SUMS = (f"{Problem.CONTROL_SUM}:", f"{Problem.CONTRADICTORY_TOTAL}:", f"{CONTRADICTION}:")
-_MOST_REPORTS = 20
+_MAX_REPORTS = 20
 
 
 class Segment(NamedTuple):
@@ -89,7 +89,7 @@ def find_group(identity: Identity, view: StoreView, key: str) -> WholeGroup | No
     if found is None:
         return None
     head, group, may_see = decode_head(found.body), describe(key, found.body), identity.may(Role.PAYMENTS)
-    first = max(1, head.reports - _MOST_REPORTS + 1)
+    first = max(1, head.reports - _MAX_REPORTS + 1)
     return WholeGroup(
         group_for(identity, group),
         tuple(GroupReport(number, group_report_id(key, number)) for number in range(head.reports, first - 1, -1)),

@@ -25,7 +25,7 @@ from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
-MOST_CHARACTERS = 16_384
+MAX_CHARACTERS = 16_384
 _TEXT = re.compile(r"\d{1,6}:\d{1,18}(?:,\d{1,6}:\d{1,18})*", re.ASCII)
 
 
@@ -39,7 +39,7 @@ def place_text(place: Place) -> str:
 
 def place_of(text: str) -> Place:
     """Raises NoPlace: The text was not made by `place_text`."""
-    if len(text) > MOST_CHARACTERS or not _TEXT.fullmatch(text):
+    if len(text) > MAX_CHARACTERS or not _TEXT.fullmatch(text):
         raise NoPlace(text[:100])
     pairs = [each.split(":") for each in text.split(",")]
     place = {int(number): int(offset) for number, offset in pairs}

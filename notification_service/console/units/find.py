@@ -30,7 +30,7 @@ _MOST = 100
 OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 
 
-def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, most_seconds: float) -> DeadLetters:
+def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, max_seconds: float) -> DeadLetters:
     """Return the unit's dead letters from `since` on (None: all), read for so long at most.
 
     What a store raises is told in the result.
@@ -45,7 +45,7 @@ def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, m
                 looked_at += 1
                 if stored.unit == unit and (since is None or stored.letter.dead_at >= since):
                     found.append(stored)
-                if len(found) >= _MOST or monotonic() - began > most_seconds:
+                if len(found) >= _MOST or monotonic() - began > max_seconds:
                     return _told(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
             actions = last_actions(store) if found else {}
     except ResequencerError as error:
@@ -100,12 +100,12 @@ NOT_STORED = "storage none keeps the state of units in the memory of its worker,
 class Search(msgspec.Struct, frozen=True):
     """How far to search. Dead letters count from `letters_since` on, and orders from a week ago on (None: all of both).
 
-    The search for dead letters and that for notifications each take at most about `most_seconds`. So does the look into the
+    The search for dead letters and that for notifications each take at most about `max_seconds`. So does the look into the
     storage, where that does not answer. `first_in` are partitions to try first, `partition` is the only one to look in.
     """
 
     letters_since: Instant | None = None
-    most_seconds: float = 2.0
+    max_seconds: float = 2.0
     first_in: tuple[Partition, ...] = ()
     partition: Partition | None = None
 
@@ -135,7 +135,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     with viewing as view:
         is_stored = view is not None
         looked = (
-            _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown, search.most_seconds)
+            _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown, search.max_seconds)
         )
         is_stopped = report is None or report.state == NOT_RUNNING
         is_asked = is_stopped and not looked.found
@@ -144,7 +144,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
     unread = _unread(sources, partitions, read_to) if is_asked else None
     letters = _find_letters(sources, unit, search, report)
-    left = sources.find_left(unit, search.most_seconds)
+    left = sources.find_left(unit, search.max_seconds)
     orders = _find_orders(sources, unit, partitions, search, report)
     reported = None if is_stored else _reported(unit, report)
     return UnitStory(
@@ -225,7 +225,7 @@ def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceRe
     """Find the dead letters, without waiting for brokers of which the service knows that they do not answer."""
     if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
         return DeadLetters((), is_complete=False, searched=f"nothing, because the service says: {report.state}")
-    return find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.most_seconds)
+    return find_dead_letters(sources.open_dead_letters, unit, search.letters_since, search.max_seconds)
 
 
 def _find_orders(
@@ -249,7 +249,7 @@ def _partitions(sources: Sources, search: Search, report: ServiceReport | None) 
 
 
 def _look_in(
-    view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...], most_seconds: float
+    view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...], max_seconds: float
 ) -> _Looked:
     """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions.
 
@@ -258,7 +258,7 @@ def _look_in(
     found: list[_Found] = []
     looked_in: list[str] = []
     failed: dict[str, list[str]] = {}
-    until = monotonic() + most_seconds
+    until = monotonic() + max_seconds
     for partition in partitions:
         if failed and monotonic() > until:
             failed.setdefault("not tried, because others did not answer in time", []).append(str(partition))

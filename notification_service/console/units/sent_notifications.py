@@ -27,7 +27,7 @@ from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 from resequencer.record import Headers
 
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 """The most bytes of the output that are read: its newest part."""
 
 _MOST = 2_000
@@ -36,26 +36,26 @@ _MARKS = (INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE)
 _WITH_VALUE = (INCOMPLETE, RELEASED_BY)
 
 
-def left_unknown(unit: str, most_seconds: float) -> Left:
+def left_unknown(unit: str, max_seconds: float) -> Left:
     """Return what is known where the notifications are on Kafka: nothing, for a topic has no index of its keys."""
-    del unit, most_seconds
+    del unit, max_seconds
     why = "not known here: they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
     return Left((), is_complete=False, searched=why)
 
 
-def left_elsewhere(scheme: str, unit: str, most_seconds: float) -> Left:
+def left_elsewhere(scheme: str, unit: str, max_seconds: float) -> Left:
     """Return what is known where the archive lies in a file system that the console does not read: nothing, and why."""
-    del unit, most_seconds
+    del unit, max_seconds
     why = f"not known here: they are on a Kafka topic, and in its archive at an address that begins with {scheme}://"
     return Left((), is_complete=False, searched=f"{why}. Only an archive at a path is read here")
 
 
-def left_in_queue(place: str, unit: str, most_seconds: float) -> Left:
+def left_in_queue(place: str, unit: str, max_seconds: float) -> Left:
     """Return what is known where the notifications are with brokers of messages alone: nothing, for readers take them away.
 
     `place` is a queue or a topic of MQTT.
     """
-    del unit, most_seconds
+    del unit, max_seconds
     return Left((), is_complete=False, searched=f"not known here: they are in the {place}, whose readers take them away")
 
 
@@ -89,17 +89,17 @@ class _Document(msgspec.Struct):
 class OutputFiles:
     """The notifications of an output directory, the rotated ones included. The service may be appending meanwhile."""
 
-    def __init__(self, directory: Path, files: FileOperations, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, directory: Path, files: FileOperations, max_bytes: int = MAX_BYTES) -> None:
         self._path = directory / f"{Channel.NOTIFICATIONS}.jsonl"
         self._files = files
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
-    def find_left(self, unit: str, most_seconds: float) -> Left:
+    def find_left(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications in the newest part of the output. Never raises for files that cannot be read."""
         found: list[LeftNotification] = []
         try:
             parts, skipped = self._newest()
-            ends_at = monotonic() + most_seconds
+            ends_at = monotonic() + max_seconds
             for number, line in enumerate(self._lines(parts)):
                 if unit_key(unit) in line and (told := _read(line, unit)) is not None:
                     found.append(told)
@@ -108,13 +108,13 @@ class OutputFiles:
         except (ResequencerError, OSError) as error:
             return Left(tuple(found), is_complete=False, searched=f"not all could be read: {printable(str(error))}")
         if skipped:
-            what = f"the newest {self._most_bytes // 1024**2} MB of the notifications in {self._path.parent}"
+            what = f"the newest {self._max_bytes // 1024**2} MB of the notifications in {self._path.parent}"
             return Left(tuple(found), is_complete=False, searched=what)
         return Left(tuple(found), is_complete=True, searched=f"all notifications in {self._path.parent}")
 
     def _newest(self) -> tuple[list[tuple[Path, int]], bool]:
         """Return files, each with the byte to begin at, oldest first, and whether there is more before them."""
-        room = self._most_bytes
+        room = self._max_bytes
         parts: list[tuple[Path, int]] = []
         everything = [*(each.path for each in find_rotated(self._path)), *([self._path] if self._path.exists() else [])]
         for path in reversed(everything):

@@ -14,7 +14,7 @@ from resequencer.strategies.port import Strategy
 from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
 from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
 
-_MOST_INTERVALS = 10
+_MAX_INTERVALS = 10
 
 
 def wait_of(waits: Waits) -> Wait:
@@ -69,7 +69,7 @@ def _given_up(intervals: tuple[tuple[int, int], ...]) -> str:
 
 
 def _intervals(intervals: tuple[tuple[int, int], ...]) -> str:
-    last = intervals[-_MOST_INTERVALS:]
+    last = intervals[-_MAX_INTERVALS:]
     texts = [str(low) if low == high else f"{low} to {high}" for low, high in last]
     return ", ".join([*(["…"] if len(last) < len(intervals) else []), *texts])
 

@@ -193,7 +193,7 @@ class UnitStory(msgspec.Struct, frozen=True):
 
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 720, 26, 130, 20, 8
-_MOST_MARKS = 200
+_MAX_MARKS = 200
 """Most marks per lane. Lanes of orders have no limit."""
 
 _PROPOSALS = (OrderState.PROPOSED, OrderState.REJECTED, OrderState.EXPIRED)
@@ -247,7 +247,7 @@ class Timeline(NamedTuple):
 
 def timeline_of(story: UnitStory) -> Timeline | None:
     """Return the picture, None where fewer than two instants are known beside the present one."""
-    happened = sorted({*sorted(set(_happenings(story)))[:_MOST_MARKS], *_order_happenings(story)})
+    happened = sorted({*sorted(set(_happenings(story)))[:_MAX_MARKS], *_order_happenings(story)})
     if len(happened) < 2:
         return None
     now = instant_of(story.as_of)

@@ -57,7 +57,7 @@ _TABLES = (
 )
 
 
-LEAST_FREE_BYTES = 256 * 2**20
+MIN_FREE_BYTES = 256 * 2**20
 """The copy does not grow into the last bytes of its disk: the workers' storage and output may lie there too."""
 
 
@@ -97,11 +97,11 @@ class WaitingCopy:
     was written before the machine started: it is never synced, so a power cut may have kept a marker and lost rows.
     """
 
-    def __init__(self, run_directory: Path, storage: str = "", least_free_bytes: int = LEAST_FREE_BYTES) -> None:
+    def __init__(self, run_directory: Path, storage: str = "", min_free_bytes: int = MIN_FREE_BYTES) -> None:
         self.file = run_directory / NAME
         # A digest, because the address of a storage may have a password in it.
         self._origin = sha256(f"{storage} {_find_boot()}".encode()).hexdigest()
-        self._least_free_bytes = least_free_bytes
+        self._min_free_bytes = min_free_bytes
 
     def markers(self) -> Mapping[str, tuple[str | None, Instant | None]]:
         """Return the marker and the instant of each partition in the copy; a copy that cannot be used is made anew.
@@ -140,8 +140,8 @@ class WaitingCopy:
 
     def _leave_room(self) -> None:
         disk = os.statvfs(self.file.parent)
-        if disk.f_bavail * disk.f_frsize < self._least_free_bytes:
-            problem = f"less than {self._least_free_bytes // 2**20} MB are free on its disk, which are left to the service"
+        if disk.f_bavail * disk.f_frsize < self._min_free_bytes:
+            problem = f"less than {self._min_free_bytes // 2**20} MB are free on its disk, which are left to the service"
             raise CopyUnusable(self.file, sqlite3.OperationalError(problem))
 
     def delete(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from resequencer.clock import Instant
 
-_MOST_CLASSES = 500
+_MAX_CLASSES = 500
 """Up to this many classes are read separately, each by age; with more, all units are filtered."""
 
 _FEW = 20_000
@@ -20,7 +20,7 @@ _FEW = 20_000
 _COUNTED = 10_000
 """The most matching units that are counted where a count must read them."""
 
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 
 
 class WaitingFilter(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def read_page(connection: sqlite3.Connection, asked: WaitingFilter, after: str |
         matching := chosen.count(),
         matching <= _COUNTED,
         _totals(connection),
-        tuple(classes[:_MOST_LISTED]),
+        tuple(classes[:_MAX_LISTED]),
         len(classes),
     )
 
@@ -143,7 +143,7 @@ class _Chosen:
     def _by_age(self, after: _Place | None, limit: int) -> Iterator[tuple[int, int]]:
         since, row = after or (-(2**62), 0)
         place = (since, row, self._before)
-        if self._classes is None or len(self._classes) > _MOST_CLASSES:
+        if self._classes is None or len(self._classes) > _MAX_CLASSES:
             among, chosen = self._among_classes()
             query = f"SELECT since, id FROM waiting INDEXED BY by_age WHERE (since, id) > (?, ?) AND since < ? {among}"  # noqa: S608
             yield from self._connection.execute(f"{query} ORDER BY since, id LIMIT {limit:d}", (*place, *chosen))

@@ -162,4 +162,4 @@ def _suspended(receiver: Receiver, reply: Answer, tries: Tries, chance: float) -
 
 def _limited(receiver: Receiver, reply: Answer, tries: Tries, chance: float) -> Limited:
     waits = receiver.retry.back_off_ms(tries.limits + 1, chance)
-    return Limited(str(reply), max(waits, min(reply.retry_after_ms or 0, receiver.suspension.most_ms)))
+    return Limited(str(reply), max(waits, min(reply.retry_after_ms or 0, receiver.suspension.max_ms)))

@@ -158,7 +158,7 @@ class Gate(msgspec.Struct, frozen=True):
     def _probed(self, receiver: Receiver, outcome: Outcome, now: int, step: Step) -> "Gate":
         if _is_awake(outcome) or self._is_of_the_row(outcome):
             return self.opened(now).after(receiver, self.probe or 0, 0, outcome, now, step)
-        pause = min(self.pause_ms * 2, receiver.suspension.most_ms)
+        pause = min(self.pause_ms * 2, receiver.suspension.max_ms)
         asked = outcome.after_ms if isinstance(outcome, Suspended) else None
         return msgspec.structs.replace(
             self, reason=_error_of(outcome), pause_ms=pause, probe_at=now + _longer(receiver, pause, asked), probe=None
@@ -188,7 +188,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 def _longer(receiver: Receiver, pause: int, asked: int | None) -> int:
-    return max(pause, min(asked or 0, receiver.suspension.most_ms))
+    return max(pause, min(asked or 0, receiver.suspension.max_ms))
 
 
 def _is_awake(outcome: Outcome) -> bool:

@@ -22,7 +22,7 @@ from resequencer.record import Origin, Partition
 
 _LOG = logging.getLogger("resequencer.delivery")
 _PAUSE_SECONDS = 2.0
-_MOST_BLOCKED = 20
+_MAX_BLOCKED = 20
 
 
 class BlockedRecord(msgspec.Struct, frozen=True):
@@ -160,7 +160,7 @@ def _partitions_of(consumer: StageConsumer) -> list[PartitionReport]:
     for state, end in consumer.partitions:
         blocked = [
             BlockedRecord(each.way.origin, each.key, each.blocked_since or 0, each.way.attempts + each.attempts, each.error or "")
-            for each in state.blocked(_MOST_BLOCKED)
+            for each in state.blocked(_MAX_BLOCKED)
         ]
         found.append(
             PartitionReport(

@@ -12,7 +12,7 @@ from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.feeds.files import end_of, inode_of, item_of
-from notification_service.delivery.feeds.port import MOST_BYTES, select_items
+from notification_service.delivery.feeds.port import MAX_BYTES, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 
@@ -86,7 +86,7 @@ class FileSpanFeed:
                 break
             items.append(item_of(line, f"{part}@{line.start}"))
             at, size = end_of(line), size + len(line.content)
-            if len(items) >= most or size >= MOST_BYTES:
+            if len(items) >= most or size >= MAX_BYTES:
                 break
         return items, at
 

@@ -18,7 +18,7 @@ from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Defect, decode_line
 from notification_service.delivery.core.jobs import Item
-from notification_service.delivery.feeds.port import MOST_BYTES, make_item, select_items
+from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 
@@ -159,10 +159,10 @@ class FileFeed:
                     break
                 items.append(item_of(line, f"{part}@{line.start}"))
                 at, size = end_of(line), size + len(line.content)
-                if len(items) >= most or size >= MOST_BYTES:
+                if len(items) >= most or size >= MAX_BYTES:
                     break
             ends.append(_End(each, part, began, at))
-            if len(items) >= most or size >= MOST_BYTES:
+            if len(items) >= most or size >= MAX_BYTES:
                 return self._portion(items, ends, None), ends
         there = {name for each in parts for name in (each.name, each.name + _MARK)}
         return self._portion(items, ends, frozenset(positions) - there - _NO_FILES), ends

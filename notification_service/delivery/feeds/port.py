@@ -10,7 +10,7 @@ from notification_service.delivery.settings import Select
 from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw
 from resequencer.record import Headers
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """A portion ends with the record that brings it to so many bytes: records can be large, and a portion is in memory at once."""
 
 

@@ -12,7 +12,7 @@ from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.connectors.kafka.topics import Topic
 from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.feeds.port import MOST_BYTES, make_item, select_items
+from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 from resequencer.record import Origin, Partition
@@ -99,13 +99,13 @@ class TopicFeed:
         return Portion(selected, moved | noted, len(items) - len(selected), is_end, seals, missing=missing, lacks=lacks)
 
     def _polled(self, reader: CommittedReader, ends: Mapping[int, int], most: int) -> list[Item]:
-        """Poll once. Of what is beyond `MOST_BYTES` nothing is kept: it is read again."""
+        """Poll once. Of what is beyond `MAX_BYTES` nothing is kept: it is read again."""
         items: list[Item] = []
         size = 0
         for name, records in reader.poll(most).items():
             part = self._part(name.partition)
             for each in records:
-                if size >= MOST_BYTES:
+                if size >= MAX_BYTES:
                     reader.seek(name, each.offset)
                     break
                 size += len(each.value or b"")

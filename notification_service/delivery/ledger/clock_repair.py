@@ -30,7 +30,7 @@ def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: U
         # All of them, each with its instant: rows that were written together rest until the same one.
         far = select(ROWS.c.due_at, longest).where(*rests, ROWS.c.due_at > latest, ROWS.c.due_at - longest > latest)
         found = {(due_at, pause) for due_at, pause in connection.execute(far.distinct())}
-    if gate.state is GateState.SHUT and gate.probe_at > latest + receiver.suspension.most_ms:
+    if gate.state is GateState.SHUT and gate.probe_at > latest + receiver.suspension.max_ms:
         found.add((gate.probe_at, gate.pause_ms))
     over = [rest for rest, since_ms in pauses.look(dict.fromkeys(found)).items() if since_ms >= rest[1]]
     if not over:
@@ -85,12 +85,12 @@ def date_back(database: Database) -> int:
 
 def _longest(receiver: Receiver) -> ColumnElement[Any]:
     """Return for how long a row rests at most after what happened to it last."""
-    back_off = max(receiver.retry.most_ms, *receiver.retry.intervals_ms, 0)
+    back_off = max(receiver.retry.max_ms, *receiver.retry.intervals_ms, 0)
     of_mode = {
-        RetryMode.SUSPENSION: receiver.suspension.most_ms,
+        RetryMode.SUSPENSION: receiver.suspension.max_ms,
         RetryMode.VERIFICATION: receiver.verify.delay_ms,
         RetryMode.BACK_OFF: round(back_off * (1 + receiver.retry.jitter)),
-        RetryMode.LIMIT: max(receiver.suspension.most_ms, round(back_off * (1 + receiver.retry.jitter))),
+        RetryMode.LIMIT: max(receiver.suspension.max_ms, round(back_off * (1 + receiver.retry.jitter))),
     }
     whens = [(ROWS.c.mode == mode.value, longest) for mode, longest in of_mode.items()]
     return case(*whens, (ROWS.c.status == Status.IN_PROGRESS.value, receiver.verify.delay_ms), else_=0)

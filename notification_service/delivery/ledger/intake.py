@@ -26,7 +26,7 @@ ACCEPTED = "accepted"
 """The part of a source whose position is how much of what is missing an operator has accepted. The feed sets it back to 0."""
 
 LONGEST_REASON = 1_000
-_MOST_REPLACED = 5_000
+_MAX_REPLACED = 5_000
 _headers, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Headers)
 
 
@@ -216,13 +216,13 @@ def _lock_keys(connection: Connection, name: str, keys: set[str]) -> dict[str, A
 def _replace(finishing: Finishing, job: str, items: list[Item]) -> list[Item]:
     """Cancel rows of the job that were never called; return the items, each with the number of requests for which it stands.
 
-    At most `_MOST_REPLACED` end so at once: there can be very many when all of them have waited before.
+    At most `_MAX_REPLACED` end so at once: there can be very many when all of them have waited before.
     """
     never_called = (ROWS.c.receiver == finishing.name, ROWS.c.job == job, IS_OPEN, ROWS.c.epoch == 0)
     found: list[int] = []
     for some in chunks(sorted({item.key for item in items})):
         asked = select(ROWS.c.id).where(ROWS.c.key.in_(some), *never_called).order_by(ROWS.c.key, ROWS.c.id)
-        found += finishing.connection.scalars(asked.limit(_MOST_REPLACED - len(found)))
+        found += finishing.connection.scalars(asked.limit(_MAX_REPLACED - len(found)))
     if not found:
         return items
     finishing.load(found)

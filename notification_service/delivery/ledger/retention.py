@@ -13,7 +13,7 @@ from resequencer.clock import Instant
 
 _CHUNK = 1_000
 _LOOKED, _WENT_AHEAD = "looked-at", "went-ahead-at"
-_MOST_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
+_MAX_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
 """By how much the clock goes on between two looks if it is right and workers run, and how often a look is noted."""
 
 
@@ -49,7 +49,7 @@ def _rests(database: Database, retention_ms: int) -> bool:
         now = database.now(connection)
         known = {each.name: each.value for each in connection.execute(asked)}
     looked_at, ahead_at = known.get(_LOOKED), known.get(_WENT_AHEAD, 0)
-    if looked_at is not None and now - looked_at > _MOST_AHEAD_MS:
+    if looked_at is not None and now - looked_at > _MAX_AHEAD_MS:
         ahead_at = now
     ahead_at = min(ahead_at, now)  # It was noted by a clock that was ahead itself.
     if looked_at is None or abs(now - looked_at) >= _NOTED_MS or ahead_at != known.get(_WENT_AHEAD, 0):

@@ -112,7 +112,7 @@ def _zone_of(name: str) -> ZoneInfo:
 GRACE_MS = 60_000
 """A tick that no worker has begun for longer than this is a missed one."""
 
-MOST_AHEAD = 8
+MAX_AHEAD = 8
 """So many runs of made ticks are kept, the last ones by their instants: what is stored with an offset is short."""
 
 NOTED_MS = 86_400_000
@@ -218,7 +218,7 @@ def _at(tick: Instant, progress: Progress, ticks: Ticks, missed: Missed, now: In
 def _runs(progress: Progress) -> tuple[tuple[Instant, Instant], ...]:
     """Return the runs of made ticks with the last one. No clock tells which are past: those with the first instants leave."""
     last = () if progress.run_from is None else ((progress.run_from, progress.tick),)
-    return tuple(sorted((*progress.ahead, *last))[-MOST_AHEAD:])
+    return tuple(sorted((*progress.ahead, *last))[-MAX_AHEAD:])
 
 
 def overdue_since(progress: Progress | None, ticks: Ticks, now: Instant) -> Instant | None:

@@ -30,7 +30,7 @@ from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit
 
-_MOST_FLOWS = 256
+_MAX_FLOWS = 256
 """The most flows, by entity, that are counted in one unit; further ones are ignored."""
 
 
@@ -86,7 +86,7 @@ class UnitWaits:
 
     def _count(self, envelope: DataEnvelope) -> None:
         for entity in _entities(envelope):
-            if (entity, envelope.flow) in self._counts or len(self._counts) < _MOST_FLOWS:
+            if (entity, envelope.flow) in self._counts or len(self._counts) < _MAX_FLOWS:
                 self._counts[entity, envelope.flow] += 1
 
 

@@ -25,13 +25,13 @@ from notification_service.lookups.manifest import Shard, Table, is_version
 from notification_service.lookups.publication import Row, write_shard
 
 ROWS_PER_SHARD = 2_000_000
-MOST_SHARDS = 1_024
+MAX_SHARDS = 1_024
 _SHARD = "shard"
 _WRITTEN = "shard int, file string, rows long, bytes long, sha256 string"
 
 
 def shard_count(rows: int) -> int:
-    return min(MOST_SHARDS, max(1, -(-rows // ROWS_PER_SHARD)))
+    return min(MAX_SHARDS, max(1, -(-rows // ROWS_PER_SHARD)))
 
 
 def write_table(pairs: DataFrame, directory: Path, count: int) -> Table:

@@ -34,7 +34,7 @@ class RecordsOfKey(NamedTuple):
     is_whole: bool
 
 
-def find_records(location: Path, topic: str, key: bytes, most_seconds: float) -> RecordsOfKey:
+def find_records(location: Path, topic: str, key: bytes, max_seconds: float) -> RecordsOfKey:
     """Return the records with this key, from the newest batch back, for at most so many seconds.
 
     The keys of a file are read first, and the rest only where one of them is the key. There is no index: the time grows with the
@@ -44,7 +44,7 @@ def find_records(location: Path, topic: str, key: bytes, most_seconds: float) ->
         ArchiveRefused: A batch is missing, or a file is damaged.
         ArchiveUnavailable: A file cannot be read now, or pyarrow is not installed.
     """
-    until = monotonic() + most_seconds
+    until = monotonic() + max_seconds
     found: list[ArchivedRecord] = []
     with translated(location):
         spans = find_spans(location)

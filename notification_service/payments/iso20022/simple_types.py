@@ -21,7 +21,7 @@ _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})" + _ZONE)
 _DATE_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?" + _ZONE)
 _WHITE_SPACE = " \t\r\n"
 _LARGEST_INTEGER = 10**18
-_MOST_DIGITS = 40
+_MAX_DIGITS = 40
 """More than any type has, on either side of the point: exponents are as long as a sender likes."""
 
 
@@ -189,7 +189,7 @@ def _plain(number: JsonNumber) -> str | None:
         value = decimal.Decimal(number)
     except decimal.InvalidOperation:  # An exponent of many digits.
         return None
-    return format(value, "f") if abs(value.adjusted()) <= _MOST_DIGITS else None
+    return format(value, "f") if abs(value.adjusted()) <= _MAX_DIGITS else None
 
 
 def _is_day(year: int, month: int, day: int) -> bool:

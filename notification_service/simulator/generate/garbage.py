@@ -9,7 +9,7 @@ import msgspec
 from guardian.headers import SCHEMA_VERSION
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import MOST_OBJECTS
+from resequencer.envelope import MAX_OBJECTS
 from resequencer.record import Headers
 
 _NESTING = 10_000
@@ -121,7 +121,7 @@ def _other_schema(rng: Random, unit: str) -> bytes:
 
 def _too_many_objects(rng: Random, unit: str) -> bytes:
     kind = rng.choice(("mdsObjects", "pdsObjects", "customObjects", "processObjects"))
-    return _line(unit, msgspec.json.encode(_envelope(unit, **{kind: [{}] * (MOST_OBJECTS + 1)})))
+    return _line(unit, msgspec.json.encode(_envelope(unit, **{kind: [{}] * (MAX_OBJECTS + 1)})))
 
 
 def _envelope(unit: str, **fields: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
-MOST_INSTRUCTIONS = 100
+MAX_INSTRUCTIONS = 100
 """With more payment informations a report has only the counts of the message."""
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -62,7 +62,7 @@ def count(payments: Collection[Payment], stated: Mapping[str, Stated], *, has_st
     One whose `stated` numbers are not what it holds has none.
     """
     instructions = sorted({each.instruction for each in payments if each.instruction is not None})
-    told = instructions if 2 <= len(instructions) <= MOST_INSTRUCTIONS else []
+    told = instructions if 2 <= len(instructions) <= MAX_INSTRUCTIONS else []
     return Counts(
         tuple(_counted(name, [each for each in payments if each.status == name]) for name in _statuses(payments)),
         tuple(

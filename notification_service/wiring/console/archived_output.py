@@ -39,12 +39,12 @@ class ArchivedOutput:
         self._location = location
         self._topic = topic
 
-    def find_left(self, unit: str, most_seconds: float) -> Left:
+    def find_left(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications that were archived. Those that left since are not known. Never raises."""
         if not self._location.is_dir():
-            return left_unknown(unit, most_seconds)
+            return left_unknown(unit, max_seconds)
         try:
-            found = find_records(self._location, self._topic, unit.encode(), most_seconds)
+            found = find_records(self._location, self._topic, unit.encode(), max_seconds)
         except ResequencerError as error:
             return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
         told = tuple(left_notification(each.headers, each.value) for each in found.records)

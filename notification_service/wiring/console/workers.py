@@ -13,7 +13,7 @@ from notification_service.supervision.service_log import NAME
 
 _ANSWER_SECONDS = 3
 _LOOK_SECONDS = 0.05
-_MOST_BYTES = 256 * 1024
+_MAX_BYTES = 256 * 1024
 _OF_A_STACK = re.compile(r"(^|\W)(Current thread|Thread) 0x[0-9a-f]+|  File \\?\".{1,1000}\", line [0-9?]+ in |^  (<|\.\.\.)")
 """A line as Python's faulthandler prints it. In a traceback, which ends with the text of an error, a comma follows the number."""
 THREADS = signal.SIGUSR1
@@ -106,6 +106,6 @@ def _read(log: Path, since: int) -> str:
     try:
         with log.open("rb") as file:
             file.seek(since)
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+            return file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -167,13 +167,13 @@ class Page:
         return self._slots.get(unit)
 
 
-def packed(records: Iterable[UnitRecord], most_bytes: int) -> Iterator[Page]:
-    """Pack the records in order into pages of up to `most_bytes`. A larger record gets a page of its own and is not split."""
+def packed(records: Iterable[UnitRecord], max_bytes: int) -> Iterator[Page]:
+    """Pack the records in order into pages of up to `max_bytes`. A larger record gets a page of its own and is not split."""
     page: list[UnitRecord] = []
     size = 0
     for record in records:
         more = record.size
-        if page and size + more > most_bytes:
+        if page and size + more > max_bytes:
             yield Page(page, size)
             page, size = [], 0
         page.append(record)

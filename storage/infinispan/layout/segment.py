@@ -261,7 +261,7 @@ class ExpiredUnits:
             self.note_in_memory(record)
 
 
-MOST_COMMITS = 2**32 - 1
+MAX_COMMITS = 2**32 - 1
 """The most commits under one token. After that, the worker takes the partition over again, with another token."""
 
 
@@ -276,7 +276,7 @@ class CommitVersion(NamedTuple):
 
 
 def version_of(counter: int) -> CommitVersion:
-    return CommitVersion(counter >> 32, counter & MOST_COMMITS)
+    return CommitVersion(counter >> 32, counter & MAX_COMMITS)
 
 
 def token_of(text: str) -> int:

@@ -10,7 +10,7 @@ from zlib import crc32
 PAGE_BITS = 34
 """Page numbers are below 2**34. The other 30 bits of an entry are the unit's fingerprint."""
 
-MOST_MERGED = 2**19
+MAX_MERGED = 2**19
 """The most entries of a merged run; such a merge takes about 50 ms."""
 
 Entries: TypeAlias = "array[int]"
@@ -58,7 +58,7 @@ class UnitIndex:
         self._runs = [run for run in self._runs if run.last_page >= tail]
         for at in range(len(self._runs) - 1, 0, -1):
             (older, _), (newer, last_page) = self._runs[at - 1 : at + 1]
-            if len(older) < _GROWTH * len(newer) and len(older) + len(newer) <= MOST_MERGED:
+            if len(older) < _GROWTH * len(newer) and len(older) + len(newer) <= MAX_MERGED:
                 entries = array("Q", [each for each in merged(older, newer) if each & _PAGE >= tail])
                 self._runs[at - 1 : at + 1] = [_Run(entries, last_page)]
                 return

@@ -11,7 +11,7 @@ from fuzz.independent.json import LONGEST_INTEGER, NotJson, Number, Object, TooD
 
 from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE
 from resequencer.dead_letter import DeadLetterReason as Reason
-from resequencer.envelope import MOST_OBJECTS
+from resequencer.envelope import MAX_OBJECTS
 
 _PARTS = {
     "PAIN_001": "PAIN_001",
@@ -61,7 +61,7 @@ def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs
         reading = _read(document, needs_sequence=needs_sequence)
     except NotJson:
         # If there are too many objects, the rest is not read.
-        too_many = {Reason.TOO_MANY_OBJECTS} if value.count(b"{") > MOST_OBJECTS else set()
+        too_many = {Reason.TOO_MANY_OBJECTS} if value.count(b"{") > MAX_OBJECTS else set()
         return Reading(frozenset(reasons | too_many | {Reason.UNDECODABLE}))
     return reading._replace(reasons=reading.reasons | reasons)
 
@@ -108,7 +108,7 @@ def _say(document: Object) -> Reading:
 def _reasons(document: Object, *, needs_sequence: bool) -> set[Reason]:
     """Return the reasons against a value that has the shape of an envelope."""
     unit, sequence, reasons = _unit(document), document.get("sequence"), set()
-    if any(len(objects or ()) > MOST_OBJECTS for name in _TYPES for objects in document.all_of(name)):
+    if any(len(objects or ()) > MAX_OBJECTS for name in _TYPES for objects in document.all_of(name)):
         reasons.add(Reason.TOO_MANY_OBJECTS)
     if unit is None:
         reasons.add(Reason.NO_UNIT_OF_WORK)

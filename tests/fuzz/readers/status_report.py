@@ -29,7 +29,7 @@ from tests.notification_service.payments.conftest import EXAMPLE, SAMPLES
 
 NOW = 1_774_740_835_941
 XSD = SAMPLES / "xsd" / "pain.002.001.10.xsd"
-_MOST_DIGITS = 1_000
+_MAX_DIGITS = 1_000
 EVENTS = {"Rejected": "RJCT", "Accepted": "ACCP", "Cancelled": "CANC"}
 TOKENS = tuple(b'"%b":' % name.encode() for name in ("GrpHdr", "PmtId", "Amt", "Dbtr", "RmtInf", "Id", "value", "Ccy"))
 
@@ -104,7 +104,7 @@ def _texts(value: Any) -> set[str]:
         number = Decimal(value.literal)
         number = number or number.copy_abs()  # A zero has no sign.
         # In plain digits, where those are few.
-        return {value.literal, format(number, "f") if abs(number.adjusted()) <= _MOST_DIGITS else value.literal}
+        return {value.literal, format(number, "f") if abs(number.adjusted()) <= _MAX_DIGITS else value.literal}
     if isinstance(value, str):
         stripped = value.strip(" \t\r\n")
         return {xml_text(value), stripped, xml_text(stripped)}

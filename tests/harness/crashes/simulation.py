@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from resequencer.errors import ResequencerError
 
-_MOST_CYCLES = 3_000
+_MAX_CYCLES = 3_000
 _HAVE_ABSENCES = 0.4
 _HAVE_FACTS = 0.3
 _DIES_IN_AN_OUTAGE = 0.6
@@ -173,10 +173,10 @@ class _SimulatedRun:
             if not self._is_alive:
                 self._is_alive = True
                 self._service.start()
-            self._service.run(_MOST_CYCLES, expires=True)
+            self._service.run(_MAX_CYCLES, expires=True)
             while not self._owns_all():
                 # A partition that was lost in the last two cycles: its deadlines are due at this phase's time, too.
-                self._service.run(_MOST_CYCLES, expires=True)
+                self._service.run(_MAX_CYCLES, expires=True)
         except Crash:
             return False
         return True

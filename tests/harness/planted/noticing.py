@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from harness.planted.protocol import is_misplaced
 
-_MOST_SEEDS = 150
+_MAX_SEEDS = 150
 
 
 def check_noticed(seed: int, problem_of: Callable[[int], str | None]) -> None:
@@ -15,7 +15,7 @@ def check_noticed(seed: int, problem_of: Callable[[int], str | None]) -> None:
     """
     problem = problem_of(seed)
     if problem is None:
-        other = next((each for each in range(_MOST_SEEDS) if problem_of(each) is not None), None)
+        other = next((each for each in range(_MAX_SEEDS) if problem_of(each) is not None), None)
         known = f"seed {other} does: write it into the catalogue and docs/simulation.md" if other is not None else "no seed does"
         pytest.fail(f"the run of seed {seed} does not notice the fault any more; {known}")
     assert not is_misplaced(problem), problem

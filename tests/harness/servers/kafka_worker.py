@@ -15,7 +15,7 @@ from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
 from guardian.partitions import CycleSettings, Servers, Tools
-from guardian.positions import MOST_CHARACTERS
+from guardian.positions import MAX_CHARACTERS
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
@@ -27,7 +27,7 @@ from resequencer.turn.turn import TurnContext
 from storage.none import NoneSettings, NoneStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
-_MOST_FAILURES = 50
+_MAX_FAILURES = 50
 _tokens = count(1)
 
 
@@ -48,9 +48,9 @@ class KafkaWorker:
         actors = ActorGateway(context, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
         self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
         self.failures = 0
-        retry = RetryWithBackoff(BackoffSettings(1, 1), self._note_failure, lambda: self.failures > _MOST_FAILURES)
+        retry = RetryWithBackoff(BackoffSettings(1, 1), self._note_failure, lambda: self.failures > _MAX_FAILURES)
         is_store = storage is None
-        settings = CycleSettings(strategy.name, 500, 50, is_store, MOST_CHARACTERS if is_store else None)
+        settings = CycleSettings(strategy.name, 500, 50, is_store, MAX_CHARACTERS if is_store else None)
         self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), retry, token, LogRateLimit()), settings)
 
     @property

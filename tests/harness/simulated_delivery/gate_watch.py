@@ -88,7 +88,7 @@ class GateWatch:
     def _rest(self, now: int, outcome: Outcome) -> None:
         self._shut_by = getattr(outcome, "error", "")
         settings = self._receiver.suspension
-        self.probe, self.probe_from = None, now + min(settings.probe_ms * 2**self._failed_probes, settings.most_ms)
+        self.probe, self.probe_from = None, now + min(settings.probe_ms * 2**self._failed_probes, settings.max_ms)
 
 
 def _is_awake(outcome: Outcome) -> bool:

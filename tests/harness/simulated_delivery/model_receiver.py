@@ -10,7 +10,7 @@ from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
 from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.settings import Step
 
-_LEAST_MS, _MOST_MS = 3_000, 60_000
+_MIN_MS, _MAX_MS = 3_000, 60_000
 
 
 class Mood(StrEnum):
@@ -57,7 +57,7 @@ class ModelReceiver:
                 del self._known_at[unit]
             self.forgotten.update(forgotten)
             return f"the receiver forgets {', '.join(forgotten)}"
-        self.mood, self._until = self._random.choice(list(Mood)), now + self._random.randint(_LEAST_MS, _MOST_MS)
+        self.mood, self._until = self._random.choice(list(Mood)), now + self._random.randint(_MIN_MS, _MAX_MS)
         return f"the receiver is {self.mood} until {self._until}"
 
     def heal(self) -> None:

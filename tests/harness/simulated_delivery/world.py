@@ -26,7 +26,7 @@ from notification_service.delivery.settings import Step
 _Found = TypeVar("_Found")
 _CRASH, _AWAY, _LOST = 0.03, 0.03, 0.03
 _CRASH_OF_ORDER = 0.2
-_AT_COMMIT, _MOST_STATEMENTS = 0.4, 30
+_AT_COMMIT, _MAX_STATEMENTS = 0.4, 30
 _PORTION = 5
 BEGIN_MS = 1_000_000_000
 
@@ -128,7 +128,7 @@ class World:
         """
         while True:
             drawn = self.random.random() if self.armed else 1.0
-            after = None if self.random.random() < _AT_COMMIT else self.random.randrange(_MOST_STATEMENTS)
+            after = None if self.random.random() < _AT_COMMIT else self.random.randrange(_MAX_STATEMENTS)
             if drawn < crash:
                 self.database.strike(Crash(what), after)
             elif drawn < crash + _AWAY:

@@ -47,12 +47,12 @@ class Workload(NamedTuple):
     server_away: range = range(0)
 
 
-def workload(seed: int, most_units: int = 7) -> Workload:
+def workload(seed: int, max_units: int = 7) -> Workload:
     random = Random(f"workload {seed}")
     strategy = random.choice(("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"))
     arrivals: list[tuple[int, bytes]] = []
     identities: list[str] = []
-    for unit in range(random.randint(3, most_units)):
+    for unit in range(random.randint(3, max_units)):
         partition = random.randint(0, 1)
         lines, ids = _unit(random, f"uow-{unit}", strategy)
         arrivals += [(partition, line) for line in lines]

@@ -115,7 +115,7 @@ def test_more_connections_than_the_console_has_descriptors_for_are_not_kept(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_HEAD_SECONDS", 600)
-    monkeypatch.setattr(server, "_MOST_OPEN", 2)
+    monkeypatch.setattr(server, "_MAX_OPEN", 2)
     with socket.create_connection(address) as one, socket.create_connection(address) as other:
         one.sendall(REQUEST)
         assert one.recv(65_536).startswith(b"HTTP/1.1 200")

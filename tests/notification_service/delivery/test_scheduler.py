@@ -109,7 +109,7 @@ def test_while_its_pool_is_full_nothing_is_claimed_that_would_only_wait(
             return answer
 
     caller = Holding()
-    worker = msgspec.structs.replace(delivery_settings().worker, chunk=1, poll_ms=10, most_poll_ms=10)
+    worker = msgspec.structs.replace(delivery_settings().worker, chunk=1, poll_ms=10, max_poll_ms=10)
     run(stage, caller, lambda: len(caller.called) == 2, worker)
     assert (caller.running, set(wanted)) == (1, {1}), "the gate would permit more"
     assert caller.called == ["a-1", "b-2"]

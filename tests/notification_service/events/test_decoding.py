@@ -10,7 +10,7 @@ import pytest
 import notification_service.events.decoding
 from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, read_body
 from resequencer.dead_letter import DeadLetterReason as Reason
-from resequencer.envelope import MOST_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject, Refusal
+from resequencer.envelope import MAX_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject, Refusal
 from resequencer.record import Cut, Origin, Partition, Record
 
 
@@ -232,10 +232,10 @@ FIELDS = ["mdsObjects", "pdsObjects", "customObjects", "processObjects"]
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_thousand_objects_of_a_kind_are_accepted_and_one_more_is_too_many(decode: Any, wire: Any, field: str) -> None:
-    wire[field] = [{}] * MOST_OBJECTS
+    wire[field] = [{}] * MAX_OBJECTS
     envelope(decode(wire))
     wire[field].append({})
-    assert str(MOST_OBJECTS) in refusal(decode(wire), Reason.TOO_MANY_OBJECTS)
+    assert str(MAX_OBJECTS) in refusal(decode(wire), Reason.TOO_MANY_OBJECTS)
 
 
 def test_each_kind_is_counted_by_itself_and_what_lies_in_a_body_is_not(decode: Any, wire: Any) -> None:
@@ -250,7 +250,7 @@ def test_of_an_array_that_comes_twice_each_is_counted(decode: Any) -> None:
     value = (
         b'{"processingContext": {"unitOfWorkId": "u"}, "flow": "f", "sequence": 1, "processObjects": [%s], "processObjects": []}'
     )
-    refusal(decode(value % b",".join([b"{}"] * (MOST_OBJECTS + 1))), Reason.TOO_MANY_OBJECTS)
+    refusal(decode(value % b",".join([b"{}"] * (MAX_OBJECTS + 1))), Reason.TOO_MANY_OBJECTS)
 
 
 @pytest.mark.parametrize("field", FIELDS)

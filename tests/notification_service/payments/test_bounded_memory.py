@@ -14,7 +14,7 @@ from notification_service.payments.notification_settings import NotificationSett
 from notification_service.payments.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Agents, Originals
 from notification_service.payments.process_object_handler import ProcessObjectHandler
 from notification_service.payments.target_types import as_it_is
-from resequencer.envelope import MOST_OBJECTS, PAIN_001
+from resequencer.envelope import MAX_OBJECTS, PAIN_001
 from resequencer.handler import Marks
 from resequencer.payment_data import PaymentData
 
@@ -71,7 +71,7 @@ def test_payments_are_remembered_by_what_they_take_names_and_empty_objects_inclu
     with measured() as held:
         for number in range(200):
             originals.get(PaymentData(mds=((f"{number}{MEGABYTE}", b"{}"),)))
-            originals.get(PaymentData(mds=tuple((f"{number}-{each}", b"{}") for each in range(MOST_OBJECTS))))
+            originals.get(PaymentData(mds=tuple((f"{number}-{each}", b"{}") for each in range(MAX_OBJECTS))))
         assert len(originals) == 0
         assert held() < 100_000
 

@@ -229,9 +229,9 @@ def test_facts_take_part_in_what_an_envelope_may_let_out() -> None:
     came, data = envelope_of(SETTLED, SETTLED), payment_data(*EXAMPLE)
     made = handled(came, data)
     size = sum(each.size for each in (*made.notifications, *made.facts))
-    assert len(handled(came, data, configured=HandlerSettings(most_bytes=size, makes_facts=True)).facts) == 2
+    assert len(handled(came, data, configured=HandlerSettings(max_bytes=size, makes_facts=True)).facts) == 2
     with pytest.raises(TooLarge):
-        handled(came, data, configured=HandlerSettings(most_bytes=size - 1, makes_facts=True))
+        handled(came, data, configured=HandlerSettings(max_bytes=size - 1, makes_facts=True))
 
 
 texts = st.text(max_size=12) | st.sampled_from(["NOTPROVIDED", "MSG-1"])
@@ -284,8 +284,8 @@ class Says:
         return self._messages
 
 
-def foreign(data: Any, *messages: Message, makes_facts: bool = True, most_bytes: int = 100_000) -> Handled:
-    handler = ForeignHandler(Says(*messages), "own:Own", SettingsAlone(SHIPPED), most_bytes, makes_facts=makes_facts)
+def foreign(data: Any, *messages: Message, makes_facts: bool = True, max_bytes: int = 100_000) -> Handled:
+    handler = ForeignHandler(Says(*messages), "own:Own", SettingsAlone(SHIPPED), max_bytes, makes_facts=makes_facts)
     handler = handler.with_lookups(SettingsAlone(SHIPPED))
     return handler.handle(envelope_of(SETTLED, ("My" * 5_000, FLOW, None)), data, UNMARKED, NOW)
 
@@ -307,4 +307,4 @@ def test_payment_data_that_nobody_can_read_cost_a_users_own_handler_nothing() ->
 
 def test_facts_of_a_users_own_handler_count_as_what_it_lets_out() -> None:
     with pytest.raises(TooLarge):
-        foreign(payment_data(*EXAMPLE), Message(0, "RJCT", b"y"), most_bytes=700)
+        foreign(payment_data(*EXAMPLE), Message(0, "RJCT", b"y"), max_bytes=700)

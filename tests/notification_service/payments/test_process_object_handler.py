@@ -114,7 +114,7 @@ def test_an_envelope_that_would_let_out_too_much_is_too_large_before_the_rest_of
     data = data_of({"GrpHdr": {"MsgId": "M"}, "Unknown": "x" * 200_000})
     tracemalloc.start()
     with pytest.raises(TooLarge, match=r"its process objects \(1000\)") as raised:
-        handle(envelope(*events), data, configured=HandlerSettings("produced-report", most_bytes=2_000_000))
+        handle(envelope(*events), data, configured=HandlerSettings("produced-report", max_bytes=2_000_000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert raised.value.reason == "too-large"
@@ -126,6 +126,6 @@ def test_what_is_just_not_too_large_leaves_whole(
 ) -> None:
     came, data = envelope(*[("PaymentAccepted", FLOW, None)] * 10), data_of()
     size = sum(each.size for each in handle(came, data).notifications)
-    assert len(handle(came, data, configured=HandlerSettings(most_bytes=size)).notifications) == 10
+    assert len(handle(came, data, configured=HandlerSettings(max_bytes=size)).notifications) == 10
     with pytest.raises(TooLarge):
-        handle(came, data, configured=HandlerSettings(most_bytes=size - 1))
+        handle(came, data, configured=HandlerSettings(max_bytes=size - 1))

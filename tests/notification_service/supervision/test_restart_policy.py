@@ -1,6 +1,6 @@
 """When a dead worker is started again."""
 
-from notification_service.supervision.restart_policy import MOST_EXITS, RestartPolicy
+from notification_service.supervision.restart_policy import MAX_EXITS, RestartPolicy
 
 
 def test_the_pause_doubles_while_exits_follow_each_other_up_to_two_seconds():
@@ -18,7 +18,7 @@ def test_after_a_quiet_minute_it_begins_small_again():
 
 def test_too_many_exits_within_a_minute_end_it():
     policy = RestartPolicy(200)
-    pauses = [policy.note_exit(now) for now in range(MOST_EXITS)]
+    pauses = [policy.note_exit(now) for now in range(MAX_EXITS)]
     assert pauses[-1] is None
     assert None not in pauses[:-1]
 
@@ -30,7 +30,7 @@ def test_as_many_over_a_longer_time_do_not():
 
 def test_a_clock_that_was_set_back_forgives():
     policy = RestartPolicy(200)
-    for _ in range(MOST_EXITS - 1):
+    for _ in range(MAX_EXITS - 1):
         policy.note_exit(1_000_000)
     assert policy.note_exit(0) == 200
 
@@ -44,6 +44,6 @@ def test_exits_that_an_envelope_is_counted_for_make_the_pause_longer_and_end_not
 
 def test_nor_do_they_count_beside_others():
     policy = RestartPolicy(200)
-    for now in range(0, 2 * MOST_EXITS, 2):
+    for now in range(0, 2 * MAX_EXITS, 2):
         policy.note_explained(now)
-        assert (policy.note_exit(now + 1) is None) == (now == 2 * (MOST_EXITS - 1))
+        assert (policy.note_exit(now + 1) is None) == (now == 2 * (MAX_EXITS - 1))

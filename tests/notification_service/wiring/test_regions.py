@@ -7,7 +7,7 @@ import pytest
 from guardian.ports import Channel
 from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings
 from notification_service.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
-from notification_service.configuration.kinds import is_region, most_of_interval, only_with_files, only_with_one_kind
+from notification_service.configuration.kinds import is_region, max_of_interval, only_with_files, only_with_one_kind
 from notification_service.configuration.mqtt_settings import mqtt_sink_settings
 from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.files.sink import FileTransport
@@ -100,9 +100,9 @@ def test_a_further_kafka_sink_needs_no_topics_but_its_own(configured):
 
 def test_a_trigger_count_is_the_most_of_an_interval_and_the_window_of_messages(configured):
     counted = configured(f"{JMS}{N}.region.trigger-count = 70")
-    assert most_of_interval(counted) == jms_source_settings(counted).window == 70
-    assert most_of_interval(configured(f"{JMS}{I}.batch-size = 90")) == 90
-    assert most_of_interval(configured(f"{I}.batch-size = 90\n{N}.region.trigger-count = 70")) == 90, "this is no region"
+    assert max_of_interval(counted) == jms_source_settings(counted).window == 70
+    assert max_of_interval(configured(f"{JMS}{I}.batch-size = 90")) == 90
+    assert max_of_interval(configured(f"{I}.batch-size = 90\n{N}.region.trigger-count = 70")) == 90, "this is no region"
 
 
 def test_broker_and_queues_are_those_of_the_configuration(configured):

@@ -111,12 +111,12 @@ def test_a_timeout_that_is_no_longer_learned_counts_for_what_waits_already(envel
     strategy=st.sampled_from(["SEQUENCE", "STRICT_SEQUENCE"]),
     order=st.permutations(range(1, 7)),
     pauses=st.lists(st.integers(0, 20_000), min_size=6, max_size=6),
-    least_ms=st.integers(1, 30_000),
+    min_ms=st.integers(1, 30_000),
 )
-def test_nothing_is_given_up_that_comes_within_the_profile(strategy, order, pauses, least_ms):
+def test_nothing_is_given_up_that_comes_within_the_profile(strategy, order, pauses, min_ms):
     """This holds for any bounds below the profile, and though the unit is woken before each arrival."""
     profile_ms = sum(pauses) + 1
-    unit, envelopes = learned(strategy, LearnedTimeout(least_ms, 600_000), A=profile_ms), Envelopes()
+    unit, envelopes = learned(strategy, LearnedTimeout(min_ms, 600_000), A=profile_ms), Envelopes()
     for number, pause_ms in zip(order, pauses, strict=True):
         unit.wake(Wake.DEADLINE, after_ms=pause_ms)
         unit.arrive(envelopes(number))

@@ -121,12 +121,12 @@ class Group:
 
 
 class FakeBroker:
-    """`watch` is called with the position before and after each one that becomes effective. At most `most_at_once` records of a
+    """`watch` is called with the position before and after each one that becomes effective. At most `max_at_once` records of a
     transaction arrive in time. `is_damaged` is whether the next records of a partition cannot be read at the moment.
     """
 
     def __init__(self, partitions: Mapping[str, int], group_topic: str) -> None:
-        self.most_at_once = 1 << 30
+        self.max_at_once = 1 << 30
         self.is_damaged: Callable[[TopicPartition], bool] = lambda _: False
         self.logs = {
             TopicPartition(topic, number): list[Entry]() for topic, count in partitions.items() for number in range(count)
@@ -175,7 +175,7 @@ class FakeBroker:
 
     def produce(self, transactional_id: str, epoch: int, partition: TopicPartition, record: Stored) -> None:
         transaction = self._checked(transactional_id, epoch)
-        if len(transaction.entries) >= self.most_at_once:
+        if len(transaction.entries) >= self.max_at_once:
             raise errors.KafkaTimeoutError("the time for the transaction is up")
         entry = Entry(record, is_aborted=None)
         self.logs[partition].append(entry)

@@ -26,7 +26,7 @@ from simulation.regions.world import RegionWorld, SourceKind
 from resequencer.errors import ResequencerError
 
 _TURNS = 25
-_MOST_UNITS = 7
+_MAX_UNITS = 7
 _SINKS = ("mqtt", "file", "kafka", "jms")
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 MIXTURES = tuple(each for count in (1, 2, 3) for each in permutations(_SINKS, count))
@@ -106,7 +106,7 @@ class Totals(NamedTuple):
 
 def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | None = None) -> RegionOutcome:
     """Do one run, and judge it."""
-    region, work = Region.drawn(seed, run), workload(seed, _MOST_UNITS)
+    region, work = Region.drawn(seed, run), workload(seed, _MAX_UNITS)
     expected = expected or reference(seed)
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         world = RegionWorld(seed, work.plan, region.kind, region.sinks, region.workers, Path(directory))
@@ -123,7 +123,7 @@ def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | 
 @cache
 def reference(seed: int) -> Outcome:
     """Return what a single worker without faults tells, from a log into a sink."""
-    work = uncut(workload(seed, _MOST_UNITS))
+    work = uncut(workload(seed, _MAX_UNITS))
     world = RegionWorld(seed, work.plan, SourceKind.KAFKA, ("kafka",), 1, Path())
     problem = _live_through(world, work, RegionRun.CRASHES, None)
     left = world.left_through("kafka")

@@ -43,12 +43,12 @@ class Fences(StrEnum):
 
 @dataclass(slots=True)
 class SinkServer:
-    """A server with records and, for each partition, a marker. A transaction has time for `most_at_once` records."""
+    """A server with records and, for each partition, a marker. A transaction has time for `max_at_once` records."""
 
     fences: Fences | None
     left: list[Left]
     markers: dict[Partition, Marker]
-    most_at_once: int = 1 << 30
+    max_at_once: int = 1 << 30
 
     @classmethod
     def empty(cls, fences: Fences | None) -> SinkServer:
@@ -103,7 +103,7 @@ class MarkerSink:
         fresh = [(self._fresh(each), self._known.get(each.partition, _NO_MARKER)) for each in outputs]
         if not self._tried and self._worker.is_turned_away():
             raise NothingLeft("no connection")
-        if not self._tried and sum(len(output.records) for output, _ in fresh) > self._server.most_at_once:
+        if not self._tried and sum(len(output.records) for output, _ in fresh) > self._server.max_at_once:
             raise NothingLeft("too much for one transaction")
         self._tried |= {output.partition: output for output, _ in fresh}
         no_answer = TransportUnavailable("no answer to publish")

@@ -150,7 +150,7 @@ class _ImpatientRegion(Region):
     """Draws whether the turns of an interval took too long: then the interval is never committed, and the region resets."""
 
     def __init__(self, world: RegionWorld) -> None:
-        super().__init__(RegionLimits(most_resets=1_000_000))
+        super().__init__(RegionLimits(max_resets=1_000_000))
         self._world = world
 
     def check_drain(self, took_ms: int, count: int, is_stopping: Callable[[], bool]) -> None:

@@ -22,8 +22,8 @@ from simulation.shared_storage import Backup
 
 from resequencer.record import Partition
 
-_MOST_STATE = KEPT + WINDOW
-_HAVE_SHORT_TRANSACTIONS, _MOST_AT_ONCE = 0.5, 3
+_MAX_STATE = KEPT + WINDOW
+_HAVE_SHORT_TRANSACTIONS, _MAX_AT_ONCE = 0.5, 3
 
 
 class SourceKind(StrEnum):
@@ -68,7 +68,7 @@ class RegionWorld:
         self.log, self.queues = Log(), Queues()
         self.servers = {name: SinkServer.empty(fences) for name, fences in FENCES.items()}
         if self.random.random() < _HAVE_SHORT_TRANSACTIONS:
-            self.servers[self.random.choice(sorted(self.servers))].most_at_once = _MOST_AT_ONCE
+            self.servers[self.random.choice(sorted(self.servers))].max_at_once = _MAX_AT_ONCE
         self.leases = Leases(workers)
         self.workers = [RegionWorker(self, slot) for slot in range(workers)]
         self.coming: deque[tuple[int, bytes]] = deque()
@@ -194,7 +194,7 @@ class RegionWorld:
             if each in self.history:
                 self.wrong = self.wrong or f"{each} is taken twice into {partition}"
             self.history[each] = str(partition)
-        if (ids := state.count('"') // 2) > _MOST_STATE:
+        if (ids := state.count('"') // 2) > _MAX_STATE:
             self.wrong = self.wrong or f"the state of the source has {ids} ids"
 
     def draws_a_reset(self, why: str) -> bool:

@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 PARTITION = Partition("T", 0)
 RETENTION_MS = 1_000
 UNITS = 30
-MOST_TRIES = 60
+MAX_TRIES = 60
 
 
 class Died(Exception):
@@ -261,7 +261,7 @@ class SimulatedRun:
 
         owner.connection.compare_and_set = silent
         try:
-            for _ in range(MOST_TRIES):
+            for _ in range(MAX_TRIES):
                 try:
                     owner.store.commit(commit)
                 except StorageUnavailable as error:
@@ -311,7 +311,7 @@ def live(steps: int, *runs: SimulatedRun) -> None:
 
 def _answered(call: Callable[[], Answer]) -> Answer:
     """Repeat the call until it is answered, as the worker does."""
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         try:
             return call()
         except StorageUnavailable:
@@ -320,7 +320,7 @@ def _answered(call: Callable[[], Answer]) -> Answer:
 
 
 def _is_lost(act: Callable[[], object]) -> bool:
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         try:
             act()
         except OwnershipLost:

@@ -16,9 +16,9 @@ RETENTION_MS = 1_000
 
 SMALL = {
     "window_bytes": 2_000,
-    "least_window_bytes": 1_000,
+    "min_window_bytes": 1_000,
     "window_segments": 3,
-    "least_compaction_bytes": 300,
+    "min_compaction_bytes": 300,
     "page_memory_bytes": 2_000,
     "page_bytes": 400,
     "index_block_bytes": 200,

@@ -30,7 +30,7 @@ from storage.infinispan.layout.segment import (
     token_text,
     version_of,
 )
-from storage.infinispan.layout.unit_index import MOST_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
+from storage.infinispan.layout.unit_index import MAX_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
 
 units = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 5)
@@ -195,7 +195,7 @@ def test_the_directory_has_few_runs_and_none_that_only_names_what_is_gone():
 def test_long_runs_are_not_merged_any_more():
     unit_index = UnitIndex()
     for number in range(2):
-        unit_index.add(array("Q", range(MOST_MERGED // 2 + 1)), number)
+        unit_index.add(array("Q", range(MAX_MERGED // 2 + 1)), number)
         unit_index.tidy(0)
     assert len(unit_index._runs) == 2
 

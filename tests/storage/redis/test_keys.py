@@ -125,7 +125,7 @@ def test_payment_data_and_stash_that_did_not_change_are_not_sent_again(own_redis
 
 
 def test_a_commit_that_no_server_would_take_is_refused_before_it_is_sent(store, monkeypatch):
-    monkeypatch.setattr(redis_partition, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(redis_partition, "_MAX_BYTES", 1_000)
     with pytest.raises(StorageRefused, match=r"lower ingress\.batch-size"):
         put(store, idle("a"), UnitChange("b", b"x" * 1_000))
     put(store, idle("a"))

@@ -17,7 +17,7 @@ import msgspec
 from guardian.ports import TransportRefused
 from resequencer.record import Partition
 
-MOST_CHARACTERS = 4096
+MAX_CHARACTERS = 4096
 """The brokers' default limit (`offset.metadata.max.bytes`, which counts characters). The parts before the text take up to 64."""
 
 _FORMAT = 1
@@ -41,8 +41,8 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         topic_id = urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
         encoded = f"resequencer/{_FORMAT} {topic_id} {self.partitions} {self.text}"
         length = len(encoded.encode("utf-16-le", "surrogatepass")) // 2  # As Java counts.
-        if length > MOST_CHARACTERS:
-            problem = f"the metadata of its position has {length} characters, but brokers accept {MOST_CHARACTERS}"
+        if length > MAX_CHARACTERS:
+            problem = f"the metadata of its position has {length} characters, but brokers accept {MAX_CHARACTERS}"
             raise TransportRefused(what, f"{problem}. This is a defect of the service: report it")
         return encoded
 

@@ -17,7 +17,7 @@ from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from guardian.positions import DoneOffsets, Positions
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata
-from notification_service.delivery.direct.core.room import LEAST_ROOM, find_room, fitted
+from notification_service.delivery.direct.core.room import MIN_ROOM, find_room, fitted
 from resequencer.clock import Instant, instant_text
 from resequencer.order import OrderText, ShortText
 from resequencer.printable import counted, printable
@@ -88,7 +88,7 @@ class Lanes:
             del self._lanes[name]
 
 
-MOST_RECORDS, MOST_BYTES = 500, 4 << 20
+MAX_RECORDS, MAX_BYTES = 500, 4 << 20
 """So much leaves with one position at most, so that no transaction takes long."""
 
 
@@ -141,7 +141,7 @@ class Departures:
         taken, is_whole = 0, False
         for number, each in enumerate(self._waiting):
             taken += len(each.output.value)
-            if is_whole and (number >= MOST_RECORDS or taken > MOST_BYTES):
+            if is_whole and (number >= MAX_RECORDS or taken > MAX_BYTES):
                 return number
             # The outcome of an order leaves together with the record behind it, which the order was about.
             is_whole = not each.is_outcome
@@ -229,7 +229,7 @@ class DirectPartition:
         """Return why nothing more of the partition is read; None if it is read on."""
         if self.open_bytes >= self._blocked_bytes:
             return f"{counted(self.open_bytes, 'byte')} behind its position are not delivered yet (blocked-bytes)"
-        if self.room < LEAST_ROOM and self.read_to >= self._done.end:
+        if self.room < MIN_ROOM and self.read_to >= self._done.end:
             return "its position cannot list more of what is done beyond it"
         return None
 

@@ -10,7 +10,7 @@ from resequencer.record import Partition
 AT_ONCE = 500
 """How many records a poll takes, and how many may be due, or open while the receiver sleeps, before no more are read."""
 
-MOST_HELD = 256 << 20
+MAX_HELD = 256 << 20
 """About how many bytes the open records of a receiver take in one worker, apart from one poll of each partition."""
 
 _LEAVING_BYTES = 8 << 20
@@ -26,12 +26,12 @@ class Pressure(NamedTuple):
 
 def rests(stage: Stage, pressure: Pressure, states: Mapping[Partition, DirectPartition]) -> list[Partition]:
     """Return the partitions of a stage that are not read on for now."""
-    is_full = pressure.held_bytes > MOST_HELD
+    is_full = pressure.held_bytes > MAX_HELD
 
     def is_resting(state: DirectPartition) -> bool:
         if state.pause is not None or state.ready_count >= AT_ONCE or state.leaving_bytes >= _LEAVING_BYTES:
             return True
-        if is_full and state.held_bytes > MOST_HELD // (4 * len(states)):
+        if is_full and state.held_bytes > MAX_HELD // (4 * len(states)):
             return True
         return (pressure.is_asleep and state.open_count >= AT_ONCE) or waits_for_its_time(stage, state, pressure.now)
 

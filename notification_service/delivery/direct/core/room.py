@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from guardian.positions import CHARACTERS_PER_RECORD, MOST_CHARACTERS, DoneOffsets, encode, longest
+from guardian.positions import CHARACTERS_PER_RECORD, MAX_CHARACTERS, DoneOffsets, encode, longest
 
 _NUMBERS = 32
 """More characters than the numbers take that are written before the bits."""
@@ -10,7 +10,7 @@ _NUMBERS = 32
 _SHORT = 2_400
 """So many offsets take 400 characters at most, a bit for each, whatever is done of them: they need not be measured."""
 
-LEAST_ROOM = 50
+MIN_ROOM = 50
 """A partition with room for fewer records rests, unless they are read for the second time."""
 
 
@@ -21,17 +21,17 @@ def find_room(position: int, end: int, find_done: Callable[[], DoneOffsets]) -> 
     its own, for offsets may have gaps: those of transactions, and of what was compacted.
     """
     taken = (end - position) // 6 + _NUMBERS if end - position <= _SHORT else longest(position, find_done())
-    return (MOST_CHARACTERS - taken) // CHARACTERS_PER_RECORD - 1
+    return (MAX_CHARACTERS - taken) // CHARACTERS_PER_RECORD - 1
 
 
 def fitted(position: int, done: DoneOffsets) -> DoneOffsets:
     """Return as much of `done` as fits into the metadata, from the position on. What is left out will be delivered again."""
-    if len(encode(position, done)) <= MOST_CHARACTERS:
+    if len(encode(position, done)) <= MAX_CHARACTERS:
         return done
     fits, too_many = 0, len(done.undone)
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        if len(encode(position, _first(done, middle))) <= MOST_CHARACTERS:
+        if len(encode(position, _first(done, middle))) <= MAX_CHARACTERS:
             fits = middle
         else:
             too_many = middle

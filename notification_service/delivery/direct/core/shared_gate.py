@@ -11,10 +11,10 @@ from notification_service.delivery.core.gate import Gate, GateState, Refusals
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.settings import Receiver, Step
 
-_MOST_UNITS = 10_000
+_MAX_UNITS = 10_000
 """Of so many units is known that they were refused: those of which that was heard last."""
 
-_MOST_GIVEN_BACK = 3
+_MAX_GIVEN_BACK = 3
 """So often a failure of one record is held against the receiver, if other records succeed in between."""
 
 
@@ -74,7 +74,7 @@ class SharedGate:
             return outcome
         refusals = self.gate.refused(Step.DELIVER, self._refusals.pop(unit, None))
         self._refusals[unit] = refusals
-        if len(self._refusals) > _MOST_UNITS:
+        if len(self._refusals) > _MAX_UNITS:
             del self._refusals[next(iter(self._refusals))]
         return outcome.alone if refusals.are_its_own else outcome
 
@@ -166,7 +166,7 @@ class SharedGate:
 
     def _is_fresh(self, record: OpenRecord) -> bool:
         """Return whether others may fail as the record did: none has succeeded since its last failure."""
-        failed_at, is_spared = record.failed_at, 0 < record.given_back < _MOST_GIVEN_BACK
+        failed_at, is_spared = record.failed_at, 0 < record.given_back < _MAX_GIVEN_BACK
         return failed_at is None or failed_at == self.successes or is_spared
 
     def _judge(self, *, is_receiver: bool) -> None:

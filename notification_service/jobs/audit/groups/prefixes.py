@@ -13,7 +13,7 @@ from guardian.headers import MEMBER
 from notification_service.jobs.audit.groups.judgement import HEX_DIGITS, NO_SUM, SEPARATOR
 from notification_service.jobs.audit.groups.rows import STATUS
 
-_MOST_INSTRUCTIONS = 100
+_MAX_INSTRUCTIONS = 100
 """Of a message with more payment informations at any time, reports do not name them any more."""
 
 _ALL, _ONE = "message", "instruction"
@@ -132,7 +132,7 @@ def _states(changes: DataFrame) -> DataFrame:
     other = {
         "other_total": F.max(_differs("total", "first_total")).over(_so_far(group)),
         "other_control": F.max(_differs("control_units", "first_control")).over(_so_far(group)),
-        "is_many": F.max((F.col("instructions") > _MOST_INSTRUCTIONS).cast("int")).over(_so_far(group)),
+        "is_many": F.max((F.col("instructions") > _MAX_INSTRUCTIONS).cast("int")).over(_so_far(group)),
     }
     total, members = F.col("first_total"), F.col("members")
     is_through = total.isNotNull() & (F.col("final") == members) & (members == total) & (F.col("other_total") == 0)

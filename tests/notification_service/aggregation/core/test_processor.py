@@ -6,7 +6,7 @@ import pytest
 from harness.kept_values import KeptValues
 
 from notification_service.aggregation import core as module
-from notification_service.aggregation.core import MOST_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
+from notification_service.aggregation.core import MAX_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, Undecodable
@@ -29,7 +29,7 @@ class Texts:
         if word == b"empty":
             return Change(b"", None)
         if word.startswith(b"huge"):
-            return Change(b"x" * (MOST_VALUE_BYTES + (word == b"huge+1")), word)
+            return Change(b"x" * (MAX_VALUE_BYTES + (word == b"huge+1")), word)
         return Change((head or b"") + word, word, due=now + 10 if word == b"due" else None)
 
     def dated_back(self, head: bytes, now: Instant) -> None:
@@ -133,7 +133,7 @@ def test_a_command_that_cannot_be_applied_becomes_a_dead_letter_and_changes_noth
 def test_the_largest_value_is_stored(processor: Processor, values: KeptValues) -> None:
     (stored,) = processor.apply(values, [record(b"huge")], NOW).changes.values()
     assert stored is not None
-    assert len(stored.body) == MOST_VALUE_BYTES
+    assert len(stored.body) == MAX_VALUE_BYTES
 
 
 def test_only_keys_that_are_due_are_woken_those_longest_due_first(processor: Processor, values: KeptValues) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from harness.kept_values import KeptValues
 
-from notification_service.aggregation.core import MOST_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
+from notification_service.aggregation.core import MAX_VALUE_BYTES, Change, Command, Completion, Processor, Slot, Stored
 from resequencer.errors import PermanentError
 
 
@@ -26,7 +26,7 @@ class Failing:
         del head, now
         if key == "bad" and self._fails == "on_due":
             raise PermanentError("it cannot be")
-        return Change(b"x" * (MOST_VALUE_BYTES + 1) if key == "bad" and self._fails == "size" else b"after")
+        return Change(b"x" * (MAX_VALUE_BYTES + 1) if key == "bad" and self._fails == "size" else b"after")
 
     def on_value(self, key: str, old: bytes | None, new: bytes | None, now: int) -> Sequence[Completion]:
         del old, new, now

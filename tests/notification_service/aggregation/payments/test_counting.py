@@ -6,7 +6,7 @@ import pytest
 from harness.group_stage import KEY, PARTY, GroupStage, command_record, message, status_body
 
 from notification_service.aggregation.core import Slot
-from notification_service.aggregation.payments.head import MOST_INSTRUCTIONS, Instruction, Member, Tally
+from notification_service.aggregation.payments.head import MAX_INSTRUCTIONS, Instruction, Member, Tally
 
 
 def test_a_payment_counts_with_its_latest_status(stage: GroupStage) -> None:
@@ -115,14 +115,14 @@ def test_an_invalid_payment_information_is_that_of_the_notifications(stage: Grou
 
 def test_beyond_a_hundred_payment_informations_none_is_counted(stage: GroupStage) -> None:
     stage.said = {"original": message(1_000)}
-    for number in range(MOST_INSTRUCTIONS):
+    for number in range(MAX_INSTRUCTIONS):
         stage.say(f"u{number}", "RCVD", instruction=f"PMT-{number}")
-    assert len(stage.head.instructions) == MOST_INSTRUCTIONS
+    assert len(stage.head.instructions) == MAX_INSTRUCTIONS
     stage.say("one-more", "RCVD", instruction="PMT-one-more")
     stage.say("u0", "ACCC", instruction="PMT-0")
     assert stage.head.instructions == {}
     assert stage.head.many_instructions
-    assert stage.counts == {"ACCC": 1, "RCVD": MOST_INSTRUCTIONS}
+    assert stage.counts == {"ACCC": 1, "RCVD": MAX_INSTRUCTIONS}
 
 
 def test_a_head_stays_small_however_many_payments_and_whatever_texts_it_has(stage: GroupStage) -> None:
@@ -130,10 +130,10 @@ def test_a_head_stays_small_however_many_payments_and_whatever_texts_it_has(stag
     party = {"Nm": "N" * 140, "Id": {"OrgId": {"Othr": [{"Id": f"{n}"} for n in range(10_000)]}}}
     numbers = {"OrgnlNbOfTxs": "9" * 15, "OrgnlCtrlSum": "9" * 18}
     for number in range(300):
-        instruction = {"OrgnlPmtInfId": f"{number % MOST_INSTRUCTIONS:02}{long[2:]}"} | numbers
+        instruction = {"OrgnlPmtInfId": f"{number % MAX_INSTRUCTIONS:02}{long[2:]}"} | numbers
         stage.say(
             f"u{number}",
-            ("RCVD", "ACSP", "RJCT")[number // MOST_INSTRUCTIONS],
+            ("RCVD", "ACSP", "RJCT")[number // MAX_INSTRUCTIONS],
             original=message("1" * 15, "1" * 18 + "." + "0" * 1_000),
             initiatingParty=None if number else party,
             instruction=instruction,

@@ -19,7 +19,7 @@ from harness.waiting import wait_until
 
 from guardian.headers import MEMBER
 from guardian.ports import TransportUnavailable
-from notification_service.aggregation.core import MOST_VALUE_BYTES, Slot, Stored
+from notification_service.aggregation.core import MAX_VALUE_BYTES, Slot, Stored
 from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.supervision.system_clock import SystemClock, passed_ms
@@ -558,13 +558,13 @@ def test_values_of_the_greatest_size_are_kept_and_larger_ones_are_dead_letters(s
 
     assert isinstance(stage.topics, KafkaStage)
     for number in range(20):
-        stage.topics.send(str(MOST_VALUE_BYTES).encode(), key=f"g{number}".encode())
-    stage.topics.send(str(MOST_VALUE_BYTES + 1).encode(), key=b"larger")
+        stage.topics.send(str(MAX_VALUE_BYTES).encode(), key=f"g{number}".encode())
+    stage.topics.send(str(MAX_VALUE_BYTES + 1).encode(), key=b"larger")
     stage._sent[0] = 21
     with closing(StoreRunner("blown", Blown(), stage.open_store, steady(stage.clock), lambda ms: None)) as one:
         run_until_read(stage, one)
     assert [each.key for each in stage.dead_letters()] == ["larger"]
-    assert {key: len(value) for key, value in topic_values(stage).items()} == {f"g{n}": MOST_VALUE_BYTES for n in range(20)}
+    assert {key: len(value) for key, value in topic_values(stage).items()} == {f"g{n}": MAX_VALUE_BYTES for n in range(20)}
 
 
 def problem_of(one: StoreRunner) -> str:

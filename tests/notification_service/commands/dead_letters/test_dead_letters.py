@@ -572,7 +572,7 @@ def test_a_discarded_one_says_who_when_and_why_and_no_byte_is_deleted(store):
 
 
 def test_a_discard_of_many_that_ends_half_way_keeps_what_was_done_and_the_same_command_does_the_rest(store, monkeypatch):
-    monkeypatch.setattr("notification_service.connectors.dead_letters.decisions.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("notification_service.connectors.dead_letters.decisions.MAX_AT_ONCE", 2)
     for _ in range(5):
         store.set_aside()
     numbers = [name(each) for each in range(1, 6)]

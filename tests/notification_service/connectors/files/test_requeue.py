@@ -146,7 +146,7 @@ def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_w
 
 
 def test_many_go_in_portions_each_once(settings, monkeypatch):
-    monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 7)
+    monkeypatch.setattr(requeue_batches, "MAX_AT_ONCE", 7)
     set_aside(settings, *(letter(number) for number in range(1, 51)))
     assert [each.number for each in DeadLetterStore(settings).call()] == [f"T-0#{number}" for number in range(1, 51)]
     assert len(records(settings)) == 50

@@ -21,7 +21,7 @@ from resequencer.record import Headers, Partition, Record
 from servers.kafka import KafkaServer
 
 NOW = 1_774_740_835_941
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 START = '["start",0,0]'
 
 # A test does not limit how long an answer takes unless it says so, and its machine may be busy: the most that may be configured.
@@ -280,7 +280,7 @@ def settings_of(
     """Make settings from options with Kafka's names."""
     options, *problems = read_options({"bootstrap.servers": bootstrap, "group.id": group, **consumer}, producer)
     assert not any(problems), problems
-    return KafkaSettings.make(KafkaTopics(*topics), options, f"{group}-{slot}", MOST_BYTES)
+    return KafkaSettings.make(KafkaTopics(*topics), options, f"{group}-{slot}", MAX_BYTES)
 
 
 def read_to_end(reader: KafkaConsumer, topic: str) -> list[Any]:

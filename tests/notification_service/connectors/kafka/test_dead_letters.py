@@ -123,7 +123,7 @@ def test_a_discarded_one_says_why_and_nothing_is_sent(aside: PausedPartitions) -
 
 
 def test_many_go_in_portions_each_in_a_transaction_of_its_own(aside: PausedPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requeue_batches, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(requeue_batches, "MAX_AT_ONCE", 3)
     numbers = aside.put(*(b"%d" % each for each in range(8)))
     assert [each.number for each in aside.requeue(*numbers)] == numbers
     assert [value for _, _, value, _ in aside.input()] == [b"%d" % each for each in range(8)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.kafka.core.offset_metadata import MOST_CHARACTERS, OffsetMetadata, find_metadata
+from notification_service.connectors.kafka.core.offset_metadata import MAX_CHARACTERS, OffsetMetadata, find_metadata
 
 TOPIC = UUID("89f6241c-3905-4c3b-8d80-3abb9a0b5a50")
 
@@ -51,8 +51,8 @@ def test_a_newer_format_is_refused_with_the_remedy() -> None:
 
 
 def test_the_longest_text_that_brokers_take_is_taken_and_a_longer_one_refused() -> None:
-    room = MOST_CHARACTERS - len(OffsetMetadata(TOPIC, 4, "").encode("t-0"))
-    assert room >= MOST_CHARACTERS - 64
-    assert len(OffsetMetadata(TOPIC, 4, "é" * room).encode("t-0")) == MOST_CHARACTERS
+    room = MAX_CHARACTERS - len(OffsetMetadata(TOPIC, 4, "").encode("t-0"))
+    assert room >= MAX_CHARACTERS - 64
+    assert len(OffsetMetadata(TOPIC, 4, "é" * room).encode("t-0")) == MAX_CHARACTERS
     with pytest.raises(TransportRefused, match="t-0: the metadata of its position has 4097 characters"):
         OffsetMetadata(TOPIC, 4, "é" * (room + 1)).encode("t-0")

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from resequencer.record import Cut
-from tests.notification_service.connectors.kafka.stage import MOST_BYTES, START, KafkaStage, notification, values_of
+from tests.notification_service.connectors.kafka.stage import MAX_BYTES, START, KafkaStage, notification, values_of
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +77,11 @@ def test_what_was_half_read_when_reading_was_held_up_is_read_on_beside_another_p
 
 
 def test_a_value_that_is_too_long_is_cut_and_one_that_is_missing_is_a_defect(stage: KafkaStage) -> None:
-    stage.send(b"x" * MOST_BYTES + b"y", None)
+    stage.send(b"x" * MAX_BYTES + b"y", None)
     worker = stage.worker()
     stage.poll_until(lambda: len(worker.records) == 2, "two records", worker)
     long, missing = worker.records
-    assert (len(long.value), long.cut and long.cut.length) == (64 << 10, MOST_BYTES + 1)
+    assert (len(long.value), long.cut and long.cut.length) == (64 << 10, MAX_BYTES + 1)
     assert isinstance(long.cut, Cut)
     assert (missing.value, missing.defect) == (b"", "it has no value")
 

@@ -175,7 +175,7 @@ def test_a_request_that_another_site_sends_in_the_background_is_refused_and_a_li
 
 
 def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, limits=Limits(most_body_bytes=1_000))
+    shop = Shop(tmp_path, limits=Limits(max_body_bytes=1_000))
     answer = shop.client.post("/change", data={"form-token": shop.tokens.make(ANN), "what": "x" * 2_000})
     assert (answer.status_code, shop.changes) == (413, [])
     assert "1,000 bytes" in str(BodyTooLarge(1_000))

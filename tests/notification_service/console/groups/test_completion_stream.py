@@ -121,7 +121,7 @@ def ours(groups: GroupStage) -> Iterator[Groups]:
 def feed(log: Log, groups: GroupStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompletionFeed]:
     for name in ("_PAUSE_SECONDS", "_AGAIN_SECONDS"):
         monkeypatch.setattr(f"notification_service.console.groups.feed.{name}", 0.01)
-    made = CompletionFeed(log.open, groups.clock, most_kept=100)
+    made = CompletionFeed(log.open, groups.clock, max_kept=100)
     yield made
     made.close()
 
@@ -156,7 +156,7 @@ def test_who_begins_without_a_place_is_told_what_comes_from_then_on(feed: Comple
 @pytest.mark.parametrize("kept", [100, 3])
 def test_who_resumes_again_and_again_is_told_all_once(log: Log, groups: GroupStage, ours: Groups, kept: int) -> None:
     """Also if what is kept in memory is not enough: then the log is read again."""
-    feed = CompletionFeed(log.open, groups.clock, most_kept=kept)
+    feed = CompletionFeed(log.open, groups.clock, max_kept=kept)
     client = Client("0:0,1:0")
 
     async def again_and_again() -> None:

@@ -274,7 +274,7 @@ def test_a_large_output_is_read_in_its_newest_part_and_the_answer_says_so(stage:
     for number in range(1, 10):
         stage.notify("uow-1", number)
     size = (stage.out / "notifications.jsonl").stat().st_size
-    left = OutputFiles(stage.out, SystemFiles(), most_bytes=size // 3).find_left("uow-1", 2.0)
+    left = OutputFiles(stage.out, SystemFiles(), max_bytes=size // 3).find_left("uow-1", 2.0)
     assert [each.notification_id for each in left.found] in (["n8", "n9"], ["n7", "n8", "n9"])
     assert not left.is_complete
     assert "newest" in left.searched
@@ -302,7 +302,7 @@ def test_dead_letters_before_the_instant_are_not_told_and_the_answer_says_so(sta
 def test_dead_letters_that_take_too_long_are_told_in_part(stage: Stage) -> None:
     for number in range(1, 4):
         stage.set_aside("uow-1", number)
-    found = stage.tell(search=Search(most_seconds=0.0)).dead_letters
+    found = stage.tell(search=Search(max_seconds=0.0)).dead_letters
     assert len(found.found) == 1
     assert "there may be more" in found.searched
 
@@ -328,7 +328,7 @@ def test_a_storage_that_does_not_answer_in_time_is_not_asked_for_the_other_parti
             raise StorageUnavailable("redis does not answer")
 
     others = (PARTITION, Partition("T", 7), Partition("T", 8))
-    story = find_story(stage.sources, nullcontext(Away()), "uow-1", Search(most_seconds=-1.0, first_in=others))
+    story = find_story(stage.sources, nullcontext(Away()), "uow-1", Search(max_seconds=-1.0, first_in=others))
     assert asked == [PARTITION]
     assert story.looked_in == ()
     assert "redis does not answer" in story.problems[0]

@@ -116,10 +116,10 @@ def test_pages_counts_and_totals_are_those_of_a_simple_model(
     listings: list[tuple[str, bool, list[tuple[str, Waits | None]]]],
     asked: WaitingFilter,
     few: int,
-    most_classes: int,
+    max_classes: int,
 ) -> None:
-    """Whichever way the units are searched: `few` and `most_classes` decide which."""
-    with patch.multiple(query, _FEW=few, _MOST_CLASSES=most_classes):
+    """Whichever way the units are searched: `few` and `max_classes` decide which."""
+    with patch.multiple(query, _FEW=few, _MAX_CLASSES=max_classes):
         compare_with_a_model(tmp_path_factory, listings, asked)
 
 
@@ -375,7 +375,7 @@ def test_the_number_of_whole_listings_in_a_row_is_counted(tmp_path: Path, view: 
 def test_the_last_bytes_of_the_disk_are_left_to_the_service(copy: WaitingCopy, tmp_path: Path) -> None:
     copy.markers()
     copy.take("T-0", whole(("a", waits(1)), marker="before"), 5)
-    greedy = WaitingCopy(tmp_path, least_free_bytes=2**62)
+    greedy = WaitingCopy(tmp_path, min_free_bytes=2**62)
     with pytest.raises(CopyUnusable, match="are left to the service") as refused:
         greedy.take("T-0", whole(("b", waits(1)), marker="after"), 6)
     assert not refused.value.is_damaged

@@ -41,7 +41,7 @@ from tests.notification_service.delivery.direct.simulated_loop import Broken, Si
 
 SESSION_MS = 6_000
 KEYS, PARTITIONS = 12, 2
-_FAULTS_SECONDS, _MOST_SECONDS = 40.0, 1_200.0
+_FAULTS_SECONDS, _MAX_SECONDS = 40.0, 1_200.0
 _TO_KNOW_SECONDS = 0.1
 Reply = Answer | NoAnswer
 
@@ -331,7 +331,7 @@ class Run:
 
     async def _end(self) -> None:
         """Wait until all is done. Records that are well show that the receiver works, so that poison is judged."""
-        until, number = self._loop.time() + _MOST_SECONDS, 0
+        until, number = self._loop.time() + _MAX_SECONDS, 0
         while not self._is_done():
             if self._loop.time() > until:
                 raise Broken(f"not done: {sorted(set(self._ids) - set(self.ended))[:5]}")

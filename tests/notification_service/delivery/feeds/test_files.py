@@ -159,7 +159,7 @@ def test_the_parts_whose_files_are_gone_are_told(tmp_path: Path) -> None:
 def test_large_records_make_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "n.jsonl"
     path.write_bytes(b"".join(line("u", f"n{number}") for number in range(10)))
-    monkeypatch.setattr("notification_service.delivery.feeds.files.MOST_BYTES", 3 * (len(line("u", "n0")) - 1))
+    monkeypatch.setattr("notification_service.delivery.feeds.files.MAX_BYTES", 3 * (len(line("u", "n0")) - 1))
     portion = feed(path).read({}, 100)
     assert (len(portion.items), portion.is_end) == (3, False)
     assert len(read_all(feed(path), dict(portion.positions), 100)) == 7

@@ -126,7 +126,7 @@ def test_a_tick_that_is_stored_again_replaces_nothing(it: LedgerStage) -> None:
 def test_a_pile_of_before_ends_some_at_a_time_and_no_request_is_counted_twice(
     it: LedgerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "_MOST_REPLACED", 3)
+    monkeypatch.setattr(intake, "_MAX_REPLACED", 3)
     hours = Hours(it, Waiting.ALL, "a")
     hours.tick(5)
     hours.new_worker(it, Waiting.NEWEST)

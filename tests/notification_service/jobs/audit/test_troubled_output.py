@@ -162,7 +162,7 @@ def test_what_a_users_own_target_type_refuses_is_explained_by_its_dead_letter(re
 
 def test_an_envelope_that_would_have_let_out_too_much_is_found_to_be_too_large_again(tmp_path):
     audited = AuditedService(tmp_path, target_type="produced-report")
-    audited.handler_settings = msgspec.structs.replace(audited.handler_settings, most_bytes=6_000)
+    audited.handler_settings = msgspec.structs.replace(audited.handler_settings, max_bytes=6_000)
     audited.service.handler = make_handler(audited.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
     audited.live()
     reasons = {line["headers"]["dead-letter-reason"] for line in lines_of(audited.dead_letters)}

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from notification_service.jobs.errors import NotShared
-from notification_service.jobs.lookups.shards import MOST_SHARDS, ROWS_PER_SHARD, shard_count, write_table
+from notification_service.jobs.lookups.shards import MAX_SHARDS, ROWS_PER_SHARD, shard_count, write_table
 from notification_service.lookups.release import LookupTable
 
 
@@ -56,4 +56,4 @@ def test_a_shard_that_a_task_wrote_on_a_machine_of_its_own_is_missed(
 
 
 def test_shards_stay_small_enough_to_be_sorted_by_a_task() -> None:
-    assert [shard_count(rows) for rows in (0, 1, ROWS_PER_SHARD, ROWS_PER_SHARD + 1, 10**12)] == [1, 1, 1, 2, MOST_SHARDS]
+    assert [shard_count(rows) for rows in (0, 1, ROWS_PER_SHARD, ROWS_PER_SHARD + 1, 10**12)] == [1, 1, 1, 2, MAX_SHARDS]

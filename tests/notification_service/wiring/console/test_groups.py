@@ -164,7 +164,7 @@ def test_an_operator_closes_a_group_and_the_page_learns_of_it(counted: Counted, 
 @pytest.mark.parametrize("kept", [2, *at_night("stores", 10_000)])
 def test_completions_are_told_once_whoever_resumes(counted: Counted, groups: Groups, kept: int) -> None:
     """With little kept in memory they are read from the topic again."""
-    feed = CompletionFeed(groups.source.open_completions, SystemClock(), most_kept=kept)
+    feed = CompletionFeed(groups.source.open_completions, SystemClock(), max_kept=kept)
     client = Client()
     listen(client, feed, groups, 0)
     for turn in range(3):

@@ -7,7 +7,7 @@ import pytest
 
 from guardian.headers import Way
 from guardian.ports import Channel, OutputRecord
-from guardian.positions import MOST_CHARACTERS, DoneOffsets, encode
+from guardian.positions import MAX_CHARACTERS, DoneOffsets, encode
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
@@ -135,7 +135,7 @@ def test_what_is_done_can_be_listed_however_far_apart_the_offsets_lie_behind_a_l
         for each in news[1::2]:
             state.end(each)
     output = state.output()
-    assert len(output.position.metadata) < MOST_CHARACTERS + 60
+    assert len(output.position.metadata) < MAX_CHARACTERS + 60
     kept = find_metadata(output.position.offset, output.position.metadata)
     assert kept is not None
     assert sum(map(len, kept.done.undone)) == state.open_count, "nothing that is done is left out"
@@ -144,7 +144,7 @@ def test_what_is_done_can_be_listed_however_far_apart_the_offsets_lie_behind_a_l
 def test_a_list_that_is_too_long_all_the_same_is_committed_in_part() -> None:
     done = DoneOffsets(80_001, tuple(range(at, at + 1) for at in range(0, 80_000, 20)))
     kept = fitted(0, done)
-    assert MOST_CHARACTERS - 8 < len(encode(0, kept)) <= MOST_CHARACTERS
+    assert MAX_CHARACTERS - 8 < len(encode(0, kept)) <= MAX_CHARACTERS
     assert done.undone[: len(kept.undone)] == kept.undone
     assert all(done.is_done(each) for each in range(80_001) if kept.is_done(each))
 
@@ -177,13 +177,13 @@ def test_any_pattern_of_what_is_done_fits_into_the_metadata_as_long_as_there_was
         records += news
         for each in [one for one in news if chance.random() < share and one is not records[0]]:
             state.end(each)
-        assert len(state.output().position.metadata) < MOST_CHARACTERS + 60
+        assert len(state.output().position.metadata) < MAX_CHARACTERS + 60
     left = [each for each in records[1:] if state.find_open(each.offset)]
     chance.shuffle(left)
     for number, each in enumerate(left):
         state.end(each)
         if number % 500 == 0:
-            assert len(state.output().position.metadata) < MOST_CHARACTERS + 60
+            assert len(state.output().position.metadata) < MAX_CHARACTERS + 60
     output = state.output()
     metadata = find_metadata(output.position.offset, output.position.metadata)
     assert metadata is not None

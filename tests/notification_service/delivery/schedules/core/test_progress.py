@@ -4,7 +4,7 @@ import pytest
 
 from notification_service.delivery.schedules.core import (
     GRACE_MS,
-    MOST_AHEAD,
+    MAX_AHEAD,
     NOTED_MS,
     Progress,
     Ticks,
@@ -84,7 +84,7 @@ def test_ticks_that_were_made_ahead_are_not_made_again_and_those_before_them_are
     hours = [NOON + number * HOUR_MS for number in range(2, 104)]
     progress, made = follow(progress, *hours)
     assert made == [each for each in hours if each not in (ahead, ahead + HOUR_MS)]
-    assert len(progress.ahead) <= MOST_AHEAD
+    assert len(progress.ahead) <= MAX_AHEAD
 
 
 @pytest.mark.parametrize("between", [(), (NOON + HOUR_MS + GRACE_MS,)], ids=["at once", "after the clock was right"])
@@ -132,7 +132,7 @@ def test_what_is_due_and_not_done_is_overdue() -> None:
 
 def test_progress_survives_its_text_and_fits_into_the_metadata_of_an_offset() -> None:
     expression, release = f"{'0,' * 99} ({'x' * 60})", "20261121T192512123Z"
-    runs = ((NOON, NOON),) * MOST_AHEAD
+    runs = ((NOON, NOON),) * MAX_AHEAD
     longest = Progress(
         NOON, expression, NOON, after="ff" * 511, release=release, made=10**9, total=10**15, run_from=NOON, ahead=runs
     )
