@@ -111,7 +111,7 @@ class Cycle:
         began_at = self._tools.clock.now()
         self.region.enter(RegionState.DRAINING)
         arrivals = self._decode(polled)
-        self._note_reach(polled_at, polled)
+        self._note_reach(polled, polled_at, began_at)
         orders = self._take_orders({**polled.log_ends, **polled.ends})
         turns = self._decide(polled_at, polled, arrivals, orders)
         decided_at = self._tools.clock.now()
@@ -145,8 +145,7 @@ class Cycle:
         """
         active, gone = self._actors.active(), 0
         for partition, owned in list(self.partitions.owned.items()):
-            until = owned.caught_up_ms - self._settings.retention_ms
-            expire = partial(owned.store.expire, until, active.get(partition, ()))
+            expire = partial(owned.store.expire, owned.last_expired(self._settings.retention_ms), active.get(partition, ()))
             try:
                 gone += self._tools.retry.until_answered("storage", expire)
             except OwnershipLost as error:
@@ -237,10 +236,10 @@ class Cycle:
         by_unit = {UnitKey(name, unit): tuple(came) for name, units in envelopes.items() for unit, came in units.items()}
         return Arrivals(by_unit, letters)
 
-    def _note_reach(self, polled_at: Instant, polled: Polled) -> None:
+    def _note_reach(self, polled: Polled, polled_at: Instant, answered_at: Instant) -> None:
         for name, end in polled.log_ends.items():
             if name in self.partitions.owned:
-                self.partitions.owned[name].note_reach(end, polled_at)
+                self.partitions.owned[name].note_reach(end, polled_at, answered_at)
 
     def _take_orders(self, ends: Mapping[Partition, int]) -> Mapping[Partition, TakenOrders]:
         """Read the orders of the owned partitions. If that fails, everything else goes on, and the next cycle tries again."""

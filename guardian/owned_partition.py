@@ -84,7 +84,7 @@ class OwnedPartition:
         self._done_characters = done_characters
         self._done = plan.done
         self._idle: dict[str, int] = {}
-        self.caught_up_ms = store.header.caught_up_ms
+        self.caught_up_ms, self._surely_caught_up_ms = store.header.caught_up_ms, 0
         self._caught_up_at: Instant | None = None
         self._log_end = plan.offset
         self._last_caught_up_at: Instant | None = None
@@ -151,12 +151,12 @@ class OwnedPartition:
         if written_at is not None:
             self._last_written_at = written_at
 
-    def note_reach(self, end: int, now: Instant) -> None:
-        """Advance the caught-up clock after a cycle that began at `now`; the log ended at `end` then.
+    def note_reach(self, end: int, polled_at: Instant, answered_at: Instant) -> None:
+        """Advance the caught-up clock after a poll that began at `polled_at` and was answered at `answered_at`.
 
-        The clock advances between two cycles that both read everything, and not while the partition is paused. If the system
-        clock was set forward, the caught-up clock advances by one step at most. If it was set back, the caught-up clock does not
-        move.
+        The log ended at `end` in between. The clock advances between two polls that both read everything, and not while the
+        partition is paused. If the system clock was set forward, the caught-up clock advances by one step at most, before a poll
+        and within it. If it was set back, the caught-up clock does not move.
 
         Raises:
             TransportRefused: The log is shorter than before: new records will take offsets that count as done.
@@ -165,11 +165,23 @@ class OwnedPartition:
             problem = f"it was handled up to offset {self.done_to}, and its log ends at {end}: records were lost or cut off"
             raise TransportRefused(str(self.partition), f"{problem}. Restore them, or reset the group's position")
         is_caught_up, self._log_end = self.read_to >= end and not self.orders.is_paused, end
-        if is_caught_up and self._caught_up_at is not None:
-            self.caught_up_ms += min(max(0, now - self._caught_up_at), _LONGEST_STEP_MS)
-        self._caught_up_at = now if is_caught_up else None
-        if is_caught_up:
-            self._last_caught_up_at = now
+        if not is_caught_up:
+            self._caught_up_at = None
+            return
+        if self._caught_up_at is not None:
+            self.caught_up_ms += _step(self._caught_up_at, polled_at)
+        self._surely_caught_up_ms = self.caught_up_ms
+        if self._caught_up_at is not None:
+            self.caught_up_ms += _step(polled_at, answered_at)
+        self._caught_up_at, self._last_caught_up_at = answered_at, polled_at
+
+    def last_expired(self, retention_ms: int) -> int:
+        """Return the instant of the caught-up clock up to which units that did not change since have expired.
+
+        What was read last may have come while the poll went on, so it changes its units at the clock of the poll's end. What is
+        not read yet may have come then, too, so units are as old as they were when the poll began.
+        """
+        return self._surely_caught_up_ms - retention_ms
 
     def find_lag_ms(self, now: Instant) -> int | None:
         """Return for how long at most the oldest unread record has been unread; 0 if everything is read, None if not known.
@@ -353,6 +365,10 @@ class OwnedPartition:
             orders=self._next_orders.encode(),
             source_state=self.source_state,
         )
+
+
+def _step(since: Instant, until: Instant) -> int:
+    return min(max(0, until - since), _LONGEST_STEP_MS)
 
 
 def _size_of(each: OutputRecord) -> int:

@@ -27,7 +27,11 @@ class _Vocabulary:
     def __init__(self, places: list[Place], names: Sequence[str], scalars: Sequence[Any]) -> None:
         self.places = places
         self.names = names
-        self.scalars = scalars
+        self._scalars = scalars
+
+    def draw_scalar(self, rng: Random) -> Any:
+        """Return an unusual value, a copy: an object that is put into itself would have no end."""
+        return json.loads(json.dumps(rng.choice(self._scalars)))
 
 
 def _places(tree: Any) -> list[Place]:
@@ -43,7 +47,7 @@ def _places(tree: Any) -> list[Place]:
 
 
 def _put_scalar(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
-    container[key] = rng.choice(words.scalars)
+    container[key] = words.draw_scalar(rng)
 
 
 def _remove(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
@@ -73,7 +77,8 @@ def _rename(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
 
 def _add(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:
     if isinstance(container, dict):
-        container[rng.choice(words.names)] = rng.choice(words.scalars)
+        name = rng.choice(words.names)
+        container[name] = words.draw_scalar(rng)
 
 
 def _as_number(rng: Random, container: Any, key: Any, words: _Vocabulary) -> None:

@@ -110,6 +110,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         plant.one_that_tried_in_vain_is_never_followed: 4,
         plant.a_try_that_was_cut_counts_as_failed: 127,
         plant.stash_released_while_its_server_is_unavailable: 0,
+        retention.the_time_of_a_poll_ages_units_that_it_changes: 1_795_930_739,
     },
     SimulatedRun.DATABASE: {
         plant.heal_not_noticed: 1,

@@ -94,8 +94,8 @@ class Restoring:
         self._retention_ms: float = _RETENTION_MS
         self.notes: tuple[str, ...] = ()
 
-    def restore(self, number: int, file: ValuesFile, wait_seconds: float = 60, read_seconds: float = inf) -> None:
-        """Read what the topic holds beyond the copy, up to the end of what was written by now.
+    def restore(self, number: int, file: ValuesFile, wait_seconds: float = 60, read_seconds: float = inf) -> range:
+        """Read what the topic holds beyond the copy, up to the end of what was written by now. Return the offsets that were read.
 
         All transactions that were begun before are decided then: a marker may come later than the position that it belongs to.
 
@@ -123,7 +123,7 @@ class Restoring:
             _note(file, values, topic.topic_id, _Noted(end, read_at))
         finally:
             reader.choose(())  # Nothing is read ahead of a partition that may not be read again.
-        _LOG.info("values of %s-%d: read from offset %d to %d", self._topic, number, noted.next_offset, end)
+        return range(noted.next_offset, end)
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

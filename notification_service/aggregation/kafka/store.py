@@ -1,5 +1,6 @@
 """A store on topics. Values, output and the offsets of the commands are one transaction."""
 
+import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from notification_service.connectors.kafka.sink import KafkaTransport
 from resequencer.clock import SteadyClock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
+
+_LOG = logging.getLogger("resequencer.aggregation")
 
 _NOTE_SECONDS = 10.0
 """How often it is noted how far a local copy is. What was written since is read again after a crash."""
@@ -69,7 +72,7 @@ class KafkaStore:
         offset = self._transport.start_offset(partition) if position is None else position.offset
         file = ValuesFile(self._directory / f"partition-{partition.number}.db", is_copy=True)
         try:
-            self._restoring.restore(partition.number, file, _DECIDED_SECONDS, _READ_SECONDS)
+            read = self._restoring.restore(partition.number, file, _DECIDED_SECONDS, _READ_SECONDS)
             if position is None:
                 self._refuse_values(partition, file)
             self._transport.seek(partition, offset)
@@ -78,6 +81,7 @@ class KafkaStore:
             raise
         self._owned[partition], self._noted_at[partition] = file, monotonic()
         self._waiting.discard(partition)
+        _LOG.info("took over %s, its values were read from offset %d to %d", partition, read.start, read.stop)
         return offset
 
     @property

@@ -17,8 +17,8 @@ from resequencer.turn.turn import Turn
 def retention_counted_by_the_wall_clock(patch: Patch) -> None:
     """The old rule: a unit is forgotten when its last change is long ago, even if records are unread."""
 
-    def faulty(self: OwnedPartition, _: int, now: Instant) -> None:
-        self.caught_up_ms = max(self.caught_up_ms, now)
+    def faulty(self: OwnedPartition, _: int, polled_at: Instant, __: Instant) -> None:
+        self.caught_up_ms = self._surely_caught_up_ms = max(self.caught_up_ms, polled_at)
 
     patch.setattr(OwnedPartition, "note_reach", faulty)
 
@@ -30,15 +30,15 @@ def a_step_without_bound(patch: Patch) -> None:
 
 def time_behind_a_backlog_counts(patch: Patch) -> None:
     right = OwnedPartition.note_reach
-    patch.setattr(OwnedPartition, "note_reach", lambda self, _, now: right(self, self.read_to, now))
+    patch.setattr(OwnedPartition, "note_reach", lambda self, _, *at: right(self, self.read_to, *at))
 
 
 def time_behind_a_hanging_transaction_counts(patch: Patch) -> None:
     """Undecided records count as missing ones."""
     right = Cycle._note_reach
 
-    def faulty(self: Cycle, polled_at: Instant, polled: Polled) -> None:
-        right(self, polled_at, msgspec.structs.replace(polled, log_ends=polled.ends))
+    def faulty(self: Cycle, polled: Polled, *at: Instant) -> None:
+        right(self, msgspec.structs.replace(polled, log_ends=polled.ends), *at)
 
     patch.setattr(Cycle, "_note_reach", faulty)
 
@@ -73,6 +73,16 @@ def a_takeover_counts_as_a_step(patch: Patch) -> None:
     patch.setattr(OwnedPartition, "__init__", faulty)
 
 
+def the_time_of_a_poll_ages_units_that_it_changes(patch: Patch) -> None:
+    """What came while a poll went on changes its units at the clock of the poll's beginning."""
+    right = OwnedPartition.note_reach
+
+    def faulty(self: OwnedPartition, end: int, polled_at: Instant, _: Instant) -> None:
+        right(self, end, polled_at, polled_at)
+
+    patch.setattr(OwnedPartition, "note_reach", faulty)
+
+
 def the_clock_is_not_stored(patch: Patch) -> None:
     right = OwnedPartition._commit
 
@@ -87,14 +97,14 @@ def expired_by_the_clock_of_another_partition(patch: Patch) -> None:
 
     def faulty(self: Cycle) -> int:
         helds = list(self.partitions.owned.values())
-        before = [owned.caught_up_ms for owned in helds]
+        before = [owned._surely_caught_up_ms for owned in helds]
         try:
             for owned in helds:
-                owned.caught_up_ms = max(before)
+                owned._surely_caught_up_ms = max(before)
             return right(self)
         finally:
             for owned, clock in zip(helds, before, strict=True):
-                owned.caught_up_ms = clock
+                owned._surely_caught_up_ms = clock
 
     right = Cycle.expire
     patch.setattr(Cycle, "expire", faulty)

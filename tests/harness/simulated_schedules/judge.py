@@ -103,7 +103,8 @@ class Judge:
                 self._check_made(tick, due)
         last = self._table.last(settled)
         if not was_misled and self._missed is Missed.ONCE and last > self._table.begin_ms:
-            self._check_made(last, settled)
+            # A tick within the time of recovery may be the first one behind a fault.
+            self._check_made(last, max(settled, last + RECOVERS_MS) if last > since else settled)
 
     def _check_made(self, tick: int, due: int) -> None:
         ended = self._ended.get(tick)

@@ -282,6 +282,16 @@ def note(file: ValuesFile, name: str, text: str) -> None:
         writing.note(name, text)
 
 
+def test_a_look_at_the_values_does_not_fill_the_log(
+    stage: TopicStage, restoring: Restoring, file: ValuesFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The console's view restores each partition every two seconds."""
+    write_values(stage, ("a", b"1"))
+    with caplog.at_level("INFO", "resequencer"):
+        assert restore(restoring, file) == {"a": b"1"}
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
