@@ -1,6 +1,5 @@
 """Every fault that the exactly-once protocol prevents, planted: the simulation must notice it, or it proves nothing."""
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,19 +65,13 @@ class Planted(NamedTuple):
     forgets: Forgets
     seed: int
 
-    @property
-    def as_row(self) -> str:
-        """Return the row in docs/simulation.md."""
-        lost = "nothing" if self.forgets is Forgets.NOTHING else str(self.forgets)
-        return f"| {self.fault.__name__.replace('_', ' ')} | {lost} | {self.seed} |"
-
 
 _PLANTED = tuple(Planted(fault, forgets, seed) for forgets, seeds in _SEEDS.items() for fault, seed in seeds.items())
 
 
-def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8").partition("One worker on files")[2]
-    assert re.findall(r"^\| \w[\w ]+ \| \w+ \| \d+ \|$", page, re.MULTILINE) == [each.as_row for each in _PLANTED]
+def test_the_documentation_names_this_catalogue_and_how_many_faults_it_has() -> None:
+    page = Path(__file__).parents[2] / "docs" / "simulation.md"
+    assert f"| `tests/service/test_planted_faults.py` | {len(_PLANTED)} |" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

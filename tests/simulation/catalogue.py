@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests:. .venv/bin/python -m simulation.catalogue
 
-prints the table of docs/simulation.md.
+prints them as a table.
 """
 
 from typing import NamedTuple
@@ -162,7 +162,7 @@ def find_fault(name: str) -> Fault:
 
 
 def as_table() -> str:
-    """Return the table for docs/simulation.md."""
+    """Return all faults as a table of Markdown."""
     rows = [f"| {each.fault.__name__.replace('_', ' ')} | `{each.run}` | {each.seed} |" for each in PLANTED]
     return "\n".join(("| fault | run | seed |", "|---|---|---|", *rows))
 

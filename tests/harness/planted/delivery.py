@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -149,12 +149,3 @@ def plant_fault(patch: pytest.MonkeyPatch, fault: Fault) -> None:
 
 
 SEEDS = {each.name: each.seed for each in FAULTS}
-
-
-def as_table() -> str:
-    """Return the table for docs/simulation.md."""
-    return table_of(SEEDS)
-
-
-def table_of(seeds: Mapping[str, int]) -> str:
-    return "\n".join(("| fault | seed |", "|---|---|", *(f"| {name} | {seed} |" for name, seed in seeds.items())))

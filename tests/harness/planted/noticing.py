@@ -1,4 +1,4 @@
-"""Whether a simulation notices a planted fault: with the seed that the documentation names, or the test fails."""
+"""Whether a simulation notices a planted fault: with the seed that its catalogue names, or the test fails."""
 
 from collections.abc import Callable
 
@@ -16,6 +16,6 @@ def check_noticed(seed: int, problem_of: Callable[[int], str | None]) -> None:
     problem = problem_of(seed)
     if problem is None:
         other = next((each for each in range(_MAX_SEEDS) if problem_of(each) is not None), None)
-        known = f"seed {other} does: write it into the catalogue and docs/simulation.md" if other is not None else "no seed does"
+        known = f"seed {other} does: write it into the catalogue" if other is not None else "no seed does"
         pytest.fail(f"the run of seed {seed} does not notice the fault any more; {known}")
     assert not is_misplaced(problem), problem

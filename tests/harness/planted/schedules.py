@@ -4,7 +4,7 @@ PYTHONPATH=tests:. .venv/bin/python -m harness.simulated_schedules.runs SEED --f
 """
 
 import pytest
-from harness.planted.delivery import Fault, plant_fault, table_of
+from harness.planted.delivery import Fault, plant_fault
 
 from notification_service.delivery.schedules import core as progress
 from notification_service.delivery.schedules.runner import ScheduleRunner
@@ -61,8 +61,3 @@ def plant(patch: pytest.MonkeyPatch, name: str) -> None:
 
 
 SEEDS = {each.name: each.seed for each in FAULTS}
-
-
-def as_table() -> str:
-    """Return the table for docs/simulation.md."""
-    return table_of(SEEDS)

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests:. .venv/bin/python -m harness.planted.stores
 
-prints the table of docs/simulation.md.
+prints them as a table.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def find_fault(name: str) -> Fault:
 
 
 def as_table() -> str:
-    """Return the table for docs/simulation.md."""
+    """Return all faults as a table of Markdown."""
     rows = [f"| {name_of(fault)} | {seed} |" for fault, seed in SEEDS.items()]
     return "\n".join(("| fault | seed |", "|---|---|", *rows))
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from harness.planted.noticing import check_noticed
-from simulation.regions.catalogue import PLANTED, Planted, as_table
+from simulation.regions.catalogue import PLANTED, Planted
 from simulation.regions.runs import reference, simulate
 
 
-def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> None:
+def test_the_documentation_names_this_catalogue_and_how_many_faults_it_has() -> None:
     page = Path(__file__).parents[3] / "docs" / "simulation.md"
-    assert as_table() in page.read_text(encoding="utf-8")
+    assert f"| `tests/simulation/regions/catalogue.py` | {len(PLANTED)} |" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

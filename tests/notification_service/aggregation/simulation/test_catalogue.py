@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from harness.planted.noticing import check_noticed
 from harness.planted.protocol import Fault
-from harness.planted.stores import SEEDS, as_table, counter_instead_of_transitions
+from harness.planted.stores import SEEDS, counter_instead_of_transitions
 from harness.simulated_stores.runs import simulate
 
 _QUICK = (counter_instead_of_transitions,)
 
 
-def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> None:
+def test_the_documentation_names_this_catalogue_and_how_many_faults_it_has() -> None:
     page = Path(__file__).parents[4] / "docs" / "simulation.md"
-    assert as_table() in page.read_text(encoding="utf-8")
+    assert f"| `tests/harness/planted/stores.py` | {len(SEEDS)} |" in page.read_text(encoding="utf-8")
 
 
 _EACH = [each if each in _QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SEEDS]

@@ -4,16 +4,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from harness.planted.delivery import SEEDS, as_table, plant
+from harness.planted.delivery import SEEDS, plant
 from harness.planted.noticing import check_noticed
 from harness.simulated_delivery.runs import simulate
 
 _QUICK = ("positions written before the rows", "complete before all is read", "no row goes next", "a retry without a wait")
 
 
-def test_the_documentation_lists_every_fault_with_the_seed_that_notices_it() -> None:
+def test_the_documentation_names_this_catalogue_and_how_many_faults_it_has() -> None:
     page = Path(__file__).parents[4] / "docs" / "simulation.md"
-    assert as_table() in page.read_text(encoding="utf-8")
+    assert f"| `tests/harness/planted/delivery.py` | {len(SEEDS)} |" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [each if each in _QUICK else pytest.param(each, marks=pytest.mark.slow) for each in SEEDS])
