@@ -9,11 +9,15 @@ from pathlib import Path
 from harness.packages import CODE, ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
+EXAMPLES = ROOT / "docs" / "examples"
 COPIED = ("docs", "tests", "conf", *CODE)
 
 
 class Recipe:
-    """The section `Add …` of that name. A block names its file in its first line: `# payments/desks.py`, `{# a/b.html #}`."""
+    """The section `Add …` of that name. A block names its file in its first line: `# payments/desks.py`, `{# a/b.html #}`.
+
+    A long file is below docs/examples, under the path that it gets, and the section links to it.
+    """
 
     def __init__(self, name: str) -> None:
         page = PAGE.read_text(encoding="utf-8")
@@ -24,7 +28,10 @@ class Recipe:
     def files(self) -> dict[str, str]:
         """The files that the recipe shows completely, by path."""
         shown = [named for language in ("python", "csv", "hocon", "html") for named in self._named(language)]
-        return {path: content for path, content in shown if "." in path and " " not in path}
+        linked = re.findall(r"\]\(examples/([^)]+)\)", self.text)
+        return {path: content for path, content in shown if "." in path and " " not in path} | {
+            path: (EXAMPLES / path).read_text(encoding="utf-8") for path in linked
+        }
 
     @property
     def setting(self) -> str:
