@@ -10,7 +10,7 @@ REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
 
 
 def find_gaps(schema: Schema, reference: str, document: str) -> list[str]:
-    """Return the missing texts, given both files; for a row of the table, the row itself. The reference says what a key is for."""
+    """Return the missing texts, given both files; for a row of the table, the row itself. The reference explains the keys."""
     found = comments_of(reference)
     comments = {path: text for path, text in found.items() if path in schema.keys or schema.is_option(path)}
     missing = [path for path in schema.keys if path not in found]
