@@ -15,7 +15,7 @@ from resequencer.storage_port import StorageRefused, StorageUnavailable, Storage
 from storage.redis.scripts import FULFILLED, Script
 from storage.redis.settings import Address, RedisPlace, address_text
 
-_RIGHTS = "give the user the rights that docs/operations.md lists"
+_RIGHTS = "give the user the rights that docs/servers.md lists"
 _LOGIN = "check storage.redis.username and password, or those in the url"
 
 _GOES_AWAY = {

@@ -29,7 +29,7 @@ _decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
 class RedisStorageView:
-    """A user who may only read is enough (docs/operations.md). It needs Redis 7.0, the storage itself does not.
+    """A user who may only read is enough (docs/servers.md). It needs Redis 7.0, the storage itself does not.
 
     What changed since a marker is read by the log of changes. The whole is listed where the log does not reach back, and
     where that is less to read.

@@ -16,9 +16,6 @@ from guardian.metrics import COUNTED
 from notification_service.configuration.configuration import load
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from notification_service.status.report import State
-from notification_service.status.service_report import NOT_RUNNING, STALE
-from notification_service.supervision.exit_code import ExitCode
 from resequencer.envelope import DataEnvelope
 from resequencer.record import Origin, Partition, Record
 from resequencer.unit import REMEMBERED_ENVELOPES
@@ -36,7 +33,7 @@ sleep() {
   done
 }
 """
-"""The README sleeps for as long as its commands need on a quiet machine. Here they get the time that they need."""
+"""The page sleeps for as long as its commands need on a quiet machine. Here they get the time that they need."""
 
 
 def text_of(name: str) -> str:
@@ -63,8 +60,8 @@ def test_an_opening_fence_has_only_a_language() -> None:
 
 
 def by_hand() -> str:
-    """The README's service by hand."""
-    return text_of("README.md").partition("## A first service by hand")[2].partition("\n## ")[0]
+    """The service by hand of docs/trying.md."""
+    return text_of("docs/trying.md").partition("## A first service by hand")[2].partition("\n## ")[0]
 
 
 def on_real_servers() -> str:
@@ -118,19 +115,12 @@ def test_the_number_of_remembered_envelopes_is_the_one_of_the_code():
         assert re.search(rf"\b{number}\b", text_of(page)), page
 
 
-def test_operators_are_told_of_every_state_and_exit_code():
-    operations = text_of("docs/operations.md")
-    first_cells = "".join(line.split("|")[1] for line in operations.splitlines() if line.startswith("| "))
-    assert [state for state in (*State, STALE, NOT_RUNNING) if f"`{state}`" not in first_cells] == []
-    assert re.findall(r"^\| ([0-9]+) \|", operations, re.MULTILINE) == [str(code.value) for code in ExitCode]
-
-
 def test_operators_are_told_of_every_count_of_a_turn():
     told = re.findall(r"^\| `([a-z_]+)` \|", text_of("docs/operations.md"), re.MULTILINE)
     assert COUNTED.keys() - set(told) == set()
 
 
-def test_the_envelopes_of_the_readme_are_envelopes():
+def test_the_envelopes_of_the_service_by_hand_are_envelopes():
     lines = [line for block in fenced("sh", by_hand()) for line in block.splitlines() if line.startswith("{")]
     decoder, found = EnvelopeDecoder(DecodingSettings(needs_sequence=True)), []
     for offset, text in enumerate(lines):
@@ -150,7 +140,7 @@ def test_the_configuration_of_the_readme_is_valid(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_service_by_hand_does_what_the_readme_says(tmp_path):
+def test_the_service_by_hand_does_what_its_page_says(tmp_path):
     commands = SLEEP_UNTIL_DONE + "".join(fenced("sh", by_hand()))
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shell = subprocess.Popen(

@@ -10,7 +10,7 @@ REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
 
 
 def find_gaps(schema: Schema, reference: str, document: str) -> list[str]:
-    """Return the missing texts, given both files; for a row of the table, the row itself."""
+    """Return the missing texts, given both files; for a row of the table, the row itself. The reference explains the keys."""
     found = comments_of(reference)
     comments = {path: text for path, text in found.items() if path in schema.keys or schema.is_option(path)}
     missing = [path for path in schema.keys if path not in found]
@@ -54,8 +54,8 @@ def comments_of(reference: str) -> dict[str, str]:
 
 def _rows(schema: Schema, reference: str, comments: dict[str, str]) -> Iterator[str]:
     defaults = resolve([parse_text(reference, "reference", where="reference.conf")]).values
-    for path, comment in comments.items():
+    for path in comments:
         takes = schema.keys.get(path)
         default = takes.show(takes.read(defaults[path])) if takes else defaults[path]
-        cells = (f"`{path}`", f"`{json.dumps(default)}`", takes.expects if takes else "Kafka's own", comment)
+        cells = (f"`{path}`", f"`{json.dumps(default)}`", takes.expects if takes else "Kafka's own")
         yield "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in cells) + " |"

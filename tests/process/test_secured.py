@@ -1,4 +1,4 @@
-"""The service with servers that all require TLS, logins and rights, configured as the operations page shows it."""
+"""The service with servers that all require TLS, logins and rights, configured as the page of the servers shows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USER = "resequencer"
 SECRETS = {"KAFKA_PASSWORD": "correct horse", "REDIS_PASSWORD": "battery", "INFINISPAN_PASSWORD": "staple"}
 TOPICS = ("IPF_PROCESSING_DATA", "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS")
 GROUP = "ipf-notification-service-ingress-consumer-group"
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "servers.md"
 Given = Mapping[str, str]
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md describes each key as reference.conf and the schema do."""
+"""conf/reference.conf explains each key; docs/configuration.md lists its default and the values that it takes."""
 
 from pathlib import Path
 

@@ -13,8 +13,8 @@ from tests.storage.contract import WAITS, idle, put
 
 pytestmark = pytest.mark.slow
 
-OPERATIONS = Path("docs/operations.md").read_text(encoding="utf-8")
-RIGHTS = re.search(r"^ACL SETUSER resequencer on >PASSWORD (.*)$", OPERATIONS, re.MULTILINE)[1]
+SERVERS = Path("docs/servers.md").read_text(encoding="utf-8")
+RIGHTS = re.search(r"^ACL SETUSER resequencer on >PASSWORD (.*)$", SERVERS, re.MULTILINE)[1]
 
 
 class WithSocket(RedisServer):
@@ -48,7 +48,7 @@ def test_a_right_that_is_missing_is_told_before_anything_is_written(own_redis, r
     if right in ("+select", "+cluster|slots", "+eval"):
         pytest.skip("needed for another database, for a cluster, or once")
     own = own_redis()
-    with pytest.raises(StorageRefused, match=r"docs/operations\.md"):
+    with pytest.raises(StorageRefused, match=r"docs/servers\.md"):
         own.open(place=as_user(own, "resequencer", f"{RIGHTS} -{right[1:]}"))
     assert own.client.dbsize() == 0
 
@@ -56,7 +56,7 @@ def test_a_right_that_is_missing_is_told_before_anything_is_written(own_redis, r
 def test_a_namespace_that_the_user_may_not_touch_is_refused(own_redis):
     own = own_redis()
     place = as_user(own, "resequencer", RIGHTS)
-    with pytest.raises(StorageRefused, match=r"docs/operations\.md"):
+    with pytest.raises(StorageRefused, match=r"docs/servers\.md"):
         own.open(place=place, namespace="another")
 
 

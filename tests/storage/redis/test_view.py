@@ -18,8 +18,8 @@ from tests.storage.view_contract import MANY, Copy, StorageViewContract, ViewMac
 
 pytestmark = pytest.mark.slow
 
-OPERATIONS = Path("docs/operations.md").read_text(encoding="utf-8")
-RIGHTS = re.search(r"^ACL SETUSER resequencer-view on >PASSWORD (.*)$", OPERATIONS, re.MULTILINE)[1]
+SERVERS = Path("docs/servers.md").read_text(encoding="utf-8")
+RIGHTS = re.search(r"^ACL SETUSER resequencer-view on >PASSWORD (.*)$", SERVERS, re.MULTILINE)[1]
 
 
 class TestRedisViewContract(StorageViewContract):
@@ -76,7 +76,7 @@ def test_a_right_that_the_view_lacks_is_told(own_redis, right):
     own = own_redis()
     put(own.open(), waiting("a"))
     view = own.harness.make_view(place=as_user(own, "resequencer-view", f"{RIGHTS} -{right[1:]}"))
-    with pytest.raises(StorageWithheld, match=r"docs/operations\.md"):
+    with pytest.raises(StorageWithheld, match=r"docs/servers\.md"):
         look_everywhere(view)
 
 

@@ -101,7 +101,7 @@ def test_a_redis_server_is_looked_at_and_left_as_it_is(check, own_server):
         client.execute_command("ACL", "SETUSER", "default", "-hset")
         code, said = check(*on_redis)
         assert code == 4
-        assert "docs/operations.md" in said
+        assert "docs/servers.md" in said
     server.kill()
     code, said = check(*on_redis)
     assert code == 4
