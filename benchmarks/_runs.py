@@ -76,7 +76,7 @@ def one_run() -> Run:
         places[offset], offset = len(came), offset + len(line)
         came.append(Came(read.key, read.value, read.headers, _text(read.value, b'"MsgId":"')))
     messages = {each.unit: each.message for each in came if each.message}
-    return Run(came, [_left(_read(line), places, messages) for line in transport.left])
+    return Run(came, [_left(_read(line), places, messages) for line in transport.output])
 
 
 def came_of(run: Run, number: int) -> Iterator[Row]:
