@@ -2,7 +2,7 @@
 
 The input is an archive of `--envelopes`, made of one run of the service and variations of it (`_runs.py`), in Parquet with the
 columns of the topics' archive. `--one-unit` adds one unit of so many envelopes. The audit must find no deviation. Then one
-notification of the last run is left out, and the audit must find exactly that.
+notification of the last run is omitted, and the audit must find exactly that.
 
 The audit is compared with a bare read of the same archive by Spark. Memory excludes pages that a file backs: of the JVM (driver
 and executor in one), of the driver's Python, and of all Python workers together.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._runner import ROOT, Case, Figures, Stopwatch, Watched, WrongResult, arguments, directory, measure
-from benchmarks._runs import Row, Run, came_of, came_of_one_unit, left_of, left_of_one_unit, one_run
+from benchmarks._runs import Row, Run, one_run, published_of, published_of_one_unit, received_of, received_of_one_unit
 from benchmarks._workload import CONFIGURATION, override
 from notification_service.commands.audit import audit_settings
 from notification_service.configuration.configuration import load
@@ -36,7 +36,7 @@ class Archive(NamedTuple):
 
     @property
     def envelopes(self) -> int:
-        return self.runs * len(self.run.came) + self.one_unit
+        return self.runs * len(self.run.received) + self.one_unit
 
     @property
     def size(self) -> int:
@@ -46,8 +46,8 @@ class Archive(NamedTuple):
     def rows(self, side: str, number: int) -> Iterator[Row]:
         """Return the rows of a run; the one unit comes after the last run."""
         if number == self.runs:
-            return (came_of_one_unit if side == INPUT else left_of_one_unit)(self.run, self.one_unit)
-        return (came_of if side == INPUT else left_of)(self.run, number)
+            return (received_of_one_unit if side == INPUT else published_of_one_unit)(self.run, self.one_unit)
+        return (received_of if side == INPUT else published_of)(self.run, number)
 
     def write(self, spark: Any) -> None:
         for side in (INPUT, OUTPUT):
@@ -79,17 +79,17 @@ def _batch(rows: Sequence[Row]) -> Any:
     return pa.RecordBatch.from_arrays([*columns, headers], names=[*Row._fields])
 
 
-def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_left_out: Any = None) -> Any:
+def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_omitted: Any = None) -> Any:
     """Return the summary of an audit of all rows, or of those that are taken."""
     from notification_service.jobs.audit.counting import summarize
     from notification_service.jobs.audit.job import audit_records
     from notification_service.jobs.audit.record_rows import Topics, record_rows
     from notification_service.jobs.audit.scope import Scope
 
-    came, left = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
+    received, published = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
     if is_taken is not None:
-        came, left = came.where(is_taken), left.where(is_taken).where(~is_left_out)
-    topics = Topics(came, left, spark.createDataFrame([], _SCHEMA))
+        received, published = received.where(is_taken), published.where(is_taken).where(~is_omitted)
+    topics = Topics(received, published, spark.createDataFrame([], _SCHEMA))
     settings = audit_settings(
         load(CONFIGURATION, [override("run-directory", archive.directory)]), dict.fromkeys(range(16), 1 << 60)
     )
@@ -143,14 +143,14 @@ def main() -> None:
     os.environ["PYTHONPATH"] = str(ROOT)  # Spark's Python workers import this module.
     with directory(chosen.directory) as place:
         run = one_run()
-        archive = Archive(run, max(1, round(chosen.envelopes / len(run.came))), chosen.one_unit, place)
+        archive = Archive(run, max(1, round(chosen.envelopes / len(run.received))), chosen.one_unit, place)
         with spark_session(chosen.master, {"spark.driver.memory": chosen.memory, "spark.local.dir": str(place)}) as spark:
             archive.write(spark)
             print(f"{archive.envelopes:,} envelopes in {archive.runs:,} runs, {archive.size / 1e6:,.0f} MB", flush=True)
             bare, judged = partial(read, spark, archive), partial(audited, spark, archive)
             measure(chosen, [Case("bare read", bare), Case("audit", judged, "bare read")], {"s": 1})
             if (found := robbed(spark, archive)) != {"lost": 1}:
-                raise WrongResult(f"with a notification left out: {found or 'nothing found'}")
+                raise WrongResult(f"with a notification omitted: {found or 'nothing found'}")
 
 
 if __name__ == "__main__":

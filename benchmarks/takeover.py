@@ -2,9 +2,9 @@
 
 Kafka has one partition and nothing to read. The state is in a Redis that syncs every commit, then in an Infinispan cache on
 disk. A new process is measured from its start, imports and group join included, until it holds the partition: its predecessor's
-transaction has ended, the position is read, and the waiting units are loaded and armed. The predecessor left the group; after a
-`kill -9` the group first waits for the end of its session (`session.timeout.ms`, 10 s by default), unless `group.instance.id`
-is set.
+transaction has ended, the position is read, and the waiting units are loaded and armed. The predecessor has stopped in good
+order; after a `kill -9` the group first waits for the end of its session (`session.timeout.ms`, 10 s by default), unless
+`group.instance.id` is set.
 
 It is measured with an empty storage, with `--waiting` units that each hold an envelope of 1 KB, and with `--idle` units in
 addition. The ratio is to the empty storage; goals are seconds. `server B` is what a unit that was added takes of the memory of
