@@ -2,7 +2,7 @@
 
 Its clients have the options and limits of the service's. Each input record makes one output record of a notification's size, with
 the same headers and value except for the record's key and position. Nothing is decoded, ordered, remembered or checked. The
-ownership of partitions, and the outcome of a transaction, are left to the client.
+ownership of partitions, and the outcome of a transaction, are the matter of the client.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class KafkaLoop:
     def join(self, partitions: int) -> None:
         """Poll until this member has so many partitions. Nothing is read before: a poll that has records ignores the group.
 
-        A join that is answered between two polls would begin anew.
+        A join that is answered between two polls would begin again.
         """
         while len(self._consumer.assignment()) < partitions:
             self._consumer.poll(timeout_ms=5_000, max_records=1)

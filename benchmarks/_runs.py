@@ -36,7 +36,7 @@ class Row(NamedTuple):
     headers: Headers
 
 
-class Came(NamedTuple):
+class Received(NamedTuple):
     """An input record. `message` is the payment's message id if the record holds it."""
 
     unit: bytes
@@ -45,7 +45,7 @@ class Came(NamedTuple):
     message: bytes
 
 
-class Left(NamedTuple):
+class Published(NamedTuple):
     """A notification, with the index of its record and of its process object."""
 
     unit: bytes
@@ -59,8 +59,8 @@ class Left(NamedTuple):
 class Run(NamedTuple):
     """The input records and the notifications of a run, each in order."""
 
-    came: list[Came]
-    left: list[Left]
+    received: list[Received]
+    published: list[Published]
 
 
 def one_run() -> Run:
@@ -69,38 +69,38 @@ def one_run() -> Run:
         lines = workload.read()
         cycle, transport = in_process(lines, Path(directory))
         run_through(cycle, len(lines))
-    came, places, offset = list[Came](), dict[int, int](), 0
+    received, places, offset = list[Received](), dict[int, int](), 0
     for line in lines:
         read = _read(line)
         assert read.key is not None
-        places[offset], offset = len(came), offset + len(line)
-        came.append(Came(read.key, read.value, read.headers, _text(read.value, b'"MsgId":"')))
-    messages = {each.unit: each.message for each in came if each.message}
-    return Run(came, [_left(_read(line), places, messages) for line in transport.left])
+        places[offset], offset = len(received), offset + len(line)
+        received.append(Received(read.key, read.value, read.headers, _text(read.value, b'"MsgId":"')))
+    messages = {each.unit: each.message for each in received if each.message}
+    return Run(received, [_published(_read(line), places, messages) for line in transport.output])
 
 
-def came_of(run: Run, number: int) -> Iterator[Row]:
+def received_of(run: Run, number: int) -> Iterator[Row]:
     """Yield the records of the run with this number."""
-    name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
-    for offset, each in enumerate(run.came):
+    name, (partition, before, at) = b"run-%d-" % number, _place(run.received, number)
+    for offset, each in enumerate(run.received):
         value = each.value.replace(_NAME, name)
         if each.message:
             value = value.replace(_MESSAGE % each.message, _MESSAGE % _other(each.message, number))
         yield Row(partition, before + offset, at, each.unit.replace(_NAME, name), value, each.headers)
 
 
-def left_of(run: Run, number: int) -> Iterator[Row]:
+def published_of(run: Run, number: int) -> Iterator[Row]:
     """Yield the notifications of the run with this number."""
-    name, (partition, before, at) = b"run-%d-" % number, _place(run.came, number)
-    _, first, _ = _place(run.left, number)
-    for offset, each in enumerate(run.left):
+    name, (partition, before, at) = b"run-%d-" % number, _place(run.received, number)
+    _, first, _ = _place(run.published, number)
+    for offset, each in enumerate(run.published):
         unit, envelope = each.unit.replace(_NAME, name), each.headers[ENVELOPE_ID].replace(_NAME, name)
         row = _notified(each, unit, envelope, partition, before + each.record, first + offset, at + 1_000)
         original = _ORIGINAL_MESSAGE % each.message
         yield row._replace(value=row.value.replace(original, _ORIGINAL_MESSAGE % _other(each.message, number), 1))
 
 
-def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
+def received_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
     """Yield the records of one unit in a partition of its own; from the second on they come in swapped pairs."""
     first, second = _templates(run)
     yield Row(PARTITIONS, 0, _FIRST_AT, first.unit, first.value, first.headers)
@@ -111,7 +111,7 @@ def came_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
         yield Row(PARTITIONS, offset, _FIRST_AT, second.unit, value.replace(identity, b"one|%d" % number), second.headers)
 
 
-def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
+def published_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
     """Yield the notifications of that unit in the order of their numbers."""
     first, second = (_notification_of(run, each) for each in _templates(run))
     yield _notified(first, first.unit, first.headers[ENVELOPE_ID], PARTITIONS, 0, 0, _FIRST_AT)._replace(partition=0)
@@ -121,36 +121,36 @@ def left_of_one_unit(run: Run, envelopes: int) -> Iterator[Row]:
         yield row._replace(partition=0)
 
 
-def _templates(run: Run) -> tuple[Came, Came]:
+def _templates(run: Run) -> tuple[Received, Received]:
     """Return the first envelope of a unit, which carries the payment, and another one."""
-    notified = {each.record for each in run.left}
-    first = next(e for at, e in enumerate(run.came) if e.message and at in notified and _sequence(e.value) == b"1")
-    others = (e for at, e in enumerate(run.came) if e.unit == first.unit and not e.message and at in notified)
+    notified = {each.record for each in run.published}
+    first = next(e for at, e in enumerate(run.received) if e.message and at in notified and _sequence(e.value) == b"1")
+    others = (e for at, e in enumerate(run.received) if e.unit == first.unit and not e.message and at in notified)
     return first, next(others)
 
 
-def _notification_of(run: Run, came: Came) -> Left:
-    return next(each for each in run.left if run.came[each.record] is came)
+def _notification_of(run: Run, received: Received) -> Published:
+    return next(each for each in run.published if run.received[each.record] is received)
 
 
-def _notified(left: Left, unit: bytes, envelope: bytes, partition: int, record: int, offset: int, made_at: Instant) -> Row:
-    identity = notification_id(unit.decode(), envelope.decode(), left.index).encode()
+def _notified(published: Published, unit: bytes, envelope: bytes, partition: int, record: int, offset: int, at: Instant) -> Row:
+    identity = notification_id(unit.decode(), envelope.decode(), published.index).encode()
     position = str(Origin(Partition(TOPIC, partition), record)).encode()
-    headers = left.headers | {NOTIFICATION_ID: identity, ENVELOPE_ID: envelope, SOURCE_POSITION: position}
-    value = left.value.replace(left.headers[NOTIFICATION_ID], identity, 1)
-    value = value.replace(_text(value, b'"CreDtTm":"'), instant_text(made_at).encode(), 1)
-    return Row(partition, offset, made_at, unit, value, tuple(headers.items()))
+    headers = published.headers | {NOTIFICATION_ID: identity, ENVELOPE_ID: envelope, SOURCE_POSITION: position}
+    value = published.value.replace(published.headers[NOTIFICATION_ID], identity, 1)
+    value = value.replace(_text(value, b'"CreDtTm":"'), instant_text(at).encode(), 1)
+    return Row(partition, offset, at, unit, value, tuple(headers.items()))
 
 
-def _left(line: Line, places: dict[int, int], messages: dict[bytes, bytes]) -> Left:
+def _published(line: Line, places: dict[int, int], messages: dict[bytes, bytes]) -> Published:
     assert line.key is not None
-    said = dict(line.headers)
-    names = line.key.decode(), said[ENVELOPE_ID].decode()
-    index = next(at for at in range(100) if notification_id(*names, at).encode() == said[NOTIFICATION_ID])
-    origin = Origin.find(said[SOURCE_POSITION].decode())
+    headers = dict(line.headers)
+    names = line.key.decode(), headers[ENVELOPE_ID].decode()
+    index = next(at for at in range(100) if notification_id(*names, at).encode() == headers[NOTIFICATION_ID])
+    origin = Origin.find(headers[SOURCE_POSITION].decode())
     assert origin is not None
     record = places[origin.offset]
-    return Left(line.key, line.value, said, record, index, messages[line.key])
+    return Published(line.key, line.value, headers, record, index, messages[line.key])
 
 
 def _place(of_run: Sequence[object], number: int) -> tuple[int, int, Instant]:

@@ -1,12 +1,11 @@
 """Runs workers as the service composes them over a workload, until everything was read and published."""
 
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from benchmarks._runner import Spent, Stopwatch
 from benchmarks._workload import CONFIGURATION, TOPIC, override
 from guardian.cycle import Cycle
 from guardian.ports import PartitionOutput, Polled, Position, TransportStatus
@@ -22,23 +21,6 @@ from resequencer.record import Origin, Partition, Record
 PARTITION = Partition(TOPIC, 0)
 
 
-class Spent(NamedTuple):
-    """Seconds of wall time, and CPU seconds of this process."""
-
-    wall: float
-    cpu: float
-
-
-class Stopwatch:
-    """Measures from its creation to `spent`."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def spent(self) -> Spent:
-        return Spent(time.perf_counter() - self._wall, time.process_time() - self._cpu)
-
-
 class MemoryTransport:
     """One partition with input and output lines in memory: the same coding as on files, without files."""
 
@@ -48,7 +30,7 @@ class MemoryTransport:
         self._offset = 0
         self._end = sum(map(len, lines))
         self._position: Position | None = None
-        self.left: list[bytes] = []
+        self.output: list[bytes] = []
 
     def standing(self) -> TransportStatus:
         return TransportStatus()
@@ -84,7 +66,7 @@ class MemoryTransport:
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         for each in outputs:
-            self.left += [_encode(each.partition, record) for record in each.records]
+            self.output += [_encode(each.partition, record) for record in each.records]
             self._position = each.position
 
     def close(self) -> None:
@@ -125,13 +107,13 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:
-    """Run cycles until so many records were read, then publish the last positions. A cycle ends once its output is published."""
+    """Run cycles until so many records were read and their output is published, then publish the last positions."""
     watch = Stopwatch()
-    while cycle.metrics.counts["records"] < records:
+    while cycle.metrics.counts["records"] < records or any(each.unpublished for each in cycle.partitions.owned.values()):
         cycle.run_once()
     cycle.close()
     return watch.spent()
 
 
 def _must_not_wait(milliseconds: int) -> None:
-    raise AssertionError(f"waited {milliseconds} ms: something is unavailable or nothing is left to read")
+    raise AssertionError(f"waited {milliseconds} ms: something is unavailable or there is nothing more to read")

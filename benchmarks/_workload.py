@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
-ROOT = Path(__file__).parents[1]
+from benchmarks._runner import ROOT, directory
+
 CONFIGURATION = ROOT / "conf" / "application.conf"
 TOPIC = "IPF_PROCESSING_DATA"
 SEED = 7
@@ -41,24 +41,35 @@ def made(
 
     `disorder` are further arguments of the simulator.
     """
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        yield _make(Path(directory), envelopes, ("--window", window, "--duplicates", duplicates, *disorder))
+    with directory() as place:
+        yield _make(place, envelopes, ("--window", window, "--duplicates", duplicates, *disorder))
 
 
 def override(key: str, value: object) -> str:
     return f'payment-status-notification.{key}="{value}"'
 
 
-def command(name: str, directory: Path, *arguments: object) -> list[str]:
-    """Return a command line of the service with its files in the directory."""
-    service = ("--config", CONFIGURATION, "--set", override("run-directory", directory))
+def command(name: str, place: Path, *arguments: object) -> list[str]:
+    """Return a command line of the service with its files in a directory."""
+    service = ("--config", CONFIGURATION, "--set", override("run-directory", place))
     return [str(each) for each in (Path(sys.executable).with_name("resequencer"), name, *service, *arguments)]
 
 
-def _make(directory: Path, envelopes: int, disorder: tuple[object, ...]) -> Workload:
+@contextmanager
+def serving(*overrides: str) -> Iterator[None]:
+    """Run the service with these keys, from its start to its stop."""
+    program = (sys.executable, "-m", "notification_service")
+    subprocess.run([*program, "start", "--set", *overrides], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*program, "stop", "--set", *overrides], check=True, capture_output=True)
+
+
+def _make(place: Path, envelopes: int, disorder: tuple[object, ...]) -> Workload:
     units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
-    simulate = command("simulate", directory, "--units", units, "--seed", SEED, *disorder)
+    simulate = command("simulate", place, "--units", units, "--seed", SEED, *disorder)
     subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
-    file = directory / "in" / "partition-0.jsonl"
+    file = place / "in" / "partition-0.jsonl"
     with file.open("rb") as opened:
         return Workload(file, sum(1 for _ in opened))

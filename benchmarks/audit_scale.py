@@ -2,25 +2,21 @@
 
 The input is an archive of `--envelopes`, made of one run of the service and variations of it (`_runs.py`), in Parquet with the
 columns of the topics' archive. `--one-unit` adds one unit of so many envelopes. The audit must find no deviation. Then one
-notification of the last run is left out, and the audit must find exactly that.
+notification of the last run is omitted, and the audit must find exactly that.
 
-The audit is compared with a bare read of the same archive by Spark. Memory is the highest resident size: of the JVM (driver and
-executor in one), of the driver's Python, and of the largest Python worker.
+The audit is compared with a bare read of the same archive by Spark. Memory excludes pages that a file backs: of the JVM (driver
+and executor in one), of the driver's Python, and of all Python workers together.
 """
 
-import argparse
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from benchmarks._runs import Row, Run, came_of, came_of_one_unit, left_of, left_of_one_unit, one_run
+from benchmarks._runner import ROOT, Case, Figures, Stopwatch, Watched, WrongResult, arguments, directory, measure
+from benchmarks._runs import Row, Run, one_run, published_of, published_of_one_unit, received_of, received_of_one_unit
 from benchmarks._workload import CONFIGURATION, override
 from notification_service.commands.audit import audit_settings
 from notification_service.configuration.configuration import load
@@ -28,7 +24,6 @@ from notification_service.configuration.configuration import load
 INPUT, OUTPUT = "input", "output"
 _BATCH = 2_000
 _SCHEMA = "partition int, offset long, timestamp long, key binary, value binary, headers array<struct<key:string,value:binary>>"
-_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1_024
 
 
 class Archive(NamedTuple):
@@ -41,7 +36,7 @@ class Archive(NamedTuple):
 
     @property
     def envelopes(self) -> int:
-        return self.runs * len(self.run.came) + self.one_unit
+        return self.runs * len(self.run.received) + self.one_unit
 
     @property
     def size(self) -> int:
@@ -51,8 +46,8 @@ class Archive(NamedTuple):
     def rows(self, side: str, number: int) -> Iterator[Row]:
         """Return the rows of a run; the one unit comes after the last run."""
         if number == self.runs:
-            return (came_of_one_unit if side == INPUT else left_of_one_unit)(self.run, self.one_unit)
-        return (came_of if side == INPUT else left_of)(self.run, number)
+            return (received_of_one_unit if side == INPUT else published_of_one_unit)(self.run, self.one_unit)
+        return (received_of if side == INPUT else published_of)(self.run, number)
 
     def write(self, spark: Any) -> None:
         for side in (INPUT, OUTPUT):
@@ -84,17 +79,17 @@ def _batch(rows: Sequence[Row]) -> Any:
     return pa.RecordBatch.from_arrays([*columns, headers], names=[*Row._fields])
 
 
-def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_left_out: Any = None) -> Any:
+def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_omitted: Any = None) -> Any:
     """Return the summary of an audit of all rows, or of those that are taken."""
     from notification_service.jobs.audit.counting import summarize
     from notification_service.jobs.audit.job import audit_records
     from notification_service.jobs.audit.record_rows import Topics, record_rows
     from notification_service.jobs.audit.scope import Scope
 
-    came, left = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
+    received, published = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
     if is_taken is not None:
-        came, left = came.where(is_taken), left.where(is_taken).where(~is_left_out)
-    topics = Topics(came, left, spark.createDataFrame([], _SCHEMA))
+        received, published = received.where(is_taken), published.where(is_taken).where(~is_omitted)
+    topics = Topics(received, published, spark.createDataFrame([], _SCHEMA))
     settings = audit_settings(
         load(CONFIGURATION, [override("run-directory", archive.directory)]), dict.fromkeys(range(16), 1 << 60)
     )
@@ -109,7 +104,7 @@ def robbed(spark: Any, archive: Archive) -> dict[str, int]:
     rows = list(archive.rows(OUTPUT, archive.runs - 1))
     gone, name = rows[len(rows) // 2], b"run-%d-" % (archive.runs - 1)
     is_gone = (F.col("partition") == gone.partition) & (F.col("offset") == gone.offset)
-    return _told(audit(spark, archive, "robbed", F.startswith(F.col("key"), F.lit(name)), is_gone))
+    return _found(audit(spark, archive, "robbed", F.startswith(F.col("key"), F.lit(name)), is_gone))
 
 
 def bare_read(spark: Any, archive: Archive) -> None:
@@ -117,107 +112,45 @@ def bare_read(spark: Any, archive: Archive) -> None:
         spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)).write.format("noop").mode("overwrite").save()
 
 
-class Watch:
-    """Samples this process and its descendants, by kind: highest resident sizes in MB, and CPU seconds since the start."""
-
-    def __init__(self) -> None:
-        self.highest = {"jvm": 0, "driver": 0, "task": 0}
-        self._begun: dict[int, float] = {}
-        self._spent: dict[int, float] = {}
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._begun = {each.number: each.seconds for each in _processes()}
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-        self._look()
-
-    @property
-    def cpu(self) -> float:
-        return sum(seconds - self._begun.get(number, 0) for number, seconds in self._spent.items())
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(0.5):
-            self._look()
-
-    def _look(self) -> None:
-        for each in _processes():
-            self._spent[each.number] = each.seconds
-            self.highest[each.kind] = max(self.highest[each.kind], each.megabytes)
-
-
-class _Process(NamedTuple):
-    number: int
-    kind: str
-    seconds: float
-    megabytes: int
-
-
-def _processes() -> Iterator[_Process]:
-    found: dict[int, tuple[int, str, list[str]]] = {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, fields = each.read_text().partition("(")[2].rpartition(")")
-            found[int(each.parent.name)] = (int(fields.split()[1]), name, fields.split())
-    for number, (_, name, fields) in found.items():
-        above = number
-        while above not in (0, os.getpid()):
-            above = found.get(above, (0, "", []))[0]
-        if above:
-            kind = "driver" if number == os.getpid() else "jvm" if name == "java" else "task"
-            seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            yield _Process(number, kind, seconds, int(fields[21]) * _PAGE_KB // 1_024)
-
-
-def _told(summary: Any) -> dict[str, int]:
+def _found(summary: Any) -> dict[str, int]:
     return {name: count for name, count in summary.counts.items() if count}
 
 
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
-    result = run()
-    return time.perf_counter() - began, result
+def read(spark: Any, archive: Archive) -> Figures:
+    watch = Stopwatch()
+    bare_read(spark, archive)
+    return {"s": watch.spent().wall}
 
 
-def measure(archive: Archive, master: str, options: dict[str, str]) -> bool:
-    from notification_service.jobs.spark.session import spark_session
-
-    with spark_session(master, options) as spark:
-        seconds, _ = _timed(lambda: archive.write(spark))
-        count = archive.envelopes
-        print(f"{count:,} envelopes in {archive.runs:,} runs, {archive.size / 1e6:,.0f} MB, made in {seconds:,.0f} s", flush=True)
-        bare, _ = _timed(lambda: bare_read(spark, archive))
-        with Watch() as watch:
-            seconds, summary = _timed(lambda: audit(spark, archive, "audit"))
-        print(f"bare read {bare:,.1f} s; audit {seconds:,.1f} s, {seconds / bare:.1f} times that")
-        print(f"audit: {count / seconds:,.0f} envelopes/s, {count / watch.cpu:,.0f} per second of CPU ({watch.cpu:,.0f} s)")
-        print("highest memory: " + ", ".join(f"{kind} {size:,} MB" for kind, size in watch.highest.items()))
-        found, found_robbed = _told(summary), robbed(spark, archive)
-        print(f"{summary.units:,} units, {summary.notifications:,} notifications, {summary.open:,} open")
-        print(f"deviations: {found or 'none'}; with a notification left out: {found_robbed or 'none'}", flush=True)
-        return not found and not summary.open and found_robbed == {"lost": 1}
+def audited(spark: Any, archive: Archive) -> Figures:
+    with Watched() as watched, directory(archive.directory) as place:
+        watch = Stopwatch()
+        summary = audit(spark, archive, place.name)
+        seconds, cpu = watch.spent().wall, watched.cpu
+    if _found(summary) or summary.open:
+        raise WrongResult(f"deviations: {_found(summary)}, {summary.open} open")
+    count = archive.envelopes
+    speed = {"envelopes/s": count / seconds, "CPU us of an envelope": cpu / count * 1e6}
+    return {"s": seconds, **speed, **watched.figures(), "units": summary.units, "notifications": summary.notifications}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envelopes", type=int, default=100_000, help="approximate number (default: %(default)s)")
-    parser.add_argument("--large", action="store_const", const=10_000_000, dest="envelopes", help="10 000 000, which needs 30 GB")
-    parser.add_argument("--one-unit", type=int, default=0, metavar="ENVELOPES", help="add one unit of so many (default: none)")
-    parser.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    parser.add_argument("--directory", type=Path, help="a directory with enough space (default: the system's temporary one)")
-    parser.add_argument("--memory", default="2g", help="memory of the JVM (default: %(default)s)")
-    chosen = parser.parse_args()
-    with TemporaryDirectory(prefix="resequencer-benchmark-", dir=chosen.directory) as directory:
+    large = {"envelopes": 10_000_000}
+    given = {"envelopes": 100_000, "one_unit": 0, "master": "local[*]", "directory": None, "memory": "2g"}
+    chosen = arguments(__doc__, large=large, **given)
+    from notification_service.jobs.spark.session import spark_session
+
+    os.environ["PYTHONPATH"] = str(ROOT)  # Spark's Python workers import this module.
+    with directory(chosen.directory) as place:
         run = one_run()
-        archive = Archive(run, max(1, round(chosen.envelopes / len(run.came))), chosen.one_unit, Path(directory))
-        options = {"spark.driver.memory": chosen.memory, "spark.local.dir": directory}
-        if not measure(archive, chosen.master, options):
-            raise SystemExit(1)
+        archive = Archive(run, max(1, round(chosen.envelopes / len(run.received))), chosen.one_unit, place)
+        with spark_session(chosen.master, {"spark.driver.memory": chosen.memory, "spark.local.dir": str(place)}) as spark:
+            archive.write(spark)
+            print(f"{archive.envelopes:,} envelopes in {archive.runs:,} runs, {archive.size / 1e6:,.0f} MB", flush=True)
+            bare, judged = partial(read, spark, archive), partial(audited, spark, archive)
+            measure(chosen, [Case("bare read", bare), Case("audit", judged, "bare read")], {"s": 1})
+            if (found := robbed(spark, archive)) != {"lost": 1}:
+                raise WrongResult(f"with a notification omitted: {found or 'nothing found'}")
 
 
 if __name__ == "__main__":

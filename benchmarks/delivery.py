@@ -1,107 +1,400 @@
-"""What delivery costs: `python -m benchmarks.delivery [--postgresql] [--large]`.
+"""What delivery costs: `python -m benchmarks.delivery [--postgresql] [--large] [--only deliveries]`.
 
 Without `--postgresql` the ledger is SQLite; with it, it is PostgreSQL in addition: the project's own server, in a temporary
 directory. Everything is synced to the disk as in the service. Measured are:
 
     deliveries   A worker (steps = deliver, the rows are in the ledger) against a bare loop with httpx that makes the same calls
                  at the same concurrency, without ledger and order. The receiver is `notification_service.simulator.receiver`,
-                 in a process of its own.
-                 How busy each process was, in CPU seconds per second, says what the figures are limited by.
-    claims       A claim of 20 rows, and writing their outcomes, beside many rows that have ended.
-    intake       Rows per second from a file of notifications of 1.4 KB into the ledger.
-    ticks        One look for work while the gate is shut and many rows wait, each the first one of its unit; and one that claims
-                 the probe. A scheduler looks once in eight seconds then.
+                 in a process of its own. CPU is shown for the client, the receiver and PostgreSQL.
+    intake       Rows per second from a file of notifications of 1.4 KB into the ledger, against reading the file alone.
+    claims       Milliseconds of a claim of 20 rows, and of writing their outcomes, beside many rows that have ended: medians.
 
-Loop and worker take turns, and the best of `--rounds` counts. It fails if something was lost, doubled or overtaken.
+It fails if something was lost, doubled or overtaken.
 """
 
-import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import asyncio
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from statistics import median
+from uuid import uuid4
 
-from benchmarks._delivery import calls, rows
-from benchmarks._delivery.calls import LOOP, Measured
-from benchmarks._delivery.rows import FLAT, INTAKE_GOAL, Costs
-from benchmarks._delivery.stage import Database
+import httpx
+import msgspec
+from sqlalchemy import create_engine, text
+
+from benchmarks._runner import (
+    Case,
+    Figures,
+    Spent,
+    Stopwatch,
+    WrongResult,
+    apart,
+    arguments,
+    cpu_of_family,
+    directory,
+    runs,
+    show,
+    wanted,
+)
+from benchmarks._workload import override
+from guardian.headers import NOTIFICATION_ID, TRANSACTION_STATUS
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.connectors.line_format import Line, decode_line, encode_line
+from notification_service.delivery.core.answers import Done
+from notification_service.delivery.core.jobs import Claim, Item
+from notification_service.delivery.ledger.finishing import ClaimResult
+from notification_service.delivery.ledger.intake import Portion
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.delivery.settings import Step
+from notification_service.delivery.source_reader import SourceReader, Sources
+from notification_service.delivery.worker import DeliveryWorker
+from notification_service.simulator.receiver.check import Comparison, compare
+from notification_service.wiring.delivery.composition import make_ledger
+from notification_service.wiring.delivery.sources import open_feed, source_of_files
 from servers.lease import leased
 from servers.postgresql import PostgresqlServer
+from servers.receiver import ReceiverServer
 
-_CLAIMED_BESIDE = (1_000, 100_000, 1_000_000)
-_WAITING = (1_000, 10_000, 100_000)
+RECEIVER, JOB = "r", "j"
+PER_UNIT = 8
+VALUE_BYTES = 1_400
+"""About what a notification of the service has."""
+
+GOAL = 0.7
+"""The goal for the worker's deliveries per second, of those of the bare loop."""
+
+INTAKE_GOAL = "5 000 per s"
+CLAIM_GOAL = "at most 1.5"
+_DELIVERY = "payment-status-notification.delivery"
+_AT_ONCE = 20
+_FILLED = 100_000
+_OWNER = "benchmark"
+_SMALL = b"x" * 100
+"""The value of the rows that are only there: ten million of them fit on a disk."""
+
+_NUMBERS = {
+    "sqlite": "with recursive n(i) as (select :first union all select i + 1 from n where i < :last)",
+    "postgresql": "with n(i) as (select generate_series(cast(:first as bigint), cast(:last as bigint)))",
+}
+_ROWS = (
+    "insert into delivery_row (receiver, job, key, dedup, notification_id, position, headers, value, status, step, is_head,"
+    " due_at, epoch, attempts, questions, is_late, taken_at, ended_at)"
+    " {numbers} select :receiver, :job, 'filler-' || i, 'filler-' || i, 'filler-' || i, 'p@' || i, :headers, :value, :status,"
+    " 'deliver', :is_head, :now, 1, 0, 0, false, :now, cast(:ended_at as bigint) from n"
+)
+_KEYS = "insert into delivery_key (receiver, key) {numbers} select :receiver, 'filler-' || i from n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--postgresql", action="store_true", help="on PostgreSQL, too")
-    parser.add_argument("--large", action="store_true", help="claims beside 10 000 000 rows, ticks beside 1 000 000")
-    parser.add_argument("--deliveries", type=int, default=4_000, help="how many for each round (default: %(default)s)")
-    parser.add_argument("--concurrency", type=int, default=20, help="calls at once (default: %(default)s, as in the service)")
-    parser.add_argument("--intake", type=int, default=20_000, help="notifications in the file (default: %(default)s)")
-    parser.add_argument("--claims", type=int, default=200, help="how many claims and ticks for a median (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
-    parts = ("deliveries", "claims", "intake", "ticks")
-    parser.add_argument("--only", choices=parts, nargs="*", default=parts, help="default: all")
-    chosen = parser.parse_args(arguments)
-    claimed_beside = (*_CLAIMED_BESIDE, 10_000_000) if chosen.large else _CLAIMED_BESIDE
-    waiting = (*_WAITING, 1_000_000) if chosen.large else _WAITING
-    with databases(postgresql=chosen.postgresql) as found:
-        for database in found:
-            if "deliveries" in chosen.only:
-                show_deliveries(database, chosen.deliveries, chosen.concurrency, chosen.rounds)
-            if "intake" in chosen.only:
-                show_intake(database, chosen.intake, chosen.rounds)
-            if "claims" in chosen.only:
-                costs = rows.claims(database, claimed_beside, chosen.claims)
-                show_costs(f"{database.name}, beside ended rows", ("a claim", "its outcomes"), costs)
-            if "ticks" in chosen.only:
-                costs = rows.ticks(database, waiting, chosen.claims)
-                show_costs(f"{database.name}, waiting rows, gate shut", ("a tick", "the probe's"), costs)
+class Database(msgspec.Struct, frozen=True):
+    """Where runs have their ledgers: SQLite in files of `directory`, or the PostgreSQL server at `url`. `process` is its id."""
+
+    name: str
+    directory: Path
+    url: str | None = None
+    process: int | None = None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A directory and an empty ledger that nothing else uses. `overrides` are the configuration's keys."""
+
+    directory: Path
+    overrides: Sequence[str]
+
+    def configuration(self) -> Configuration:
+        return load(overrides=self.overrides)
+
+    @contextmanager
+    def ledger(self) -> Iterator[Ledger]:
+        with closing(make_ledger(self.configuration())) as ledger:
+            yield ledger
+
+
+def new_run(database: Database, receiver_url: str = "http://127.0.0.1:1", concurrency: int = 20) -> Run:
+    """Return a run with the receiver `r`, whose only step is to deliver."""
+    name = uuid4().hex
+    place = database.directory / name
+    (place / "out").mkdir(parents=True)
+    receiver = f"{_DELIVERY}.receivers.{RECEIVER}"
+    overrides = [
+        override("run-directory", place),
+        f'{receiver}.url="{receiver_url}"',
+        f"{receiver}.live=false",
+        f"{receiver}.steps=deliver",
+        f"{receiver}.concurrency={concurrency}",
+    ]
+    if database.url is not None:
+        server = create_engine(database.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+        with server.connect() as connection:
+            connection.execute(text(f'create database "{name}"'))
+        server.dispose()
+        overrides.append(f'{_DELIVERY}.ledger.url="{database.url.rpartition("/")[0]}/{name}"')
+    return Run(place, overrides)
+
+
+def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
+    """Write so many notifications, of `PER_UNIT` units' turns; return unit and notification id of each, in their order."""
+    units = max(1, count // PER_UNIT)
+    pairs = [(f"unit-{number % units:08}", f"notification-{number:010}") for number in range(count)]
+    with file.open("wb") as lines:
+        for unit, identifier in pairs:
+            beginning = f'{{"id": "{identifier}", "report": "'.encode()
+            value = beginning + b"x" * (VALUE_BYTES - len(beginning) - 2) + b'"}'
+            headers = ((NOTIFICATION_ID, identifier.encode()), (TRANSACTION_STATUS, b"ACSC"))
+            lines.write(encode_line(Line(value, unit.encode(), headers)))
+    return pairs
+
+
+def take_in(run: Run, ledger: Ledger, file: Path) -> None:
+    """Start the job, and read its file to the end into the ledger."""
+    ledger.start_job(JOB, RECEIVER, source_of_files(run.configuration(), [file]), "benchmark")
+    sources = Sources("live", partial(open_feed, run.configuration()))
+    with closing(SourceReader(ledger, RECEIVER, "benchmark", sources, lambda: None)) as reader:
+        while reader.read():
+            pass
+
+
+Client = Callable[[Run, Path, str, int], Spent]
+"""Delivers what a file holds to the receiver at a URL, with so many calls at once."""
+
+
+def loop(_: Run, file: Path, url: str, concurrency: int) -> Spent:
+    """A bare loop: neither a ledger nor an order, and nothing is done after an error."""
+    with file.open("rb") as lines:
+        calls = [each for line in lines if isinstance(each := decode_line(line.rstrip(b"\n")), Line)]
+    watch = Stopwatch()
+    asyncio.run(_call_all(iter(calls), url, concurrency))
+    return watch.spent()
+
+
+def worker(run: Run, file: Path, _: str, concurrency: int) -> Spent:
+    """A delivery worker. The rows are in the ledger when the clock starts; it stops with the job's completion."""
+    with run.ledger() as ledger:
+        take_in(run, ledger, file)
+        configuration, events = run.configuration(), list[object]()
+        assert configuration.delivery.receivers[0][1].concurrency == concurrency
+        deliverer = DeliveryWorker(
+            ledger,
+            configuration.delivery.worker,
+            "benchmark",
+            Sources("live", partial(open_feed, configuration)),
+            lambda: events.extend(ledger.events.after(0, 1)),
+        )
+        began, watch = time.time(), Stopwatch()
+        deliverer.run(lambda: bool(events))
+        job = ledger.find_job(JOB)
+        assert job is not None
+        assert job.completed_at is not None
+        return watch.spent()._replace(wall=job.completed_at / 1_000 - began)
+
+
+def measure(client: Client, database: Database, file: Path, pairs: Sequence[tuple[str, str]], concurrency: int) -> Figures:
+    """Let the client run in a process of its own, with a receiver of its own.
+
+    Raises:
+        WrongResult: The receiver did not take each of `pairs` exactly once, or from the worker not in the order of a unit.
+    """
+    with _receiver(database) as receiver:
+        run = new_run(database, receiver.url, concurrency)
+        processes = {"receiver us": receiver.process.pid if receiver.process else None, "PostgreSQL us": database.process}
+        there = {name: process for name, process in processes.items() if process is not None}
+        before = {name: cpu_of_family(process) for name, process in there.items()}
+        spent = apart(client, run, file, receiver.url, concurrency)
+        used = {name: (cpu_of_family(process) - before[name]) / len(pairs) * 1e6 for name, process in there.items()}
+        _check(compare(receiver.data, pairs), in_order=client is not loop)
+    return {**spent.of_each(len(pairs)), **used}
+
+
+async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
+    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=10, trust_env=False) as client:
+
+        async def call_some() -> None:
+            for call in calls:
+                headers = dict(call.headers)
+                fields = {"content-type": b"application/json", "idempotency-key": headers[NOTIFICATION_ID], **headers}
+                encoded = [(name.encode(), value) for name, value in fields.items()]
+                answer = await client.post(
+                    f"/payments/{(call.key or b'').decode()}/statuses", content=call.value, headers=encoded
+                )
+                answer.raise_for_status()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(call_some())
+
+
+def _check(found: Comparison, *, in_order: bool) -> None:
+    if found.lost or found.doubled or found.unexpected or (in_order and found.misplaced):
+        raise WrongResult(found.table())
+
+
+@contextmanager
+def _receiver(database: Database) -> Iterator[ReceiverServer]:
+    receiver = ReceiverServer(database.directory / f"receiver-{time.monotonic_ns()}").start()
+    try:
+        yield receiver
+    finally:
+        receiver.kill()
+
+
+def claims(run: Run, size: int, filled: int, rounds: int) -> Figures:
+    """Return the cost of claims beside so many ended rows, of which `filled` are there.
+
+    Raises:
+        WrongResult: A claim did not find its rows.
+    """
+    with run.ledger() as ledger:
+        _fill(ledger, range(filled, size))
+        return _claims(ledger, size, rounds)
+
+
+def _claims(ledger: Ledger, size: int, rounds: int) -> Figures:
+    job = f"{JOB}-{size}-{uuid4().hex}"
+    ledger.start_job(job, RECEIVER, "none", "benchmark")
+    opened = ledger.open_intake(job, _OWNER)
+    assert opened is not None
+    for first in range(0, rounds * _AT_ONCE, 2_000):
+        numbers = range(first, min(first + 2_000, rounds * _AT_ONCE))
+        items = [Item(f"{job}-{each}", f"{job}-{each}", b"{}", (), f"p@{each}", f"{job}-{each}") for each in numbers]
+        ledger.take_in(opened, RECEIVER, Portion(items, {"p": numbers.stop}, seals=numbers.stop == rounds * _AT_ONCE))
+    claiming, finishing = list[float](), list[float]()
+    for _ in range(rounds):
+        claimed = _timed(claiming, lambda: _claim(ledger, _AT_ONCE))
+        _timed(finishing, lambda claimed=claimed: ledger.finish(RECEIVER, [ClaimResult(each, Done()) for each in claimed]))
+    found = ledger.find_job(job)
+    if found is None or found.processed != rounds * _AT_ONCE:
+        raise WrongResult(f"claims beside {size} rows: {found}")
+    return {"claim ms": median(claiming), "outcomes ms": median(finishing)}
+
+
+def _claim(ledger: Ledger, wanted: int) -> list[Claim]:
+    return ledger.claim(RECEIVER, Step.DELIVER, _OWNER, wanted).claims
+
+
+def _timed(into: list[float], act: Callable[[], list[Claim]]) -> list[Claim]:
+    began = time.perf_counter()
+    found = act()
+    into.append((time.perf_counter() - began) * 1_000)
+    return found
+
+
+def _fill(ledger: Ledger, numbers: range) -> None:
+    """Add ended rows of other units. PostgreSQL has then done what follows by itself after so many new rows."""
+    job = f"filler-{numbers.start}"
+    ledger.start_job(job, RECEIVER, "none", "benchmark")
+    for first in range(numbers.start, numbers.stop, _FILLED):
+        last = min(first + _FILLED, numbers.stop) - 1
+        with ledger.database.write() as connection:
+            now, numbers_of = ledger.database.now(connection), _NUMBERS[connection.dialect.name]
+            row = {"first": first, "last": last, "receiver": RECEIVER, "job": job, "headers": b"[]", "value": _SMALL}
+            row |= {"status": "processed", "is_head": False, "now": now, "ended_at": now}
+            connection.execute(text(_KEYS.format(numbers=numbers_of)), row)
+            connection.execute(text(_ROWS.format(numbers=numbers_of)), row)
+            count = text("update delivery_job set ingested = ingested + :new, processed = processed + :ended where id = :job")
+            connection.execute(count, {"new": last - first + 1, "ended": last - first + 1, "job": job})
+    if not ledger.database.is_sqlite:
+        with ledger.database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("set statement_timeout = 0"))
+            connection.execute(text("vacuum (analyze) delivery_row"))
+            connection.execute(text("checkpoint"))
+
+
+def intake(database: Database, file: Path, count: int) -> Figures:
+    """Return the rows per second of taking the file in, and of reading and decoding it alone.
+
+    Raises:
+        WrongResult: A row is missing.
+    """
+    whole, reading = _take_in(new_run(database), file, count), _read(new_run(database), file, count)
+    return {"rows/s": count / whole, "read alone/s": count / reading, "ratio": reading / whole}
+
+
+def _take_in(run: Run, file: Path, count: int) -> float:
+    with run.ledger() as ledger:
+        ledger.jobs()  # The tables are made.
+        began = time.perf_counter()
+        take_in(run, ledger, file)
+        spent = time.perf_counter() - began
+        job = ledger.find_job(JOB)
+    if job is None or job.expected != count:
+        raise WrongResult(f"{count} notifications were to be taken in: {job}")
+    return spent
+
+
+def _read(run: Run, file: Path, count: int) -> float:
+    configuration = run.configuration()
+    feed = open_feed(configuration, source_of_files(configuration, [file]), dict(configuration.delivery.receivers)[RECEIVER])
+    began, found, positions = time.perf_counter(), 0, dict[str, int]()
+    while True:
+        portion = feed.read(positions, 2_000)
+        found += len(portion.items)
+        positions |= portion.positions
+        if portion.is_end:
+            assert found == count
+            return time.perf_counter() - began
 
 
 @contextmanager
 def databases(*, postgresql: bool) -> Iterator[list[Database]]:
     """Yield SQLite, and with `postgresql` a server that ends with this process, even if it is killed."""
     with ExitStack() as stack:
-        parent = stack.enter_context(TemporaryDirectory(prefix="resequencer-benchmark-", ignore_cleanup_errors=True))
-        directory = stack.enter_context(leased(Path(parent) / "delivery"))
-        found = [Database("SQLite", directory)]
+        place = stack.enter_context(leased(stack.enter_context(directory()) / "delivery"))
+        found = [Database("SQLite", place)]
         if postgresql:
-            server = PostgresqlServer(directory / "postgresql")
+            server = PostgresqlServer(place / "postgresql")
             stack.callback(server.kill)
             server.start()
-            found.append(Database("PostgreSQL", directory, server.url, server.process and server.process.pid))
+            found.append(Database("PostgreSQL", place, server.url, server.process and server.process.pid))
         yield found
 
 
-def show_deliveries(database: Database, count: int, concurrency: int, rounds: int) -> None:
-    found = calls.deliveries(database, count, concurrency, rounds)
-    busy = f"{'client':>12}{'receiver':>10}{'PostgreSQL':>12}"
-    print(f"\n{count:,} deliveries, {concurrency} at once{'':10}deliveries/s{'of the loop':>13}{'goal':>6}    busy:{busy}")
-    for name, spent in found.items():
-        goal = "" if name == LOOP else str(calls.GOAL)
-        print(f"{name:40}{count / spent.wall:12,.0f}{found[LOOP].wall / spent.wall:13.2f}{goal:>6}         {_busy(spent)}")
+def _deliveries(chosen: Namespace, found: Sequence[Database]) -> None:
+    file = found[0].directory / "notifications.jsonl"
+    pairs = write_notifications(file, chosen.deliveries)
+    given = (file, pairs, chosen.concurrency)
+    cases = [Case("bare loop", partial(measure, loop, found[0], *given), "bare loop")]
+    cases += [Case(each.name, partial(measure, worker, each, *given), "bare loop", GOAL) for each in found]
+    print(f"{chosen.deliveries:,} deliveries, {chosen.concurrency} at once", flush=True)
+    show(cases, runs(chosen, cases))
 
 
-def show_costs(title: str, names: tuple[str, str], costs: Iterator[tuple[int, Costs]]) -> None:
-    print(f"\n{title:40}" + "".join(f"{name + ', ms':>18}{'ratio':>8}" for name in names) + f"{'goal':>8}", flush=True)
-    base: Costs | None = None
-    for size, cost in costs:
-        base = base or cost
-        pairs = zip(cost, base, strict=True)
-        print(f"{size:<40,}" + "".join(f"{each:18.2f}{each / of:8.2f}" for each, of in pairs) + f"{f'< {FLAT}':>8}", flush=True)
+def _intakes(chosen: Namespace, found: Sequence[Database]) -> None:
+    file = found[0].directory / "intake.jsonl"
+    write_notifications(file, chosen.intake)
+    cases = [Case(f"{each.name}, intake", partial(intake, each, file, chosen.intake), goal=INTAKE_GOAL) for each in found]
+    show(cases, runs(chosen, cases), {})
 
 
-def show_intake(database: Database, count: int, rounds: int) -> None:
-    found = rows.intake(database, count, rounds)
-    print(f"\n{database.name}, intake of {count:,} rows: {count / found.whole:,.0f} rows/s (goal {INTAKE_GOAL:,});", end=" ")
-    print(f"reading and decoding the file alone {count / found.reading:,.0f}/s, ratio {found.reading / found.whole:.2f}")
+def _claims_beside(chosen: Namespace, found: Sequence[Database]) -> None:
+    chosen.rounds = 1  # The rows stay, and a figure is a median of many claims.
+    for database in found:
+        run, cases, sizes = new_run(database), list[Case](), sorted(chosen.beside)
+        for filled, size in zip([0, *sizes], sizes, strict=False):
+            first = f"{database.name}, {sizes[0]:,} rows"
+            work = partial(claims, run, size, filled, chosen.claims)
+            cases.append(Case(f"{database.name}, {size:,} rows", work, first, CLAIM_GOAL))
+        show(cases, runs(chosen, cases), {"claim ms": 1, "outcomes ms": 1})
 
 
-def _busy(spent: Measured) -> str:
-    """CPU seconds per second: 1.00 is a whole core."""
-    return f"{spent.client / spent.wall:12.2f}{spent.receiver / spent.wall:10.2f}{spent.database / spent.wall:12.2f}"
+PARTS: dict[str, Callable[[Namespace, Sequence[Database]], None]] = {
+    "deliveries": _deliveries,
+    "intake": _intakes,
+    "claims": _claims_beside,
+}
+
+
+def main() -> None:
+    large = {"beside": [1_000, 100_000, 1_000_000, 10_000_000]}
+    given = {"deliveries": 4_000, "concurrency": 20, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
+    chosen = arguments(__doc__, large=large, postgresql=False, **given)
+    with databases(postgresql=chosen.postgresql) as found:
+        for name, part in PARTS.items():
+            if wanted(chosen, name):
+                part(chosen, found)
 
 
 if __name__ == "__main__":

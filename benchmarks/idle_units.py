@@ -7,80 +7,145 @@ The same traffic, units of about eight envelopes under random names, runs first 
     core in process, as actors    each idle unit was used a moment ago, and its actor is alive
 
 The traffic is measured in pieces, in CPU microseconds per envelope, and the cheapest piece counts, because other load can only
-add to the cost. Bytes are per idle unit: its content, the growth of the process, and the growth of the database.
+add to the cost. Bytes are per idle unit: its content, the growth of the process, and the growth of the database. The goals: no
+idle unit makes the others more than a fifth dearer, and one that only the storage needs takes at most 2 048 bytes.
 """
 
-import argparse
 import os
-from collections.abc import Callable
+import secrets
+from collections.abc import Iterator
 from functools import partial
-from multiprocessing import get_context
+from hashlib import blake2b
+from itertools import count, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
-from benchmarks._idle import Idle, renamed
-from benchmarks._worker import in_process, on_files, run_through
+from msgspec.structs import replace
+
+from benchmarks._runner import Case, Figures, apart, arguments, directory, measure
+from benchmarks._worker import PARTITION, in_process, on_files, run_through
 from benchmarks._workload import Workload, made, override
 from guardian.cycle import Cycle
 from guardian.gc_tuning import calm_collector
+from notification_service.connectors.line_format import Line, decode_line
+from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from resequencer.batch import UnitKey
+from resequencer.envelope import DataEnvelope
+from resequencer.record import Origin, Record
+from resequencer.storage_port import Snapshot, UnitChange
 
 FEW = 1_000
 PIECE = 4_000
 PIECES = 6
-DEAREST = 1.2
-LARGEST_BYTES = 2_048
+GOAL = "at most 1.2"
 ALIVE = override("resequencer.idle-timeout", "3h")
+_AT_ONCE = 1_000
 
 
-class Beside(NamedTuple):
-    """CPU microseconds per envelope beside few and beside many idle units, and the bytes per idle unit."""
+class Idle:
+    """Makes idle units like the finished ones in the worker's storage, under random names.
 
-    few: float
-    many: float
-    idle: int
-    memory: float
-    file: float
-    content: float
+    `lines` are the lines that the worker has read.
+    """
+
+    def __init__(self, cycle: Cycle, lines: list[bytes]) -> None:
+        self._cycle = cycle
+        self._owned = cycle.partitions.owned[PARTITION]
+        self._names = (random_name(f"idle-{number}") for number in count(1))
+        last = {_unit_of(line): line for line in lines}
+        _store_idle(cycle)
+        snapshots = self._owned.store.load(list(last))
+        over = [each for each in snapshots.values() if each.payment_data is not None and not each.stash]
+        self._samples = [(each, _envelope(last[each.unit])) for each in over]
 
     @property
-    def ratio(self) -> float:
-        return self.many / self.few
+    def bytes_each(self) -> float:
+        """The bytes to store per unit: state, payment data and name."""
+        kept = [len(each.state) + len(each.payment_data or b"") + len(each.unit) for each, _ in self._samples]
+        return sum(kept) / len(kept)
+
+    def store(self, number: int) -> None:
+        """Add so many units that only the storage knows."""
+        for units in self._batches(number):
+            changes = [_change(name, each) for name, (each, _) in units]
+            self._owned.store.commit(self._owned._commit(secrets.token_hex(8), tuple(changes)))
+
+    def keep_alive(self, number: int) -> None:
+        """Add so many units with a live actor: each was restored, and got an envelope that it knew already."""
+        actors, now = self._cycle._actors, self._cycle._tools.clock.now()
+        for units in self._batches(number):
+            known = {UnitKey(PARTITION, name): sample for name, sample in units}
+            actors.prepare(now, tuple(known), {}, {})
+            arrivals = {key: (envelope,) for key, (_, envelope) in known.items()}
+            decided = actors.decide(now, arrivals, {key: snapshot for key, (snapshot, _) in known.items()})
+            assert all(each.change is None for each in decided.turns), "they are duplicates"
+
+    def _batches(self, number: int) -> Iterator[list[tuple[str, tuple[Snapshot, DataEnvelope]]]]:
+        samples = (self._samples[each % len(self._samples)] for each in range(number))
+        units = zip(self._names, samples, strict=False)
+        while batch := list(islice(units, _AT_ONCE)):
+            yield batch
 
 
-def in_database(workload: Workload, idle: int) -> Beside:
+def _store_idle(cycle: Cycle) -> None:
+    """Let the storage have the units in which nothing waits: storage `none` gets a unit when it is idle for long."""
+    registry = cycle._actors._registry
+    settings = registry._settings
+    registry._settings = replace(settings, idle_timeout_ms=0)
+    cycle.run_once()
+    registry._settings = settings
+
+
+def _change(name: str, like: Snapshot) -> UnitChange:
+    """Return a unit with bytes of its own, as if just used; otherwise a storage in memory would share them between units."""
+    state, data = (bytes(bytearray(content)) for content in (like.state, like.payment_data or b""))
+    return UnitChange(name, state, payment_data=data)
+
+
+def random_name(name: str) -> str:
+    """Return a random-looking name, always the same for the same name, so that names are spread over an index."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+def renamed(lines: list[bytes]) -> list[bytes]:
+    """Return the same traffic under random unit names, as real payments have them, so that an index is hit everywhere."""
+    units = [_unit_of(line) for line in lines]
+    return [line.replace(unit.encode(), random_name(unit).encode()) for line, unit in zip(lines, units, strict=True)]
+
+
+def _unit_of(line: bytes) -> str:
+    key = _read(line).key
+    assert key is not None
+    return key.decode()
+
+
+def _envelope(line: bytes) -> DataEnvelope:
+    envelope = EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode(Record(Origin(PARTITION, 0), _read(line).value))
+    assert isinstance(envelope, DataEnvelope)
+    return envelope
+
+
+def _read(line: bytes) -> Line:
+    read = decode_line(line)
+    assert isinstance(read, Line)
+    return read
+
+
+def measured(workload: Workload, many: int, *, on_disk: bool, alive: bool) -> Figures:
     lines = renamed(workload.read())
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as name:
-        directory = Path(name)
-        cycle = on_files(lines, directory).cycle
-        return _compared(cycle, lines, idle, Idle.store, partial(_database_bytes, directory))
-
-
-def in_memory(workload: Workload, idle: int) -> Beside:
-    lines = renamed(workload.read())
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as name:
-        return _compared(in_process(lines, Path(name))[0], lines, idle, Idle.store, lambda: 0)
-
-
-def as_actors(workload: Workload, idle: int) -> Beside:
-    lines = renamed(workload.read())
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as name:
-        return _compared(in_process(lines, Path(name), ALIVE)[0], lines, idle, Idle.keep_alive, lambda: 0)
-
-
-def _compared(
-    cycle: Cycle, lines: list[bytes], many: int, make: Callable[[Idle, int], None], file_bytes: Callable[[], int]
-) -> Beside:
-    calm_collector()
-    run_through(cycle, PIECE)
-    idle = Idle(cycle, lines[:PIECE])
-    make(idle, FEW)
-    beside_few = _cheapest(cycle)
-    memory, file = _resident_bytes(), file_bytes()
-    make(idle, many - FEW)
-    memory, file = _resident_bytes() - memory, file_bytes() - file
-    beside_many = _cheapest(cycle)
-    return Beside(beside_few, beside_many, many, memory / (many - FEW), file / (many - FEW), idle.bytes_each)
+    with directory() as place:
+        chosen = (ALIVE,) if alive else ()
+        cycle = on_files(lines, place, *chosen).cycle if on_disk else in_process(lines, place, *chosen)[0]
+        calm_collector()
+        run_through(cycle, PIECE)
+        idle = Idle(cycle, lines[:PIECE])
+        make = idle.keep_alive if alive else idle.store
+        make(FEW)
+        few, before = _cheapest(cycle), _sizes(place)
+        make(many - FEW)
+        memory, file = ((size - of) / (many - FEW) for size, of in zip(_sizes(place), before, strict=True))
+        many_us = _cheapest(cycle)
+    figures = {"idle units": many, "us beside few": few, "us beside many": many_us, "ratio": many_us / few}
+    return {**figures, "content B": idle.bytes_each, "memory B": memory, "file B": file}
 
 
 def _cheapest(cycle: Cycle) -> float:
@@ -89,38 +154,26 @@ def _cheapest(cycle: Cycle) -> float:
     return min(pieces) / PIECE * 1_000_000
 
 
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _database_bytes(directory: Path) -> int:
-    return (directory / "state.db").stat().st_size
+def _sizes(place: Path) -> tuple[int, int]:
+    """Return the bytes of this process in memory, and those of the database."""
+    pages, file = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]), place / "state.db"
+    return pages * os.sysconf("SC_PAGE_SIZE"), file.stat().st_size if file.exists() else 0
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--large", action="store_true", help="1 000 000 idle units, which takes about ten minutes and 5 GB")
-    is_large = arguments.parse_args().large
-    measured = {
-        "whole worker, in storage": (in_database, 1_000_000 if is_large else 200_000),
-        "core in process, in storage": (in_memory, 240_000 if is_large else 200_000),
-        "core in process, as actors": (as_actors, 1_000_000 if is_large else 50_000),
-    }
-    with made(PIECE * (2 * PIECES + 1) + 500) as workload, get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
-        found = {name: processes.apply(measure, (workload, idle)) for name, (measure, idle) in measured.items()}
-    print(f"{'':29}{'idle':>10}{'us, few':>10}{'us, many':>10}{'ratio':>8}{'goal':>8}{'content':>9}{'memory':>8}{'file':>8}")
-    for name, each in found.items():
-        costs = f"{each.idle:10,}{each.few:10.1f}{each.many:10.1f}{each.ratio:8.2f}{f'<= {DEAREST}':>8}"
-        print(f"{name:29}{costs}{each.content:9,.0f}{each.memory:8,.0f}{each.file:8,.0f}")
-    print(f"\nno idle unit makes the others dearer: {_verdict(all(each.ratio <= DEAREST for each in found.values()))}")
-    stored = [each for name, each in found.items() if name.endswith("in storage")]
-    is_small = all(max(each.memory, each.file) <= LARGEST_BYTES for each in stored)
-    print(f"a unit that only the storage needs takes at most {LARGEST_BYTES} bytes: {_verdict(is_small)}")
+    large = {"stored": 1_000_000, "kept": 240_000, "actors": 1_000_000}
+    chosen = arguments(__doc__, large=large, stored=200_000, kept=200_000, actors=50_000)
+    with made(PIECE * (2 * PIECES + 1) + 500) as workload:
+        cases = [
+            Case("whole worker, in storage", _case(workload, chosen.stored, on_disk=True, alive=False), goal=GOAL),
+            Case("core in process, in storage", _case(workload, chosen.kept, on_disk=False, alive=False), goal=GOAL),
+            Case("core in process, as actors", _case(workload, chosen.actors, on_disk=False, alive=True), goal=GOAL),
+        ]
+        measure(chosen, cases, {})
 
 
-def _verdict(is_met: bool) -> str:
-    return "met" if is_met else "NOT met"
+def _case(workload: Workload, many: int, **how: bool) -> partial[Figures]:
+    return partial(apart, partial(measured, workload, many, **how))
 
 
 if __name__ == "__main__":

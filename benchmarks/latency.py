@@ -1,133 +1,154 @@
-"""From an input line written to its notification written: `python -m benchmarks.latency [--rate 500] [--seconds 20]`.
+"""From an envelope's arrival to its notification: `python -m benchmarks.latency [--rate 500] [--only files]`.
 
-A real worker process (`resequencer run`: file transport, embedded storage, both synced) runs while envelopes come at a steady
-rate, in order, so that none waits for another. An envelope's time starts when its line is written, and ends when its
-notification can be read; the output is checked a thousand times a second.
+Envelopes come at a steady rate, in order, so that none waits for another. On `files` a worker process runs (`resequencer run`:
+file transport, embedded storage, both synced). An envelope's time starts when its line is written and ends when its notification
+can be read; the output is checked a thousand times a second. On Kafka, in a topic of four partitions, it starts when the broker
+appended the envelope, by its timestamp, and ends when a `read_committed` reader, a process of its own, gets the output. There
+the bare loop (`_kafka_loop.py`) is measured beside the worker with each storage. The first seconds are a warm-up and do not
+count.
 """
 
-import argparse
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 
 import msgspec
 
 from benchmarks._bare_loop import bare_loop, checked
+from benchmarks._runner import Case, Figures, WrongResult, arguments, at_quantiles, directory, measure, steadily, wanted
+from benchmarks._servers import Servers, bare, input_of, key_of, reader, records_of, running, worker
 from benchmarks._worker import PARTITION
 from benchmarks._workload import command, made
-from guardian.headers import ENVELOPE_ID
-from resequencer.record import Origin
+from guardian.headers import ENVELOPE_ID, SOURCE_POSITION
+from resequencer.record import Origin, Partition
 
-Name = tuple[str, str]
-"""An envelope's unit and envelope id."""
-
-LOOK_EVERY_S = 0.001
-GIVE_UP_AFTER_S = 60
-
-
-class Writer(Thread):
-    """Writes the lines at the rate, and catches up after a delay. `written_at` is when each write returned, in seconds."""
-
-    def __init__(self, lines: list[bytes], file: Path, rate: float) -> None:
-        super().__init__()
-        self._lines = lines
-        self._file = file
-        self._rate = rate
-        self.written_at: list[float] = []
-
-    def run(self) -> None:
-        began = time.perf_counter()
-        with self._file.open("ab", buffering=0) as file:
-            for number, line in enumerate(self._lines):
-                early = began + number / self._rate - time.perf_counter()
-                if early > 0:
-                    time.sleep(early)
-                file.write(line)
-                self.written_at.append(time.perf_counter())
+WARM_UP_SECONDS = 5
+GIVE_UP_SECONDS = 120
+_STORAGES = ("redis", "infinispan")
+_LOOK_EVERY_S = 0.001
 
 
-def seen_at(file: Path, count: int) -> dict[Name, float]:
-    """Return when each of so many lines in the file could first be read."""
-    seen: dict[Name, float] = {}
-    rest = b""
-    give_up = time.perf_counter() + GIVE_UP_AFTER_S
+def on_servers(servers: Servers, name: str, lines: list[bytes], rate: float) -> Figures:
+    topic = f"in-{name.replace(' ', '-')}-{time.monotonic_ns()}"
+    output = list(bare_loop(lines, PARTITION, checked))
+    run = servers.new_run(name, topic, len(lines), output)
+    servers.make_topics(topic, message_timestamp_type="LogAppendTime")
+    notified = {msgspec.json.decode(each)["headers"][SOURCE_POSITION] for each in output}
+    expected = len(lines) if name == "bare loop" else len(notified)
+    with get_context("spawn").Pool(2) as processes:
+        program, given = (bare, (run, 500)) if name == "bare loop" else (worker, (run, name, 500))
+        working = processes.apply_async(program, given)
+        reading = processes.apply_async(_seen_on_kafka, (servers, f"out-{run.name}", expected))
+        run.wait_until_ready()
+        with input_of(run, linger_ms=0) as sink:
+            for line in steadily(lines, rate):
+                sink.append(sink.partition_of(key_of(line)), line)
+        seen = reading.get()
+        working.get()
+    arrived = {
+        str(Origin(Partition(each.topic, each.partition), each.offset)): each.timestamp / 1_000
+        for each in records_of(servers, topic)
+    }
+    return _quantiles(arrived, seen, expected)
+
+
+def _seen_on_kafka(servers: Servers, topic: str, count: int) -> dict[str, float]:
+    """Return, by the position of its input, when the output of each of so many records could be read."""
+    seen: dict[str, float] = {}
+    with reader(servers, topic) as consumer:
+        give_up = time.time() + GIVE_UP_SECONDS
+        while len(seen) < count and time.time() < give_up:
+            found = consumer.poll(timeout_ms=500)
+            now = time.time()
+            seen |= {dict(each.headers)[SOURCE_POSITION].decode(): now for records in found.values() for each in records}
+    return seen
+
+
+def on_files(lines: list[bytes], rate: float) -> Figures:
+    expected = len({_notified(line) for line in bare_loop(lines, PARTITION, checked)})
+    written: dict[str, float] = {}
+    with directory() as place:
+        for each in ("in", "out"):
+            (place / each).mkdir()
+        file = place / "in" / "partition-0.jsonl"
+        file.touch()
+        with _running(place):
+            writing = Thread(target=_write, args=(file, lines, rate, written))
+            writing.start()
+            seen = _seen_in_file(place / "out" / "notifications.jsonl", expected)
+            writing.join()
+    return _quantiles(written, seen, expected)
+
+
+def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]) -> None:
+    ids = [checked(line, Origin(PARTITION, 0)).envelope_id for line in lines]
+    with file.open("ab", buffering=0) as opened:
+        for identity, line in steadily(list(zip(ids, lines, strict=True)), rate):
+            opened.write(line)
+            written[identity] = time.time()
+
+
+def _seen_in_file(file: Path, count: int) -> dict[str, float]:
+    """Return when each of so many notifications could first be read, by the envelope's id."""
+    seen, rest = dict[str, float](), b""
+    give_up = time.time() + GIVE_UP_SECONDS
     descriptor = os.open(file, os.O_RDONLY | os.O_CREAT)
-    while len(seen) < count and time.perf_counter() < give_up:
-        time.sleep(LOOK_EVERY_S)
-        content = os.read(descriptor, 1 << 24)
-        if content:
-            now = time.perf_counter()
-            give_up = now + GIVE_UP_AFTER_S
+    while len(seen) < count and time.time() < give_up:
+        time.sleep(_LOOK_EVERY_S)
+        if content := os.read(descriptor, 1 << 24):
+            now = time.time()
             *lines, rest = (rest + content).split(b"\n")
             seen |= dict.fromkeys(map(_notified, lines), now)
     os.close(descriptor)
     return seen
 
 
+def _notified(line: bytes) -> str:
+    identity: str = msgspec.json.decode(line)["headers"][ENVELOPE_ID]
+    return identity
+
+
 @contextmanager
-def running(directory: Path) -> Iterator[None]:
+def _running(place: Path) -> Iterator[None]:
     """Run a worker that is ready; drain it at the end."""
-    with (directory / "log").open("wb") as log:
-        worker = subprocess.Popen(command("run", directory), stdout=log, stderr=log)
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(command("run", place), stdout=log, stderr=log)
     try:
-        while subprocess.run(command("status", directory), stdout=subprocess.DEVNULL, check=False).returncode:
-            assert worker.poll() is None, (directory / "log").read_text(encoding="utf-8")
+        while subprocess.run(command("status", place), stdout=subprocess.DEVNULL, check=False).returncode:
+            assert process.poll() is None, (place / "log").read_text(encoding="utf-8")
             time.sleep(0.2)
         yield
     finally:
-        worker.terminate()
-        worker.wait()
+        process.terminate()
+        process.wait()
 
 
-def measured(lines: list[bytes], rate: float) -> list[float]:
-    """Return the milliseconds of each notification, ascending."""
-    expected = {_notified(line) for line in bare_loop(lines, PARTITION, checked)}
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as name:
-        directory = Path(name)
-        for each in ("in", "out"):
-            (directory / each).mkdir()
-        partition = directory / "in" / "partition-0.jsonl"
-        partition.touch()
-        with running(directory):
-            writer = Writer(lines, partition, rate)
-            writer.start()
-            seen = seen_at(directory / "out" / "notifications.jsonl", len(expected))
-            writer.join()
-    assert seen.keys() == expected, f"{len(expected)} envelopes have notifications, {len(seen)} were seen"
-    written_at = dict(zip(map(_sent, lines), writer.written_at, strict=True))
-    return sorted((at - written_at[each]) * 1_000 for each, at in seen.items())
-
-
-def _notified(line: bytes) -> Name:
-    notification = msgspec.json.decode(line)
-    return notification["key"], notification["headers"][ENVELOPE_ID]
-
-
-def _sent(line: bytes) -> Name:
-    envelope = checked(line, Origin(PARTITION, 0))
-    return envelope.unit, envelope.envelope_id
-
-
-def _at(share: float, ascending: list[float]) -> float:
-    return ascending[min(int(len(ascending) * share), len(ascending) - 1)]
+def _quantiles(begun: dict[str, float], seen: dict[str, float], expected: int) -> Figures:
+    if len(seen) != expected:
+        raise WrongResult(f"{expected} envelopes have output, {len(seen)} were seen")
+    counts_from = min(begun.values()) + WARM_UP_SECONDS
+    return at_quantiles([(seen[each] - at) * 1_000 for each, at in begun.items() if each in seen and at >= counts_from])
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rate", type=float, default=500, help="envelopes a second (default: %(default)s)")
-    arguments.add_argument("--seconds", type=float, default=20, help="default: %(default)s")
-    chosen = arguments.parse_args()
+    chosen = arguments(__doc__, rate=500.0, seconds=20.0)
+    names = [name for name in ("bare loop", "none", *_STORAGES) if wanted(chosen, name)]
     with made(round(chosen.rate * chosen.seconds), window=0, duplicates="0") as workload:
-        milliseconds = measured(workload.read(), chosen.rate)
-    print(f"{len(milliseconds)} notifications of {workload.lines} envelopes that came at {chosen.rate:g} a second")
-    print("milliseconds from line written to notification written")
-    print(f"{'p50':>10}{'p90':>10}{'p99':>10}{'longest':>10}")
-    print("".join(f"{_at(share, milliseconds):10.1f}" for share in (0.5, 0.9, 0.99, 1)))
+        lines = workload.read()
+        print(f"{len(lines)} envelopes at {chosen.rate:g} a second; milliseconds from arrival to visible", flush=True)
+        if wanted(chosen, "files"):
+            measure(chosen, [Case("files", partial(on_files, lines, chosen.rate))])
+        if names:
+            with running("kafka", *(name for name in _STORAGES if name in names)) as servers:
+                run = partial(on_servers, servers, lines=lines, rate=chosen.rate)
+                cases = [Case(name, partial(run, name), "bare loop" if "bare loop" in names else "") for name in names]
+                measure(chosen, cases, {"p50": -1, "p99": -1})
 
 
 if __name__ == "__main__":

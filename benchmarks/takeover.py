@@ -2,131 +2,95 @@
 
 Kafka has one partition and nothing to read. The state is in a Redis that syncs every commit, then in an Infinispan cache on
 disk. A new process is measured from its start, imports and group join included, until it holds the partition: its predecessor's
-transaction has ended, the position is read, and the waiting units are loaded and armed. The predecessor left the group; after a
-`kill -9` the group first waits for the end of its session (`session.timeout.ms`, 10 s by default), unless `group.instance.id`
-is set.
+transaction has ended, the position is read, and the waiting units are loaded and armed. The predecessor has stopped in good
+order; after a `kill -9` the group first waits for the end of its session (`session.timeout.ms`, 10 s by default), unless
+`group.instance.id` is set.
 
 It is measured with an empty storage, with `--waiting` units that each hold an envelope of 1 KB, and with `--idle` units in
-addition. The best of `--rounds` counts.
+addition. The ratio is to the empty storage; goals are seconds. `server B` is what a unit that was added takes of the memory of
+the server's process, which for Infinispan is the heap that Java took.
 """
 
-import argparse
-import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
-from typing import NamedTuple
+from pathlib import Path
 
-import msgspec
-
-from benchmarks._servers import Addresses, SimulatedRun, configured, make_topics, new_run, running
+from benchmarks._runner import Case, Figures, apart, arguments, runs, show, wanted
+from benchmarks._servers import Run, running
 from guardian.gc_tuning import calm_collector
-from notification_service.wiring.composition import Parts, compose
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition("takeover", 0)
 GOALS = {"redis": 5, "infinispan": 30}
-"""In seconds."""
-
 WAITS_MS = 3_600_000
 """As the configured stash-timeout: a deadline further away would be one of a clock that was wrong, which the worker corrects."""
+
 AT_ONCE = 500
 STATE, RECORD, PAYMENT = os.urandom(150), os.urandom(1_000), os.urandom(300)
 
 
-class Cost(NamedTuple):
-    """Seconds: `wall` from the start of the process, `cpu` of the process."""
-
-    wall: float
-    cpu: float
-
-
-class Job(msgspec.Struct, frozen=True):
-    servers: Addresses
-    run: SimulatedRun
-    storage: str
-    began_at: float = 0
-
-
-def held(job: Job) -> Cost:
+def held(run: Run, storage: str, began_at: float) -> Figures:
     """Measure in a process of its own."""
-    with _composed(job) as parts:
+    with run.composed(storage) as parts:
         calm_collector()
         while not parts.cycle.partitions.owned:
             parts.cycle.run_once()
-        cost = Cost(time.time() - job.began_at, time.process_time())
+        figures = {"s until held": time.time() - began_at, "CPU s": time.process_time()}
         parts.cycle.close()
-    return cost
+    return figures
 
 
-def measured(job: Job) -> Cost:
-    with get_context("spawn").Pool(1) as processes:
-        return processes.apply(held, (msgspec.structs.replace(job, began_at=time.time()),))
-
-
-def of_storage(servers: Addresses, storage: str, waiting: int, idle: int, rounds: int) -> None:
-    job = Job(servers, new_run(servers, f"takeover-{storage}"), storage)
-    measured(job)  # The very first takeover finds no position, and writes one.
-    of_waiting(job, 0, 0, rounds)
-    _fill(job, waiting, lambda unit, now: UnitChange(unit, STATE, _waits(now), (StashEntry(0, RECORD),)))
-    of_waiting(job, waiting, 0, rounds)
-    _fill(job, idle, lambda unit, _: UnitChange(unit, STATE, payment_data=PAYMENT))
-    of_waiting(job, waiting, idle, rounds)
-
-
-def of_waiting(job: Job, waiting: int, idle: int, rounds: int) -> None:
-    costs = [measured(job) for _ in range(rounds)]
-    wall, cpu = min(each.wall for each in costs), min(each.cpu for each in costs)
-    print(f"{job.storage:12}{waiting:>10,}{idle:>11,}{wall:>9.1f}{GOALS[job.storage]:>6}{cpu:>9.1f}", flush=True)
-
-
-def _fill(job: Job, count: int, change: Callable[[str, int], UnitChange]) -> None:
-    with _composed(job) as parts:
+def _fill(run: Run, storage: str, count: int, change: Callable[[str, int], UnitChange]) -> float:
+    """Add so many units; return how many bytes each takes of the server's memory."""
+    before = _resident(run.servers.processes[storage])
+    with run.composed(storage) as parts:
         store = parts.servers.storage.open(PARTITION)
         for at in range(0, count, AT_ONCE):
             now = time.time_ns() // 1_000_000
             changes = tuple(change(secrets.token_hex(16), now) for _ in range(min(AT_ONCE, count - at)))
             commit = Commit(store.header.commit + 1, secrets.token_hex(8), 0, 0, 0, changes, (), 0)
             parts.retry.until_answered("storage", partial(store.commit, commit))
+    return (_resident(run.servers.processes[storage]) - before) / max(1, count)
 
 
-def _waits(now: int) -> Waits:
-    return Waits(now + WAITS_MS, WaitKind.DEADLINE, now, "sequence:3", "SEQUENCE", 1, len(RECORD))
+def _waiting(unit: str, now: int) -> UnitChange:
+    waits = Waits(now + WAITS_MS, WaitKind.DEADLINE, now, "sequence:3", "SEQUENCE", 1, len(RECORD))
+    return UnitChange(unit, STATE, waits, (StashEntry(0, RECORD),))
 
 
-@contextmanager
-def _composed(job: Job) -> Iterator[Parts]:
-    logging.getLogger("resequencer").setLevel(logging.ERROR)
-    parts = compose(configured(job.servers, job.run, PARTITION.topic, job.storage), _wait, lambda: False)
-    try:
-        yield parts
-    finally:
-        for each in parts.servers:
-            each.close()
+def _idle(unit: str, _: int) -> UnitChange:
+    return UnitChange(unit, STATE, payment_data=PAYMENT)
 
 
-def _wait(milliseconds: int) -> None:
-    time.sleep(milliseconds / 1_000)
+def _resident(process: int) -> int:
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measured(run: Run, storage: str, **more: float) -> Figures:
+    return apart(held, run, storage, time.time()) | more
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--waiting", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--idle", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--large", action="store_const", const=1_000_000, dest="idle", help="1 000 000 idle units")
-    parser.add_argument("--rounds", type=int, default=2, help="default: %(default)s")
-    parser.add_argument("--storages", nargs="*", default=list(GOALS), choices=GOALS)
-    chosen = parser.parse_args()
-    with running() as servers:
-        make_topics(servers, PARTITION.topic, partitions=1)
-        print(f"{'seconds':12}{'waiting':>10}{'idle':>11}{'held':>9}{'goal':>6}{'CPU':>9}", flush=True)
-        for storage in chosen.storages:
-            of_storage(servers, storage, chosen.waiting, chosen.idle, chosen.rounds)
+    chosen = arguments(__doc__, large={"idle": 1_000_000}, waiting=100_000, idle=100_000, rounds=2)
+    storages = [each for each in GOALS if wanted(chosen, each)]
+    with running("kafka", *storages) as servers:
+        servers.make_topics(PARTITION.topic, partitions=1)
+        for storage in storages:
+            run = servers.new_run(storage, PARTITION.topic)
+            measured(run, storage)  # The very first takeover finds no position, and writes one.
+            empty = Case(f"{storage}, empty", partial(measured, run, storage))
+            cases, found = [empty], runs(chosen, [empty])
+            for count, kind, change in ((chosen.waiting, "waiting", _waiting), (chosen.idle, "and idle", _idle)):
+                size = _fill(run, storage, count, change)
+                name = f"{storage}, {count:,} {kind}"
+                more = partial(measured, run, storage, **{"server B": size})
+                cases.append(Case(name, more, empty.name, GOALS[storage]))
+                found |= runs(chosen, cases[-1:])
+            show(cases, found, {"s until held": 1, "CPU s": 1})
 
 
 if __name__ == "__main__":

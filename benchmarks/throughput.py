@@ -9,63 +9,52 @@ and encodes the output lines. The differences:
     core in process       actors, deadlines, retries, metrics and a commit per poll, with storage none; lines stay in memory
     whole worker          file transport and embedded SQLite: every commit and publication is synced before the next
 
-Each has a process of its own. They run in lockstep: a slice of the envelopes in one after the other, in turns from the first and
-from the last, so that other load on the machine meets them alike. A ratio is the median over the slices, with the range in which
-19 of 20 medians of so many slices lie: differences of three percent can be seen. CPU seconds are those of the process, with its
-system calls.
+Each has a process of its own. They run in lockstep: a slice of the envelopes in one after the other. A slice is a round of the
+table, so a difference of three percent can be seen. CPU is that of the process, with its system calls. Before, the output of the
+bare loop and of the worker are compared.
+
+`--instructions` counts the instructions for an envelope with Valgrind. No other work on the machine changes such a count, so a
+change of half a percent can be seen in one run. It is no measure of time: the core waits for memory more often than the loop
+does. Each program runs to the end of so many envelopes and of more of them; the difference counts, which has no start in it.
 """
 
-import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from math import sqrt
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from benchmarks._bare_loop import Read, bare_loop, checked, trusting
-from benchmarks._worker import PARTITION, Spent, Stopwatch, in_process, on_files, run_through
+from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure
+from benchmarks._worker import PARTITION, in_process, on_files, run_through
 from benchmarks._workload import Workload, made
 from guardian.cycle import Cycle
 from guardian.gc_tuning import calm_collector
 
-Said = dict[str, list[dict[str, Any]]]
+Output = dict[str, list[dict[str, Any]]]
 """The output of each unit, in order."""
-
-FOR_SCALE = """\
-For scale, from docs/performance.md (200 000 messages, 24 510 units of 8, window 2 000, 2 % duplicates, messages/s; the
-same kind of machine, but not the same work: none of them decodes a payment or makes a report): a Python dict 700 000; Pekko,
-guardian and child per unit, in memory, 116 000 (218 000 warm); Spring Integration in memory 124 000, on H2 1 550, on Redis
-610; Camel's stream resequencer 1 800 to 17 000; Confluent's parallel consumer, keyed, Kafka to Kafka with transactions 6 300."""
-
 
 Run = Callable[[int], int]
 """Reads on until so many envelopes were read in all, and returns how many they are."""
 
-
-class Slice(NamedTuple):
-    """What one of them spent on its part of the envelopes."""
-
-    spent: Spent
-    envelopes: int
-
-    @property
-    def each(self) -> float:
-        """Seconds of CPU for each envelope."""
-        return self.spent.cpu / self.envelopes
+_FEW, _MANY = 1_000, 5_000
+_VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+_INSTRUCTIONS = re.compile(r"I +refs: +([0-9,]+)")
 
 
 @contextmanager
 def loop(read: Read, workload: Workload) -> Iterator[Run]:
-    lines = workload.read()
-    taken = count()
-    read_to = 0
+    lines, taken, read_to = workload.read(), count(), 0
 
     def reading() -> Iterator[bytes]:
         nonlocal read_to
@@ -73,10 +62,10 @@ def loop(read: Read, workload: Workload) -> Iterator[Run]:
             read_to = number + 1
             yield line
 
-    left = bare_loop(reading(), PARTITION, read)
+    output = bare_loop(reading(), PARTITION, read)
 
     def run(to: int) -> int:
-        while read_to < to and next(left, None) is not None:
+        while read_to < to and next(output, None) is not None:
             pass
         return read_to
 
@@ -85,14 +74,14 @@ def loop(read: Read, workload: Workload) -> Iterator[Run]:
 
 @contextmanager
 def core(workload: Workload) -> Iterator[Run]:
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        yield partial(_run, in_process(workload.read(), Path(directory))[0])
+    with directory() as place:
+        yield partial(_run, in_process(workload.read(), place)[0])
 
 
 @contextmanager
 def worker(workload: Workload) -> Iterator[Run]:
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        yield partial(_run, on_files(workload.read(), Path(directory)).cycle)
+    with directory() as place:
+        yield partial(_run, on_files(workload.read(), place).cycle)
 
 
 MEASURED: dict[str, Callable[[Workload], AbstractContextManager[Run]]] = {
@@ -107,14 +96,23 @@ GOALS = {"core in process": 0.6, "whole worker": 0.4}
 
 def find_difference(workload: Workload) -> str | None:
     """Return the difference between the output of the bare loop and of the whole worker; None if there is none."""
-    said = _said(bare_loop(workload.read(), PARTITION, checked))
-    if said != _said(bare_loop(workload.read(), PARTITION, trusting)):
+    by_loop = _by_unit(bare_loop(workload.read(), PARTITION, checked))
+    if by_loop != _by_unit(bare_loop(workload.read(), PARTITION, trusting)):
         return "the two bare loops differ"
-    with TemporaryDirectory(prefix="resequencer-benchmark-") as directory:
-        run_through(on_files(workload.read(), Path(directory)).cycle, workload.lines)
-        with (Path(directory) / "out" / "notifications.jsonl").open("rb") as file:
-            by_worker = _said(file)
-    return next((f"{unit} differs" for unit in said | by_worker if said.get(unit) != by_worker.get(unit)), None)
+    with directory() as place:
+        run_through(on_files(workload.read(), place).cycle, workload.lines)
+        with (place / "out" / "notifications.jsonl").open("rb") as file:
+            by_worker = _by_unit(file)
+    return next((f"{unit} differs" for unit in by_loop | by_worker if by_loop.get(unit) != by_worker.get(unit)), None)
+
+
+def _by_unit(lines: Iterable[bytes]) -> Output:
+    output: Output = {}
+    for line in lines:
+        notification = msgspec.json.decode(line)
+        del notification["number"], notification["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"]
+        output.setdefault(notification["key"], []).append(notification)
+    return output
 
 
 def _run(cycle: Cycle, to: int) -> int:
@@ -123,33 +121,24 @@ def _run(cycle: Cycle, to: int) -> int:
     return int(cycle.metrics.counts["records"])
 
 
-def in_lockstep(workload: Workload, step: int) -> dict[str, list[Slice]]:
-    """Run all of them through the workload; return what each spent on each slice but for the first, which warms up."""
-    found: dict[str, list[Slice]] = {name: [] for name in MEASURED}
-    with ExitStack() as stack:
-        running = {name: stack.enter_context(_process(name, workload)) for name in MEASURED}
-        names = list(running)
-        for to in range(step, workload.lines + step, step):
-            names.reverse()
-            for name in names:
-                running[name].send(min(to, workload.lines))
-                found[name].append(running[name].recv())
-    return {name: slices[1:] for name, slices in found.items()}
+class Stepped:
+    """One of them in a process of its own, which runs on by a slice at each call."""
 
+    def __init__(self, name: str, workload: Workload, step: int, stack: ExitStack) -> None:
+        spawn = get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._workload, self._step, self._to = workload, step, 0
+        process = spawn.Process(target=_serve, args=(name, workload, theirs), daemon=True)
+        process.start()
+        stack.callback(process.kill)
+        theirs.close()
+        self._pipe.recv()
 
-@contextmanager
-def _process(name: str, workload: Workload) -> Iterator[Connection]:
-    spawn = get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_serve, args=(name, workload, theirs))
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        yield ours
-    finally:
-        process.kill()
-        process.join()
+    def __call__(self) -> Figures:
+        self._to = min(self._to + self._step, self._workload.lines)
+        self._pipe.send(self._to)
+        figures: Figures = self._pipe.recv()
+        return figures
 
 
 def _serve(name: str, workload: Workload, pipe: Connection) -> None:
@@ -161,53 +150,58 @@ def _serve(name: str, workload: Workload, pipe: Connection) -> None:
             to = pipe.recv()
             watch = Stopwatch()
             read_to = run(to)
-            pipe.send(Slice(watch.spent(), read_to - before))
+            pipe.send(watch.spent().of_each(max(1, read_to - before)))
             before = read_to
 
 
-def _said(lines: Iterable[bytes]) -> Said:
-    said: Said = {}
-    for line in lines:
-        notification = msgspec.json.decode(line)
-        del notification["number"], notification["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"]
-        said.setdefault(notification["key"], []).append(notification)
-    return said
+def in_lockstep(chosen: Any, workload: Workload) -> None:
+    with ExitStack() as stack:
+        running = {name: Stepped(name, workload, chosen.slice, stack) for name in MEASURED}
+        for each in running.values():
+            each()  # The first slice warms up.
+        chosen.rounds = workload.lines // chosen.slice - 1
+        measure(chosen, [Case(name, each, "bare loop", GOALS.get(name, "")) for name, each in running.items()])
+
+
+def instructions(name: str, workload: Workload) -> Figures:
+    few, many = (_count_to(name, workload, each) for each in (_FEW, _MANY))
+    return {"instructions": (many - few) / (_MANY - _FEW)}
+
+
+def _count_to(name: str, workload: Workload, envelopes: int) -> int:
+    program = (sys.executable, "-m", "benchmarks.throughput", "--run", name, str(workload.file), str(envelopes))
+    environment = os.environ | {"PYTHONHASHSEED": "0"}  # So that each run has its dicts in the same order.
+    done = subprocess.run((*_VALGRIND, *program), env=environment, capture_output=True, text=True, check=True)
+    found = _INSTRUCTIONS.search(done.stderr)
+    assert found is not None, done.stderr
+    return int(found[1].replace(",", ""))
+
+
+def run_only(name: str, file: str, envelopes: str) -> None:
+    with MEASURED[name](Workload(Path(file), _MANY + _FEW)) as run:
+        run(int(envelopes))
+        sys.stdout.flush()
+        os._exit(0)  # What a process does at its end is no work for an envelope.
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--envelopes", type=int, default=200_000, help="approximate number (default: %(default)s)")
-    arguments.add_argument("--large", action="store_const", const=1_000_000, dest="envelopes", help="1 000 000")
-    arguments.add_argument("--slice", type=int, default=1_000, help="envelopes at once (default: %(default)s)")
-    chosen = arguments.parse_args()
+    chosen = arguments(__doc__, large={"envelopes": 1_000_000}, envelopes=200_000, slice=1_000, instructions=False, run=[""])
+    if chosen.run != [""]:
+        run_only(*chosen.run)
+    if chosen.instructions:
+        assert shutil.which("valgrind"), "valgrind is not installed"
+        with made(_MANY + 2 * _FEW) as workload:
+            names = ("bare loop", "core in process")
+            cases = [Case(name, partial(instructions, name, workload), "bare loop") for name in names]
+            measure(chosen, cases, {"instructions": -1})
+        return
+    chosen.continues = False  # A slice follows the one before, in the same process.
     with made(chosen.envelopes) as workload:
-        with get_context("spawn").Pool(1) as processes:
-            sample = msgspec.structs.replace(workload, lines=min(workload.lines, 20_000))
-            difference = processes.apply(find_difference, (sample,))
+        difference = apart(find_difference, msgspec.structs.replace(workload, lines=min(workload.lines, 20_000)))
         print(f"{workload.lines} envelopes; the first 20 000 through loop and worker: {difference or 'the same notifications'}")
-        _show(in_lockstep(workload, chosen.slice))
+        in_lockstep(chosen, workload)
     if difference is not None:
         raise SystemExit(1)
-
-
-def _show(found: Mapping[str, Sequence[Slice]]) -> None:
-    speeds, ratios = f"{'envelopes/s':>12}{'per CPU s':>12}{'us of CPU':>12}", f"{'of trusting':>14}{'of bare loop':>14}"
-    print(f"\n{'':22}{speeds}{ratios}{'range':>14}{'goal':>6}")
-    for name, slices in found.items():
-        envelopes = sum(each.envelopes for each in slices)
-        wall, cpu = (sum(each.spent[at] for each in slices) for at in (0, 1))
-        speeds = f"{envelopes / wall:12,.0f}{envelopes / cpu:12,.0f}{cpu / envelopes * 1e6:12.1f}"
-        (of_trusting, *_), (ratio, low, high) = (_ratio(found[loop], slices) for loop in ("bare loop, trusting", "bare loop"))
-        print(f"{name:22}{speeds}{of_trusting:14.2f}{ratio:14.3f}{f'{low:.3f}-{high:.3f}':>14}{GOALS.get(name, ''):>6}")
-    print(f"\n{FOR_SCALE}")
-
-
-def _ratio(loop: Sequence[Slice], slices: Sequence[Slice]) -> tuple[float, float, float]:
-    """Return the median of the ratios of slices that ran side by side, and between which of them it lies in 19 of 20 cases."""
-    pairs = zip(loop, slices, strict=True)
-    ratios = sorted(one.each / other.each for one, other in pairs if one.envelopes and other.envelopes)
-    middle, away = len(ratios) / 2, sqrt(len(ratios))
-    return tuple(ratios[min(max(0, int(at)), len(ratios) - 1)] for at in (middle, middle - away, middle + away))  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

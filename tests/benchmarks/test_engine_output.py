@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks._workload import made
-from benchmarks.engine_output import DISORDER, digest_of
+from tests.harness.engine_output import DISORDER, digest_of
 
 WRITTEN_DOWN = {
     "SEQUENCE": "6fd650a00ecb3d6fb8c9265cd5542f8f",
@@ -11,8 +11,8 @@ WRITTEN_DOWN = {
     "FULL_PAIN001": "5b313da3f855edbb805e5fe63a7c8301",
     "FULL_PAIN001_AND_CUSTOM_DATA": "947ada9c52025fe0f35aa5df872ea41c",
 }
-"""Printed by `python -m benchmarks.engine_output --envelopes 2000`. If a digest changes by intention, the files that this writes
-with `--to`, in this checkout and in the one before, show the difference.
+"""Printed by `python -m tests.harness.engine_output --envelopes 2000`. If a digest changes by intention, the files that this
+writes with `--to`, in this checkout and in the one before, show the difference.
 """
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks._idle import Idle
 from benchmarks._worker import in_process, on_files, run_through
 from benchmarks._workload import made
+from benchmarks.idle_units import Idle
 from guardian.cycle import Cycle
 
 pytestmark = pytest.mark.slow  # The simulator makes the envelopes in a process of its own.

@@ -88,7 +88,7 @@ def _command(key: str, member: str, total: int, chance: Random) -> Sent:
         "instruction": {"OrgnlPmtInfId": f"PMT-{key}", "OrgnlNbOfTxs": number},
         "initiatingParty": {"Nm": f"Customer {chance.randrange(1_000)} GmbH", "Id": {"OrgId": {"AnyBIC": "DEUTDEFFXXX"}}},
     }
-    said = {
+    headers = {
         MEMBER: member,
         TRANSACTION_STATUS: status,
         PROCESSING_ENTITY: "001",
@@ -96,4 +96,4 @@ def _command(key: str, member: str, total: int, chance: Random) -> Sent:
         GROUP_TOTAL: number,
         SOURCE_POSITION: f"envelopes-0@{chance.randrange(1_000_000)}",
     }
-    return Sent(key, member, tuple((name, text.encode()) for name, text in said.items()), msgspec.json.encode(body))
+    return Sent(key, member, tuple((name, text.encode()) for name, text in headers.items()), msgspec.json.encode(body))

@@ -1,4 +1,4 @@
-"""What the engine lets out and stores, as a digest for each strategy: `python -m benchmarks.engine_output [--envelopes N]`.
+"""What the engine lets out and stores, as a digest for each strategy: `python -m tests.harness.engine_output [--envelopes N]`.
 
 Two checkouts in which it prints the same digests make the same output and the same commits, byte for byte and in the same order.
 The envelopes are out of order, doubled, lost and late; some of them fail once, for ever, or on a server that does not answer.
@@ -69,9 +69,9 @@ class _Timed(MemoryTransport):
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         super().publish(outputs)
-        for line in self.left:
+        for line in self.output:
             self._keep(line)
-        self.left.clear()
+        self.output.clear()
 
 
 class _Unsteady:

@@ -1,0 +1,191 @@
+"""What the console costs, and how old its copy of what waits is: `python -m benchmarks.console [--only idle] [--seconds 600]`.
+
+idle         A service on files runs without the console and with it. Then its metrics are scraped each second, and its first
+             page is fetched every ten seconds. CPU is the share of one core, in percent; the ratio is the worker's beside
+             the console to the worker's without it.
+redis ...    With each storage, a process owns four partitions in which many units wait, and commits changes at a steady
+             rate: each changes up to 500 random units of a partition, of which a few stop to wait and others begin. This
+             process is the console: its copy is refreshed in the background as in service, and a page is asked for each
+             second. `first s` is the time until the copy is whole. `age` is how old a page is, in seconds, `page ms` the
+             time that it takes. CPU is that of this process, in percent of one core, after the first filling.
+"""
+
+import json
+import logging
+import multiprocessing
+import random
+import time
+from contextlib import ExitStack
+from functools import partial
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+
+from benchmarks._runner import Case, Figures, WrongResult, arguments, cpu_of_family, directory, measure, wanted
+from benchmarks._servers import PARTITIONS, Run, running
+from benchmarks._worker import composed
+from benchmarks._workload import CONFIGURATION, override, serving
+from notification_service.configuration.configuration import Configuration, load
+from notification_service.console.sources import Sources
+from notification_service.console.waiting.query import WaitingFilter
+from notification_service.console.waiting.refresher import WaitingUnits
+from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring.composition import make_storage_view
+from resequencer.record import Partition
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
+
+GOAL_PERCENT = 2
+"""Of one core, over ten minutes."""
+
+OWNED = [Partition("IPF_PROCESSING_DATA", number) for number in range(PARTITIONS)]
+STATE, RECORD = random.randbytes(150), random.randbytes(300)
+AT_ONCE, FILLED_AT_ONCE = 500, 2_000
+_FIRST_SECONDS = 600.0
+
+
+def idle(seconds: float, *, is_enabled: bool) -> Figures:
+    with directory() as place:
+        enabled = override("http.enabled", str(is_enabled).lower())
+        ports = (override("http.port", 0), override("http.metrics.port", 0))
+        with serving(enabled, *ports, override("run-directory", place)):
+            return _shares(place, round(seconds), is_enabled=is_enabled)
+
+
+def _shares(place: Path, seconds: int, *, is_enabled: bool) -> Figures:
+    watched = {"worker %": json.loads((place / "status.json").read_text())["worker_process_id"]}
+    if is_enabled:
+        served = json.loads((place / "console.json").read_text())
+        watched["console %"] = served["process_id"]
+    time.sleep(5)  # What a start costs is not asked.
+    begun, before = time.monotonic(), {name: cpu_of_family(process) for name, process in watched.items()}
+    with httpx.Client() as client:
+        for second in range(seconds):
+            if is_enabled:
+                client.get(served["urls"]["metrics"]).raise_for_status()
+                if second % 10 == 0:
+                    client.get(served["urls"]["console"]).raise_for_status()
+            time.sleep(max(0.0, begun + second + 1 - time.monotonic()))
+    elapsed = time.monotonic() - begun
+    return {name: 100 * (cpu_of_family(process) - before[name]) / elapsed for name, process in watched.items()}
+
+
+def own(run: Run | Path, storage: str, units: int, rate: int, ready: Event, ending: Event, changes: Any) -> None:
+    """Fill the partitions, then change units until the end; put how many a second these were."""
+    with ExitStack() as stack:
+        parts = composed(run, storage) if isinstance(run, Path) else stack.enter_context(run.composed(storage))
+        stores = [parts.servers.storage.open(each) for each in OWNED]
+        each_has = units // len(stores)
+        for store in stores:
+            for first in range(0, each_has, FILLED_AT_ONCE):
+                _commit(store, [_waiting(number) for number in range(first, min(first + FILLED_AT_ONCE, each_has))])
+        ready.set()
+        began, changed = time.monotonic(), 0
+        while not ending.is_set():
+            for store in stores:
+                numbers = random.sample(range(each_has), min(AT_ONCE, max(1, rate // 8), each_has))
+                _commit(store, [_idle(number) if random.random() < 0.1 else _waiting(number) for number in numbers])
+                changed += len(numbers)
+                time.sleep(max(0.0, changed / rate - (time.monotonic() - began)))
+        changes.value = changed / (time.monotonic() - began)
+
+
+def _waiting(number: int) -> UnitChange:
+    at = random.randrange(10**9)
+    waits = Waits(4_000_000_000_000 + at, WaitKind.DEADLINE, 1_700_000_000_000 + at, f"sequence:{at % 20}", "SEQUENCE", 1, 300)
+    return UnitChange(_name(number), STATE, waits, (StashEntry(number, RECORD),))
+
+
+def _idle(number: int) -> UnitChange:
+    return UnitChange(_name(number), STATE, None, (), (number,))
+
+
+def _name(number: int) -> str:
+    return f"{random.Random(number).getrandbits(64):016x}-0a4b-4f2c-9d7e-{number:012}"
+
+
+def _commit(store: PartitionStore, changes: list[UnitChange]) -> None:
+    number = store.header.commit + 1
+    store.commit(Commit(number, f"{number}", 0, 0, changes=tuple(changes)))
+
+
+def staleness(run: Run | Path, storage: str, units: int, rate: int, seconds: float) -> Figures:
+    configuration = load(CONFIGURATION, [override("run-directory", run)]) if isinstance(run, Path) else run.configuration(storage)
+    spawn = multiprocessing.get_context("spawn")
+    ready, ending, changes = spawn.Event(), spawn.Event(), spawn.Value("d", 0)
+    owner = spawn.Process(target=own, args=(run, storage, units, rate, ready, ending, changes))
+    owner.start()
+    try:
+        while not ready.wait(1):
+            if not owner.is_alive():
+                raise WrongResult("the owner ended")
+        figures = _look(configuration, seconds)
+    finally:
+        ending.set()
+        owner.join()
+    return {"changes/s": changes.value, **figures}
+
+
+def _look(configuration: Configuration, seconds: float) -> Figures:
+    """Ask for a page each second."""
+    clock = SystemClock()
+    with directory() as place:
+        sources = SimpleNamespace(
+            open_view=partial(make_storage_view, configuration),
+            run_directory=place,
+            clock=clock,
+            storage="benchmark",
+            find_partitions=lambda: OWNED,
+            find_report=lambda: None,
+        )
+        copy = WaitingUnits(cast(Sources, cast(Any, sources)))
+        copy.start()
+        try:
+            began = time.monotonic()
+            while copy.ask(WaitingFilter()).as_of is None:
+                if time.monotonic() - began > _FIRST_SECONDS:
+                    raise WrongResult("the copy was never whole")
+                time.sleep(0.2)
+            first = time.monotonic() - began
+            time.sleep(10)
+            ages, pages = list[float](), list[float]()
+            began, cpu = time.monotonic(), time.process_time()
+            while time.monotonic() - began < seconds:
+                asked = time.perf_counter()
+                answer = copy.ask(WaitingFilter())
+                pages.append((time.perf_counter() - asked) * 1_000)
+                assert answer.as_of is not None
+                ages.append((clock.now() - answer.as_of) / 1_000)
+                time.sleep(1)
+            used = 100 * (time.process_time() - cpu) / (time.monotonic() - began)
+        finally:
+            copy.close()
+    ages_of = {"age p50": median(ages), "age longest": max(ages), "console %": used}
+    return {"first s": first, **ages_of, "page ms p50": median(pages), "page ms longest": max(pages)}
+
+
+def main() -> None:
+    chosen = arguments(__doc__, units=50_000, rate=1_000, seconds=30.0)
+    logging.disable(logging.WARNING)
+    if wanted(chosen, "idle"):
+        alone = Case("idle, without it", partial(idle, chosen.seconds, is_enabled=False))
+        beside = Case("idle, with it", partial(idle, chosen.seconds, is_enabled=True), alone.name, GOAL_PERCENT)
+        measure(chosen, [alone, beside], {"worker %": 1})
+    servers = [name for name in ("redis", "infinispan") if wanted(chosen, name)]
+    given = (chosen.units, chosen.rate, chosen.seconds)
+    with ExitStack() as stack:
+        cases = []
+        if wanted(chosen, "embedded"):
+            cases.append(Case("embedded", partial(staleness, stack.enter_context(directory()), "embedded", *given)))
+        if servers:
+            there = stack.enter_context(running("kafka", *servers))
+            there.make_topics(OWNED[0].topic)
+            cases += [Case(n, partial(staleness, there.new_run(n, OWNED[0].topic), n, *given)) for n in servers]
+        measure(chosen, cases, {})
+
+
+if __name__ == "__main__":
+    main()
