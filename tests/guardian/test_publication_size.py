@@ -1,4 +1,4 @@
-"""Pending output leaves in portions: guardian/publication_size.py in a whole worker."""
+"""Pending output leaves in portions: guardian/sizes.py in a whole worker."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
