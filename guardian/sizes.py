@@ -7,7 +7,7 @@ output is published in portions that fit into the time of a transaction.
 from collections.abc import Collection
 
 from guardian.owned_partition import OwnedPartition
-from guardian.ports import NothingLeft, PartitionOutput, Transport
+from guardian.ports import NotPublished, PartitionOutput, Transport
 from resequencer.clock import Clock
 
 _FIRST = 50
@@ -69,7 +69,7 @@ class PublicationSize:
         began_at = self._clock.now()
         try:
             self._transport.publish(list(outputs.values()))
-        except NothingLeft:
+        except NotPublished:
             self.size = max(1, self.size // 2)
             for owned in outputs:
                 owned.give_up_attempt()
