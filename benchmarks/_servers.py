@@ -14,12 +14,12 @@ from kafka import KafkaConsumer, TopicPartition
 from benchmarks._kafka_loop import KafkaLoop
 from benchmarks._runner import Spent, Stopwatch, cpu_of_family, directory
 from benchmarks._workload import override
-from guardian.gc_tuning import calm_collector
 from notification_service.commands.simulate import new_retry
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.simulator.generate.kafka_input import KafkaInput
 from notification_service.wiring.composition import Parts, compose
+from resequencer.gc_tuning import calm_collector
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.lease import leased

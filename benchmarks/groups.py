@@ -48,7 +48,6 @@ from benchmarks._runner import (
     wanted,
 )
 from benchmarks._servers import PARTITIONS, Servers, reader, records_of, running
-from guardian.gc_tuning import calm_collector
 from guardian.headers import GROUP_ID, INCOMPLETE, MEMBER
 from notification_service.aggregation.core import Processor, Slot, Stored
 from notification_service.aggregation.files import ValuesFile
@@ -61,6 +60,7 @@ from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.supervision.system_clock import SystemClock, passed_ms, steady_clock
 from resequencer.clock import SteadyClock
+from resequencer.gc_tuning import calm_collector
 from resequencer.record import Origin, Partition, Record
 
 GOAL = 0.7

@@ -25,11 +25,11 @@ from benchmarks._runner import Case, Figures, apart, arguments, directory, measu
 from benchmarks._worker import PARTITION, in_process, on_files, run_through
 from benchmarks._workload import Workload, made, override
 from guardian.cycle import Cycle
-from guardian.gc_tuning import calm_collector
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.batch import UnitKey
 from resequencer.envelope import DataEnvelope
+from resequencer.gc_tuning import calm_collector
 from resequencer.record import Origin, Record
 from resequencer.storage_port import Snapshot, UnitChange
 

@@ -27,7 +27,6 @@ import msgspec
 from benchmarks._runner import ROOT, Case, Figures, Stopwatch, WrongResult, apart, arguments, at_quantiles, directory, measure
 from benchmarks._worker import on_files, run_through
 from benchmarks._workload import Workload, made, override
-from guardian.gc_tuning import calm_collector
 from guardian.headers import LOOKUPS_VERSION
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import Pointer, Shard, Table
@@ -35,6 +34,7 @@ from notification_service.lookups.publication import Publication, Row, write_sha
 from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS, key_of
 from notification_service.payments.enrichment import Lookups
 from notification_service.supervision.system_clock import SystemClock
+from resequencer.gc_tuning import calm_collector
 
 SHARDS = 4
 TEXTS = ("the first release", "the second release")

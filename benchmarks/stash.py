@@ -17,9 +17,9 @@ import msgspec
 
 from benchmarks._runner import Case, Figures, apart, arguments, directory, measure
 from benchmarks._worker import in_process, on_files, run_through
-from guardian.gc_tuning import calm_collector
 from guardian.headers import ENVELOPE_ID
 from notification_service.connectors.line_format import Line, encode_line
+from resequencer.gc_tuning import calm_collector
 
 LENGTH = 1_000
 UNITS = 20

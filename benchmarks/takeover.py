@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks._runner import Case, Figures, apart, arguments, runs, show, wanted
 from benchmarks._servers import Run, running
-from guardian.gc_tuning import calm_collector
+from resequencer.gc_tuning import calm_collector
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, StashEntry, UnitChange, WaitKind, Waits
 

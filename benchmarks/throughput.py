@@ -39,7 +39,7 @@ from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, direc
 from benchmarks._worker import PARTITION, in_process, on_files, run_through
 from benchmarks._workload import Workload, made
 from guardian.cycle import Cycle
-from guardian.gc_tuning import calm_collector
+from resequencer.gc_tuning import calm_collector
 
 Output = dict[str, list[dict[str, Any]]]
 """The output of each unit, in order."""

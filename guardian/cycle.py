@@ -12,15 +12,14 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from guardian.batch_size import BatchSize
 from guardian.headers import as_cut
 from guardian.metrics import CycleTimes, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
 from guardian.ports import Polled, PublishRefused, TransportRefused, TransportUnavailable
-from guardian.publication_size import PublicationSize
 from guardian.region import IntervalTimes, MustReset, Region, RegionState
+from guardian.sizes import BatchSize, PublicationSize
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter

@@ -31,7 +31,7 @@ class NotLetIn(TransportUnavailable):
     """The brokers close the connection, as they do on a wrong password, and also when they shut down."""
 
 
-class NothingLeft(TransportUnavailable):
+class NotPublished(TransportUnavailable):
     """A publication failed, and certainly nothing was published. The next call may publish less, or something else."""
 
 
@@ -236,7 +236,7 @@ class Transport(Protocol):
         """Publish all records with the positions, durably. A part is published only if a later `position` reports which part.
 
         Raises:
-            NothingLeft: Nothing was published, by this call or the same call before.
+            NotPublished: Nothing was published, by this call or the same call before.
             TransportUnavailable: The sink does not answer or has no space. Only the same call again is safe: until its outcome is
                 known, the same output must be published unchanged, or by the takeover of its partition.
             PublishRefused: Repeating the call will not help. Nothing was published, or only by the same call before.

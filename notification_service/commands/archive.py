@@ -11,8 +11,7 @@ from guardian.ports import Position
 from guardian.takeover import find_metadata
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.kinds import only_with_files
-from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Resequencers, StorageType
+from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, storage_kind
 from notification_service.connectors.dead_letters.actions import Requeueing
 from notification_service.connectors.files.dead_letters import ActionsFile
 from notification_service.connectors.files.input_archive import InputArchive, Piece
@@ -24,7 +23,7 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.record import Partition
-from storage.embedded.progress import Progress, find_progress
+from storage.embedded.progress import Progress
 
 _LONGEST_WAIT_MS = 5_000
 _LOOK_MS = 100
@@ -57,8 +56,10 @@ class ArchiveLimit:
         return min(self._limits(partition), key=lambda limit: limit.offset)
 
     def _limits(self, partition: Partition) -> Iterator[Limit]:
-        if self._configuration.resequencer.storage_type is StorageType.EMBEDDED:
-            yield from self._embedded_limits(partition)
+        find_progress = storage_kind(self._configuration).find_progress
+        if find_progress is not None:
+            # The storage is read first: its output is sent if a position that is read later covers it.
+            yield from self._limits_of(partition, find_progress(self._configuration, partition))
         else:
             position = self._position(partition)
             yield Limit(position.offset if position else 0, "the rest is not handled yet")
@@ -66,9 +67,7 @@ class ArchiveLimit:
             if isinstance(action, Requeueing) and action.partition == partition.number:
                 yield Limit(action.beyond, f"the requeue of {action.number} was interrupted: run it again to finish it")
 
-    def _embedded_limits(self, partition: Partition) -> Iterator[Limit]:
-        # The storage is read first: its output is sent if a position that is read later covers it.
-        progress = find_progress(self._configuration.storage.embedded_file, partition)
+    def _limits_of(self, partition: Partition, progress: Progress | None) -> Iterator[Limit]:
         if progress is None:
             yield Limit(0, "no record of it has been read yet")
             return
@@ -169,9 +168,10 @@ def _partitions(configuration: Configuration) -> list[Partition]:
 
 def _refuse_other_storages(configuration: Configuration) -> None:
     storage_type = configuration.resequencer.storage_type
-    if storage_type not in (StorageType.NONE, StorageType.EMBEDDED):
-        problem = f"{storage_type} cannot tell what waits in it, so no input can be archived; this works with embedded and none"
-        raise ConfigurationError(path_of(Resequencers, "storage_type"), problem)
+    if storage_type not in ARCHIVABLE:
+        works = " and ".join(ARCHIVABLE)
+        problem = f"{storage_type} cannot tell what waits in it, so no input can be archived; this works with {works}"
+        raise ConfigurationError(STORAGE_TYPE, problem)
 
 
 def _pause(milliseconds: int) -> None:

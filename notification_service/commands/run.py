@@ -9,7 +9,6 @@ from functools import partial
 
 import msgspec
 
-from guardian.gc_tuning import calm_collector
 from notification_service.commands.command import told_again
 from notification_service.commands.supervise import supervise_in_sight
 from notification_service.configuration.configuration import Configuration, load
@@ -27,6 +26,7 @@ from notification_service.wiring.console.workers import THREADS
 from notification_service.worker.scheduled_archive import Archiving, add_archive_flag
 from notification_service.worker.worker import Worker
 from resequencer.errors import ConfigurationError
+from resequencer.gc_tuning import calm_collector
 
 _log = logging.getLogger("resequencer.daemon")
 

@@ -10,6 +10,7 @@ from notification_service.configuration.kafka_client_options import CONSUMER_CLI
 from notification_service.configuration.region_constraints import REGION_CONSTRAINTS, doubtful_regions
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Ingress, Notifications, Orders, Resequencers
+from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
 from resequencer.errors import ConfigurationError
@@ -19,7 +20,6 @@ MAX_DEADLINE_MS = 30 * 86_400_000
 
 _INGRESS_TRANSPORT = path_of(Ingress, "transport")
 _TRANSPORT = path_of(Notifications, "transport")
-_STORAGE_TYPE = path_of(Resequencers, "storage_type")
 _STRATEGY = path_of(Resequencers, "strategy")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
@@ -127,8 +127,8 @@ CONSTRAINTS = (
         "hanging one is ended; lower this key, or raise that option",
     ),
     Constraint(
-        (_ACKNOWLEDGE, _STORAGE_TYPE),
-        lambda values: values[_ACKNOWLEDGE] != "when-handled" or values[_STORAGE_TYPE] == "none",
+        (_ACKNOWLEDGE, STORAGE_TYPE),
+        lambda values: values[_ACKNOWLEDGE] != "when-handled" or not kind_named(values[STORAGE_TYPE]).is_durable,
         "is when-handled, which needs storage-type = none: a durable storage already keeps what waits; use when-settled",
     ),
     Constraint(
@@ -157,9 +157,10 @@ CONSTRAINTS = (
         f"is above {_STASH_BYTES}: a single unit would not fit",
     ),
     Constraint(
-        (_ARCHIVE_EVERY, _STORAGE_TYPE),
-        lambda values: values[_ARCHIVE_EVERY] is None or values[_STORAGE_TYPE] in ("none", "embedded"),
-        f"is set, but {_STORAGE_TYPE} is neither none nor embedded: only these can tell which input still waits and must stay",
+        (_ARCHIVE_EVERY, STORAGE_TYPE),
+        lambda values: values[_ARCHIVE_EVERY] is None or kind_named(values[STORAGE_TYPE]).can_archive,
+        f"is set, but {STORAGE_TYPE} is neither {' nor '.join(ARCHIVABLE)}: only these can tell which input still waits "
+        "and must stay",
     ),
     Constraint(
         (_KEPT, _ROTATE_AT),
@@ -275,20 +276,20 @@ def _nothing_learned(values: Values) -> Iterator[str]:
 
 def _nothing_kept(values: Values) -> Iterator[str]:
     """Return what storage none does not guarantee, for the transport in use."""
-    if values[_STORAGE_TYPE] != "none":
+    if kind_named(values[STORAGE_TYPE]).is_durable:
         return
     if values[_TRANSPORT] == "file":
         yield (
-            f"{_STORAGE_TYPE}: is none: after a restart unhandled records are read again, and a notification that was being sent "
+            f"{STORAGE_TYPE}: is none: after a restart unhandled records are read again, and a notification that was being sent "
             "at a crash may be sent again"
         )
     elif values[_ACKNOWLEDGE] == "when-settled":
         yield (
-            f"{_ACKNOWLEDGE}: is when-settled, and {_STORAGE_TYPE} is none: stashed envelopes are acknowledged but stored "
+            f"{_ACKNOWLEDGE}: is when-settled, and {STORAGE_TYPE} is none: stashed envelopes are acknowledged but stored "
             "nowhere: a worker that ends or loses the partition loses them. Set when-handled, so that Kafka keeps them"
         )
     else:
-        yield f"{_STORAGE_TYPE}: is none: after a restart unhandled records are read again; earlier state of units is lost"
+        yield f"{STORAGE_TYPE}: is none: after a restart unhandled records are read again; earlier state of units is lost"
 
 
 def _passwords_in_clear(values: Values) -> Iterator[str]:

@@ -14,16 +14,15 @@ from notification_service.configuration.sections import (
     Notifications,
     Orders,
     RegionSettings,
-    Resequencers,
     Sections,
     Trigger,
     XmsOutput,
 )
+from notification_service.configuration.storages import DURABLE, STORAGE_TYPE, kind_named
 
 _SOURCE = path_of(Ingress, "transport")
 _SINK = path_of(Notifications, "transport")
 _FURTHER = path_of(Notifications, "further_transports")
-_STORAGE = path_of(Resequencers, "storage_type")
 _WORKERS = path_of(Sections, "worker_count")
 _TRIGGER, _TRIGGER_COUNT = path_of(RegionSettings, "trigger"), path_of(RegionSettings, "trigger_count")
 _FIXED = path_of(Ingress, "kafka_partitions")
@@ -92,11 +91,11 @@ REGION_CONSTRAINTS = (
         f"names the kind that {_SINK} has already: each notification would leave twice in one place; name each kind once",
     ),
     Constraint(
-        (_STORAGE, *_REGION),
-        lambda values: values[_STORAGE] != "none" or not is_region(values),
+        (STORAGE_TYPE, *_REGION),
+        lambda values: kind_named(values[STORAGE_TYPE]).is_durable or not is_region(values),
         f"is none, which needs {_SOURCE} and {_SINK} to be the same of kafka and file, no further sink, and {_FIXED} to be "
         "empty: in all other cases, what has left through one and not through the other is known from the storage alone; choose "
-        "embedded, redis or infinispan",
+        f"{', '.join(DURABLE[:-1])} or {DURABLE[-1]}",
     ),
     Constraint(
         (_TRIGGER, _TRIGGER_COUNT, _SOURCE),

@@ -9,7 +9,8 @@ from time import sleep
 from typing import NamedTuple
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.sections import StorageType, TransportType
+from notification_service.configuration.sections import TransportType
+from notification_service.configuration.storages import storage_kind
 from notification_service.status.service_report import ServiceReport, find_reports, service_report, state_of
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
@@ -189,9 +190,9 @@ def acquire_locks(configuration: Configuration) -> list[int]:
     locks: list[RunLock | InputLock] = [
         RunLock(each) for each in dict.fromkeys((notification.run_directory.resolve(), notification.output_directory.resolve()))
     ]
-    database = configuration.storage.embedded_file.resolve()
     # Its directory is not created: a missing directory is probably not mounted, and the storage reports it.
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED and database.parent.is_dir():
+    find_file = storage_kind(configuration).find_file
+    if find_file is not None and (database := find_file(configuration).resolve()).parent.is_dir():
         locks.append(RunLock(database.parent, database.name))
     if configuration.ingress.transport is TransportType.FILE:
         locks.append(InputLock(configuration.ingress.file_directory.resolve()))

@@ -26,8 +26,8 @@ from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.kinds import is_region, max_of_interval
 from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType, Trigger
-from notification_service.configuration.storage_settings import infinispan_layout, infinispan_server, redis_settings
+from notification_service.configuration.sections import Acknowledge, Notifications, Orders, TransportType, Trigger
+from notification_service.configuration.storages import storage_kind
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
@@ -46,19 +46,9 @@ from resequencer.handler import Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.settings import ResequencerSettings
-from resequencer.storage_port import Storage
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
-from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.embedded.view import EmbeddedStorageView
-from storage.infinispan.storage import InfinispanStorage
-from storage.infinispan.view import InfinispanStorageView
-from storage.none import NoneSettings, NoneStorage
-from storage.view_port import StorageView
-
-_IDLE_BYTES = 512 * 1024 * 1024
-"""With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -98,7 +88,7 @@ def compose(
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
     context = TurnContext(strategy, watched, resequencer_settings(configuration), SystemRandom(), handler)
-    storage = _make_storage(configuration)
+    storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
         stash_bytes=resequencer.stash_limit_bytes_per_worker,
@@ -138,11 +128,9 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
-    storage = told.get(configuration.resequencer.storage_type)
-    for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
+    for read in (make_strategy_of, make_handler_of, storage_kind(configuration).name):
         try:
-            make(configuration)
+            read(configuration)
         except ConfigurationError as error:
             problems.append(error)
     problems += find_unusable_clients(configuration)
@@ -189,9 +177,8 @@ def _waits_for_handled(configuration: Configuration) -> bool:
     """Return whether the position waits for handled records. With storage none, files are the store, and stashed records are read
     again.
     """
-    resequencer = configuration.resequencer
-    is_file_the_store = resequencer.storage_type is StorageType.NONE and configuration.ingress.transport is TransportType.FILE
-    return is_file_the_store or resequencer.acknowledge is Acknowledge.WHEN_HANDLED
+    is_file_the_store = not storage_kind(configuration).is_durable and configuration.ingress.transport is TransportType.FILE
+    return is_file_the_store or configuration.resequencer.acknowledge is Acknowledge.WHEN_HANDLED
 
 
 def make_handler_of(configuration: Configuration) -> Handler:
@@ -233,55 +220,6 @@ def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
 def _region_limits(configuration: Configuration) -> RegionLimits:
     region = configuration.region
     return RegionLimits(region.max_resets, region.drain_timeout_ms, region.reset_timeout_ms)
-
-
-def _make_storage(configuration: Configuration) -> Storage:
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
-    if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.storage import RedisStorage  # Imported here, which takes a quarter of a second.
-
-        return RedisStorage(redis_settings(configuration), _random_token)
-    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Imported here, which takes a fifth of a second.
-
-        cache = InfinispanRest(infinispan_server(configuration))
-        return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
-    return NoneStorage(NoneSettings(_IDLE_BYTES), _random_token)
-
-
-def make_storage_view(configuration: Configuration) -> StorageView | None:
-    """Make the view of the configured storage, None for storage none. Nothing is connected yet.
-
-    Raises:
-        ConfigurationError: The storage's address or a certificate cannot be used.
-    """
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        return EmbeddedStorageView(configuration.storage.embedded_file)
-    if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.view import RedisStorageView  # Here, for its client takes a quarter of a second to import.
-
-        return RedisStorageView(redis_settings(configuration))
-    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
-
-        cache = InfinispanRest(infinispan_server(configuration))
-        return InfinispanStorageView(cache, infinispan_layout(configuration).namespace)
-    return None
-
-
-def name_storage(configuration: Configuration) -> str:
-    """Return a text that differs for storages that the configuration tells apart. It may contain a password."""
-    kind = configuration.resequencer.storage_type
-    if kind is StorageType.EMBEDDED:
-        return f"{kind.value} {configuration.storage.embedded_file.absolute()}"
-    if kind is StorageType.REDIS:
-        redis = redis_settings(configuration)
-        return f"{kind.value} {redis.place!r} {redis.place.options.get('db', 0)} {redis.namespace}"
-    if kind is StorageType.INFINISPAN:
-        server = infinispan_server(configuration)
-        return f"{kind.value} {server.url} {server.cache} {infinispan_layout(configuration).namespace}"
-    return kind.value
 
 
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:

@@ -9,9 +9,8 @@ import msgspec
 from resequencer.errors import OwnershipLost
 from resequencer.storage_port import Commit, Header, Pending, Snapshot, StorageUnavailable, Waits
 from storage.fencing import advanced
-from storage.infinispan.keys import PartitionKeys, index_block_name, page_name, segment_name
-from storage.infinispan.layout.compaction import Compacted, Compaction, CompactionLimits
-from storage.infinispan.layout.index_block import IndexBlock, encode_index_block, index_block_of
+from storage.infinispan.cache import PartitionKeys, index_block_name, page_name, segment_name
+from storage.infinispan.layout.index import IndexBlock, encode_index_block, index_block_of
 from storage.infinispan.layout.page_table import Page, encode_page
 from storage.infinispan.layout.segment import (
     MAX_COMMITS,
@@ -33,8 +32,8 @@ from storage.infinispan.layout.segment import (
     snapshot_of,
     version_of_header,
 )
-from storage.infinispan.opening import DataLoss
-from storage.infinispan.partition_state import PartitionState, take_up_changes
+from storage.infinispan.layout.window import Compacted, Compaction, CompactionLimits
+from storage.infinispan.partition_state import DataLoss, PartitionState, take_up_changes
 
 
 class NewIndexBlock(msgspec.Struct, frozen=True):

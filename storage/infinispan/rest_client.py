@@ -14,8 +14,8 @@ import httpx
 import msgspec
 
 from resequencer.storage_port import StorageRefused, StorageUnavailable, StorageWithheld
+from storage.infinispan.cache import ended
 from storage.infinispan.durability import BINARY, CLUSTERED_DEFINITION, LOCAL_DEFINITION, CacheDurability, durability_of
-from storage.infinispan.port import ended
 from storage.infinispan.storage import ServerSettings
 
 

@@ -12,11 +12,10 @@ from resequencer.keys.configuration_key import Key
 from resequencer.keys.value_types import Duration, FilePath, SecretText, Text, Url
 from resequencer.record import Partition
 from resequencer.storage_port import Answer
-from storage.infinispan.keys import PageMemory, PartitionKeys
-from storage.infinispan.layout.compaction import CompactionLimits
-from storage.infinispan.opening import DataLoss, Opening
+from storage.infinispan.cache import Cache, PageMemory, PartitionKeys, ended
+from storage.infinispan.layout.window import CompactionLimits
 from storage.infinispan.partition import InfinispanPartitionStore
-from storage.infinispan.port import Cache, ended
+from storage.infinispan.partition_state import DataLoss, Opening
 
 _CACHE = Text(r"[A-Za-z0-9._-]{1,100}", "1 to 100 letters, digits, dots, underscores and hyphens")
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable
-from storage.infinispan.keys import PageMemory, PartitionKeys, page_name, segment_name
-from storage.infinispan.layout.index_block import BlockLookup, IndexBlock, decode_index_block, lookup_of
+from storage.infinispan.cache import Cache, PageMemory, PartitionKeys, page_name, segment_name
+from storage.infinispan.layout.index import BlockLookup, IndexBlock, UnitIndex, decode_index_block, lookup_of
 from storage.infinispan.layout.page_table import Page, PageTable
 from storage.infinispan.layout.segment import (
     CommitVersion,
@@ -22,9 +22,7 @@ from storage.infinispan.layout.segment import (
     snapshot_of,
     waits_of,
 )
-from storage.infinispan.layout.unit_index import UnitIndex
 from storage.infinispan.layout.window import find_later_segments
-from storage.infinispan.port import Cache
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion, marker_of, whole_of_nothing
 
 _TRIES = 20

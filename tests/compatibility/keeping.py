@@ -14,7 +14,7 @@ from compatibility.history import PARTITIONS, UNITS
 from harness.waiting import wait_until
 
 from resequencer.storage_port import PartitionStore, StorageUnavailable
-from storage.infinispan.port import Cache
+from storage.infinispan.cache import Cache
 
 if TYPE_CHECKING:  # The clients take a second to import, which the tests without servers need not wait for.
     import httpx

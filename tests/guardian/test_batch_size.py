@@ -1,6 +1,6 @@
 """The batch size: a cycle takes only as much work as it can finish in time."""
 
-from guardian.batch_size import BatchSize
+from guardian.sizes import BatchSize
 
 
 def test_it_begins_small():

@@ -1,4 +1,4 @@
-"""Pending output leaves in portions: guardian/publication_size.py in a whole worker."""
+"""Pending output leaves in portions: guardian/sizes.py in a whole worker."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness.service_under_test import P0, P1, Service
 
-from guardian.ports import NothingLeft, PartitionOutput, PublishRefused, Transport, TransportUnavailable
+from guardian.ports import NotPublished, PartitionOutput, PublishRefused, Transport, TransportUnavailable
 from guardian.positions import DoneOffsets, decode
 from guardian.takeover import Metadata, find_metadata
 from resequencer.handler import Handled
@@ -177,7 +177,7 @@ def test_a_portion_that_failed_is_followed_by_a_smaller_one_and_that_by_larger_o
     new_service: Callable[..., Service], output: Output
 ) -> None:
     service = new_service(9_000)
-    output.failures = [NothingLeft("it takes too long")] * 3
+    output.failures = [NotPublished("it takes too long")] * 3
     service.tell("u", *range(1, 13))
     service.run()
     assert [len(each) for each in output.numbers()] == [8, 4, 2, 1, 2, 4, 5]
@@ -186,7 +186,7 @@ def test_a_portion_that_failed_is_followed_by_a_smaller_one_and_that_by_larger_o
 
 def test_what_may_have_left_is_tried_again_as_it_was(new_service: Callable[..., Service], output: Output) -> None:
     service = new_service(9_000)
-    output.failures = [TransportUnavailable("no answer"), NothingLeft("it takes too long"), TransportUnavailable("no answer")]
+    output.failures = [TransportUnavailable("no answer"), NotPublished("it takes too long"), TransportUnavailable("no answer")]
     service.tell("u", *range(1, 13))
     service.run()
     first, again, smaller, smaller_again, *_ = output.tried

@@ -8,8 +8,6 @@ from harness.packages import PACKAGES, ROOT, place_of
 
 SMALL = 100
 APART = {
-    "guardian/batch_size.py": "the cycle is long enough",
-    "guardian/publication_size.py": "the cycle is long enough",
     "notification_service/commands/delivery/schedules.py": "what it calls has the name of something else there",
     "notification_service/configuration/bridge_constraints.py": "its constants have the names of others there",
     "notification_service/console/api/topic_delivery.py": "its request has the name of another one there",

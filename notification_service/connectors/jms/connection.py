@@ -19,7 +19,7 @@ from proton import Event as ProtonEvent
 from proton.reactor import Copy, ReceiverOption, Selector, SenderOption
 from proton.utils import BlockingConnection
 
-from guardian.ports import NothingLeft, TransportRefused, TransportUnavailable, TransportWithheld
+from guardian.ports import NotPublished, TransportRefused, TransportUnavailable, TransportWithheld
 from notification_service.connectors.jms.receiving_link import SESSION_BYTES, ReceivingLink
 from notification_service.connectors.jms.settings import BrokerSettings
 from notification_service.connectors.jms.transaction import Transaction
@@ -347,7 +347,7 @@ class JmsConnection:
             answer = job.work(io)
         except TransportUnavailable as error:
             job.answer.set_exception(_bare(error))
-            if not isinstance(error, NothingLeft):
+            if not isinstance(error, NotPublished):
                 raise
         except ResequencerError as error:
             job.answer.set_exception(_bare(error))

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from guardian.ports import (
     Channel,
-    NothingLeft,
+    NotPublished,
     OutputRecord,
     PartitionOutput,
     Position,
@@ -141,7 +141,7 @@ class JmsSink:
         if progress.may_be_committed:
             self._known |= {partition: self._known[partition] | {id_} for partition, id_ in fresh.items()}
         is_undecided = any(len(self._known[each]) > 1 for each in fresh)
-        return TransportUnavailable(str(error)) if is_undecided else NothingLeft(str(error))
+        return TransportUnavailable(str(error)) if is_undecided else NotPublished(str(error))
 
     def _exchange(
         self,

@@ -9,7 +9,7 @@ from time import monotonic
 
 from kafka import errors
 
-from guardian.ports import NothingLeft, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.ports import NotPublished, PublishRefused, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.client import text_of, to_transport_error
 from notification_service.connectors.kafka.consumer import as_group_metadata
 from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fences, Fencing
@@ -86,7 +86,7 @@ class Publisher:
         Raises:
             NotTaken: One record was refused for good; nothing was committed.
             PublishRefused: The group has rebalanced; nothing was committed.
-            NothingLeft: The transaction failed; nothing was committed.
+            NotPublished: The transaction failed; nothing was committed.
             TransportUnavailable: The outcome is unknown.
             TransportRefused: Two workers use the same transactional id, or a right is missing.
         """
@@ -134,7 +134,7 @@ class Publisher:
             raise PublishRefused(f"another worker has moved the position of {', '.join(map(str, lost))}")
         self._failed = {}
         problem = to_transport_error("the output", error)
-        raise (NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
+        raise (NotPublished(str(problem)) if isinstance(problem, TransportUnavailable) else problem) from error
 
     def _resolve(self, partition: Partition, tried: Committed, found: Committed | None) -> None:
         before = self._fencing.find_position(partition)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 
-from guardian.ports import NothingLeft, Polled, Position, PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
+from guardian.ports import NotPublished, Polled, Position, PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.consumer import Fetched, FixedMember, GroupMember
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing, OpenTransactions
@@ -171,7 +171,7 @@ class Reading:
             return {}
         self._refuse_not_owned(rest)
         if self._publisher.take_failed(rest):
-            raise NothingLeft("the last transaction was not committed; its output is sent again")
+            raise NotPublished("the last transaction was not committed; its output is sent again")
         return rest
 
     def _refuse_not_owned(self, partitions: Collection[Partition]) -> None:

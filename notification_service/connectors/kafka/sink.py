@@ -7,7 +7,7 @@ from time import monotonic
 from kafka import errors
 
 from guardian.ports import (
-    NothingLeft,
+    NotPublished,
     OutputRecord,
     PartitionOutput,
     Position,
@@ -174,7 +174,7 @@ class KafkaSink:
             return PublishRefused(f"another worker publishes for {part.owned.partition}: {text_of(error)}")
         problem = to_transport_error("the output", error)
         is_partly_there = any(each.owned.is_ahead for each in parts)
-        return NothingLeft(str(problem)) if isinstance(problem, TransportUnavailable) and not is_partly_there else problem
+        return NotPublished(str(problem)) if isinstance(problem, TransportUnavailable) and not is_partly_there else problem
 
     def _replace(self, part: _Part, error: NotTaken) -> None:
         if error.at == len(part.records):
@@ -247,6 +247,6 @@ class KafkaSource(Reading):
         try:
             if rest := self._to_commit(positions):
                 self._publisher.commit([], rest)
-        except NothingLeft as error:
+        except NotPublished as error:
             # Their output has left through the sinks, so the same positions must be acknowledged.
             raise TransportUnavailable(str(error)) from error

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from guardian.ports import (
     Channel,
-    NothingLeft,
+    NotPublished,
     Participant,
     PartitionOutput,
     Polled,
@@ -166,7 +166,7 @@ class RegionTransport:
         try:
             with self._watching(route.name):
                 route.sink.publish([_part(each, route.channels) for each in outputs])
-        except NothingLeft as error:
+        except NotPublished as error:
             undecided -= partitions
             if any(not each.isdisjoint(partitions) for each in self._undecided.values()):
                 raise TransportUnavailable(f"{route.name}: {error}") from error

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TypeVar
 
 from guardian.ports import (
-    NothingLeft,
+    NotPublished,
     OutputRecord,
     PartitionOutput,
     Polled,
@@ -253,7 +253,7 @@ class StageConsumer:
         except PublishRefused as error:
             _LOG.info("%s: %s", self.stage.topic, error)  # The next poll tells which partitions are left.
         except (TransportUnavailable, TransportRefused) as error:
-            if isinstance(error, NothingLeft):
+            if isinstance(error, NotPublished):
                 self._commits.withdraw()
             if self.problem != str(error):
                 _LOG.warning("delivery of topic %s has stopped: %s", self.stage.topic, error)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from guardian.gc_tuning import calm_collector
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.audit.groups.sources import GroupDirectories, groups_of_files
 from notification_service.jobs.audit.lines import FileScope, Portion, find_scope, read_portion
@@ -16,6 +15,7 @@ from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.jobs.audit.scope import Scope
 from notification_service.jobs.audit.tables import ROW, row_batches
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
+from resequencer.gc_tuning import calm_collector
 
 
 def files_scope(

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from guardian.gc_tuning import calm_collector
 from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.groups.job import audit_groups
@@ -22,6 +21,7 @@ from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema, write_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from resequencer.clock import Instant
+from resequencer.gc_tuning import calm_collector
 
 BUCKETS = 1_024
 """The number of buckets that a partition is cut into. A bucket's instants bound those of the records in earlier buckets."""

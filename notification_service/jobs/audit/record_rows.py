@@ -8,7 +8,6 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from guardian.gc_tuning import calm_collector
 from notification_service.connectors.kafka.core.records import to_record
 from notification_service.jobs.audit.rows import (
     LETTER,
@@ -28,6 +27,7 @@ from notification_service.jobs.audit.rows import (
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.jobs.audit.tables import ROW, row_batches
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
+from resequencer.gc_tuning import calm_collector
 from resequencer.record import Headers, Origin, Partition, Record
 
 LATER_PARTITION = 1 << 44

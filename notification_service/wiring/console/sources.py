@@ -18,6 +18,7 @@ from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.kafka_settings import copied_settings, kafka_settings
 from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.storages import storage_kind
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
@@ -42,7 +43,7 @@ from notification_service.wiring.aggregation import (
     stores_of,
 )
 from notification_service.wiring.bridge import find_bridge_of
-from notification_service.wiring.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
+from notification_service.wiring.composition import make_order_book, make_strategy_of
 from notification_service.wiring.console.archived_output import find_left_in, find_path
 from notification_service.wiring.console.served import find_served
 from notification_service.wiring.console.workers import LocalWorkers
@@ -255,7 +256,7 @@ def console_sources(configuration: Configuration) -> Sources:
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),
-        storage=name_storage(configuration),
+        storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
@@ -306,15 +307,8 @@ def _find_bridge_of(configuration: Configuration) -> Callable[[], BridgeStatus]:
 
 
 def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:
-    if make_storage_view(configuration) is None:
-        return None
-
-    def open_view() -> StorageView:
-        view = make_storage_view(configuration)
-        assert view is not None
-        return view
-
-    return open_view
+    open_view = storage_kind(configuration).open_view
+    return None if open_view is None else partial(open_view, configuration)
 
 
 def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign], DeadLetterStore]:

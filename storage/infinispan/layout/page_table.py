@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage.infinispan.layout.index_block import IndexBlock, PageRow
+from storage.infinispan.layout.index import IndexBlock, PageRow, UnitIndex
 from storage.infinispan.layout.segment import NEVER, IndexBlockRow, SegmentManifest, UnitRecord, undecodable
-from storage.infinispan.layout.unit_index import UnitIndex
 
 
 class _PageState:

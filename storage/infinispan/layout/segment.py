@@ -130,7 +130,7 @@ class Value(NamedTuple):
 
 
 class Missing(Exception):
-    """A value to which another value refers is missing. Never leaves the storage; `storage/infinispan/opening.py` treats it."""
+    """A value to which another value refers is missing. Never leaves the storage: what reads a partition treats it."""
 
 
 def cut(value: Value) -> list[tuple[str, bytes]]:

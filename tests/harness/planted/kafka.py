@@ -12,7 +12,7 @@ from simulation.fakes.clients import FakeConsumer
 from guardian.cycle import Cycle
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import PublishRefused, TransportUnavailable
-from guardian.publication_size import PublicationSize
+from guardian.sizes import PublicationSize
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.consumer import Fetched, GroupMember, _Listener
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot

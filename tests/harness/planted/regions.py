@@ -10,7 +10,7 @@ from simulation.regions.sinks import Marker, MarkerSink, SinkServer
 
 import guardian.partitions
 from guardian.owned_partition import OwnedPartition
-from guardian.ports import NothingLeft, OutputRecord, PartitionOutput, Position, TransportUnavailable
+from guardian.ports import NotPublished, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from guardian.takeover import Takeover
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.region.transport import RegionTransport, Route
@@ -143,7 +143,7 @@ def nothing_left_of_the_second_sink_not_passed_on(patch: Patch) -> None:
     def faulty(self: RegionTransport, route: Route, outputs: Sequence[PartitionOutput]) -> None:
         try:
             right(self, route, outputs)
-        except NothingLeft as error:
+        except NotPublished as error:
             if route is self._routes[0]:
                 raise
             raise TransportUnavailable(str(error)) from error
@@ -234,7 +234,7 @@ def marker_written_after_the_transaction(patch: Patch) -> None:
         self._find_out(outputs)
         for each in outputs:
             fresh = self._fresh(each)
-            self._worker.ask("publish", lambda fresh=fresh: _leave(self._server, fresh), NothingLeft("no answer"))  # type: ignore[misc]
+            self._worker.ask("publish", lambda fresh=fresh: _leave(self._server, fresh), NotPublished("no answer"))  # type: ignore[misc]
         right(self, [replace_records(each) for each in outputs])
 
     patch.setattr(MarkerSink, "_publish", faulty)
@@ -252,7 +252,7 @@ def marker_written_before_the_records(patch: Patch) -> None:
         fresh = [self._fresh(each) for each in outputs]
         right(self, [replace_records(each) for each in outputs])
         for each in fresh:
-            self._worker.ask("publish", lambda each=each: _leave(self._server, each), NothingLeft("no answer"))  # type: ignore[misc]
+            self._worker.ask("publish", lambda each=each: _leave(self._server, each), NotPublished("no answer"))  # type: ignore[misc]
 
     patch.setattr(MarkerSink, "_publish", faulty)
 

@@ -7,12 +7,12 @@ import pytest
 
 from notification_service.configuration.constraint import ConfigurationRefused
 from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.storages import storage_kind
 from notification_service.supervision.locks import AlreadyRunning, acquire_locks
 from notification_service.wiring.composition import (
     compose,
     handler_settings,
     load_notification_settings,
-    make_storage_view,
     make_strategy_of,
     refuse_unusable,
     resequencer_settings,
@@ -61,14 +61,15 @@ def composed(loaded, tmp_path):
 )
 def test_the_view_is_that_of_the_configured_storage_and_nothing_is_connected_or_created(loaded, tmp_path, storage, kind):
     text = f'{ON_FILES}{N}.run-directory = "{tmp_path}/run"\n{R}.storage-type = {storage}'
-    view = make_storage_view(loaded(text))
+    configuration = loaded(text)
+    view = storage_kind(configuration).open_view(configuration)
     assert isinstance(view, kind)
     view.close()
     assert [each.name for each in tmp_path.iterdir()] == ["service.conf"]
 
 
 def test_storage_none_has_no_view(loaded):
-    assert make_storage_view(loaded(f"{ON_FILES}{R}.storage-type = none")) is None
+    assert storage_kind(loaded(f"{ON_FILES}{R}.storage-type = none")).open_view is None
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from guardian.ports import NothingLeft, OutputRecord, PartitionOutput, Position, PublishRefused, TransportUnavailable
+from guardian.ports import NotPublished, OutputRecord, PartitionOutput, Position, PublishRefused, TransportUnavailable
 from notification_service.connectors.region.port import SinkCapabilities
 from resequencer.record import Partition
 
@@ -102,9 +102,9 @@ class MarkerSink:
         self._find_out(outputs)
         fresh = [(self._fresh(each), self._known.get(each.partition, _NO_MARKER)) for each in outputs]
         if not self._tried and self._worker.is_turned_away():
-            raise NothingLeft("no connection")
+            raise NotPublished("no connection")
         if not self._tried and sum(len(output.records) for output, _ in fresh) > self._server.max_at_once:
-            raise NothingLeft("too much for one transaction")
+            raise NotPublished("too much for one transaction")
         self._tried |= {output.partition: output for output, _ in fresh}
         no_answer = TransportUnavailable("no answer to publish")
         self._worker.ask("publish", lambda: self._server.commit(fresh), no_answer, may_come_late=True)
@@ -154,7 +154,7 @@ class ForgettingSink:
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         if self._worker.is_turned_away():
-            raise NothingLeft("no connection")
+            raise NotPublished("no connection")
         for output in outputs:
             for each in output.records:
                 send = lambda each=each, at=output.partition: self._server.left.append(Left(at, each))  # type: ignore[misc]  # noqa: E731

@@ -12,8 +12,8 @@ from typing import TypeVar
 from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, Pending, StashEntry, StorageUnavailable, UnitChange, WaitKind, Waits
-from storage.infinispan.opening import everything
 from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.partition_state import everything
 from storage.infinispan.storage import InfinispanStorage, LayoutSettings
 from tests.storage.infinispan.memory import Failure, MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import SMALL

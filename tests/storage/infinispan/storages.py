@@ -8,7 +8,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from resequencer.storage_port import Commit, PartitionStore, StorageUnavailable
-from storage.infinispan.port import Cache
+from storage.infinispan.cache import Cache
 from storage.infinispan.storage import InfinispanStorage, LayoutSettings
 from storage.infinispan.view import InfinispanStorageView
 

@@ -15,7 +15,7 @@ from resequencer.record import Partition
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable
 from servers.certificates import Certificates
 from servers.infinispan import InfinispanServer, InfinispanSettings
-from storage.infinispan.port import ended
+from storage.infinispan.cache import ended
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.storage import InfinispanStorage, LayoutSettings, ServerSettings
 from tests.storage.contract import PARTITION, following, idle, put, waiting

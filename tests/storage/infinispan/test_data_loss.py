@@ -7,8 +7,8 @@ import pytest
 
 from resequencer.errors import OwnershipLost
 from resequencer.storage_port import Pending, StorageUnavailable, UnitChange
-from storage.infinispan.opening import everything
 from storage.infinispan.partition import InfinispanPartitionStore
+from storage.infinispan.partition_state import everything
 from tests.storage.contract import PARTITION, expire_all, following, idle, put, waiting
 from tests.storage.infinispan.memory import MemoryCache, MemoryServer
 from tests.storage.infinispan.storages import RETENTION_MS, SMALL, InfinispanHarness

@@ -9,8 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resequencer.storage_port import Header, StorageRefused
-from storage.infinispan.keys import PageMemory
-from storage.infinispan.layout.index_block import DeadCopy, IndexBlock, decode_index_block, encode_index_block, index_block_of
+from storage.infinispan.cache import PageMemory
+from storage.infinispan.layout.index import (
+    MAX_MERGED,
+    PAGE_BITS,
+    DeadCopy,
+    IndexBlock,
+    UnitIndex,
+    decode_index_block,
+    encode_index_block,
+    entries_of,
+    from_bytes,
+    index_block_of,
+    to_bytes,
+)
 from storage.infinispan.layout.page_table import Page, decode_page, encode_page, packed
 from storage.infinispan.layout.segment import (
     PART_BYTES,
@@ -30,7 +42,6 @@ from storage.infinispan.layout.segment import (
     token_text,
     version_of,
 )
-from storage.infinispan.layout.unit_index import MAX_MERGED, PAGE_BITS, UnitIndex, entries_of, from_bytes, to_bytes
 
 units = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 5)

@@ -5,15 +5,14 @@ import pytest
 
 from resequencer.record import Partition
 from storage.infinispan import partition as infinispan_commit
-from storage.infinispan.keys import PartitionKeys
-from storage.infinispan.layout import unit_index
-from storage.infinispan.layout.index_block import IndexBlock
+from storage.infinispan.cache import PartitionKeys
+from storage.infinispan.layout import index
+from storage.infinispan.layout.index import IndexBlock
 from storage.infinispan.layout.page_table import PageTable
 from storage.infinispan.layout.segment import ExpiredUnits, ExpiryWatermark
 from storage.infinispan.layout.window import Window
-from storage.infinispan.opening import Opening
 from storage.infinispan.partition import CommitAttempt, InfinispanPartitionStore, Preparation
-from storage.infinispan.partition_state import PartitionState
+from storage.infinispan.partition_state import Opening, PartitionState
 from tests.storage.infinispan.memory import MemoryServer
 from tests.storage.infinispan.simulated_runs import RETENTION_MS, SimulatedRun, live
 
@@ -45,7 +44,7 @@ def test_whatever_the_seed_the_owner_is_told_what_was_committed(search):
 
 @pytest.mark.slow
 def test_units_with_the_same_fingerprint_are_told_apart(monkeypatch):
-    monkeypatch.setattr(unit_index, "_fingerprint", lambda unit: len(unit) * 7 % 3)
+    monkeypatch.setattr(index, "_fingerprint", lambda unit: len(unit) * 7 % 3)
     for seed in range(12):
         live(STEPS, SimulatedRun(seed, MemoryServer()))
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from resequencer.storage_port import PartitionStore, Snapshot, StorageRefused, StorageUnavailable, UnitChange, Waits
 from servers.infinispan import InfinispanServer
-from storage.infinispan.keys import segment_name
+from storage.infinispan.cache import segment_name
 from storage.infinispan.rest_client import InfinispanRest
 from storage.infinispan.storage import ServerSettings
 from storage.infinispan.view import InfinispanStorageView

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from guardian.gc_tuning import calm_collector
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.positions import PositionsFile
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
@@ -21,6 +20,7 @@ from notification_service.jobs.audit.portion_rows import portion_rows
 from notification_service.jobs.audit.record_rows import LATER_PARTITION, headers_of
 from notification_service.jobs.audit.rows import RECORD
 from notification_service.jobs.spark.counted_write import Batches, Step, batch_of, spark_schema
+from resequencer.gc_tuning import calm_collector
 
 _BATCH_ROWS = 2_000
 _LONGEST_LINE = 256 * 1024 * 1024

@@ -14,7 +14,7 @@ from harness.nightly import at_night
 from harness.waiting import DEADLINE_SECONDS, wait_until
 from proton import Connection, Transport
 
-from guardian.ports import Channel, NothingLeft, PublishRefused, TransportUnavailable
+from guardian.ports import Channel, NotPublished, PublishRefused, TransportUnavailable
 from notification_service.connectors.jms import sending
 from notification_service.connectors.jms.connection import Io, JmsConnection
 from notification_service.connectors.jms.receiving_link import ReceivingLink
@@ -98,7 +98,7 @@ def test_a_failure_before_the_commit_says_that_nothing_left(server: ArtemisServe
     sink = queues.sink()
     sink.position(ONE)
     strikes(monkeypatch, sending, "await_outcomes", server.kill, before=True)
-    with pytest.raises(NothingLeft):
+    with pytest.raises(NotPublished):
         sink.publish([output(ONE, notifications(1, 3), 3)])
     server.start()
     # So the next publication may be another one.
@@ -144,7 +144,7 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_marker(server: 
     monkeypatch.setattr(Io, "wait", no_answer)
     with pytest.raises(TransportUnavailable) as raised:
         sink.publish([output(ONE, notifications(1, 3), 3)])
-    assert not isinstance(raised.value, NothingLeft)
+    assert not isinstance(raised.value, NotPublished)
     monkeypatch.setattr(Io, "wait", real)
     sink.publish([output(ONE, notifications(1, 3), 3)])
     sink.publish([output(ONE, notifications(4, 1), 4)])

@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 
-from guardian.ports import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.ports import Channel, NotPublished, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, read_to_end, values_of
 
@@ -94,13 +94,13 @@ def test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left(stage: Kafk
     stage.settle(worker)
     many = [notification(1, b"a"), notification(2, b"b")]
     plant(worker, lost_on_the_way)
-    with pytest.raises(NothingLeft):
+    with pytest.raises(NotPublished):
         worker.publish(first, *many, metadata='["t",1,2]')
     plant_out_of_reach(worker, lost_on_the_way)
     with pytest.raises(TransportUnavailable, match="away") as not_known:
         worker.publish(first, *many, metadata='["t",1,2]')
-    assert not isinstance(not_known.value, NothingLeft)
-    with pytest.raises(NothingLeft):
+    assert not isinstance(not_known.value, NotPublished)
+    with pytest.raises(NotPublished):
         worker.publish(first, *many, metadata='["t",1,2]')
     worker.publish(first, many[0], metadata='["t",1,1]')
     worker.publish(first, many[1], metadata='["t",1,2]')

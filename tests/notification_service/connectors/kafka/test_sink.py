@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from guardian.ports import Channel, NothingLeft, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.ports import Channel, NotPublished, OutputRecord, Position, PublishRefused, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.preflight import preflight_sink
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.region import OwnedPartition
@@ -79,7 +79,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_marker(stage: RegionStag
     at_the_end(monkeypatch, answer_lost)
     with pytest.raises(TransportUnavailable) as raised:
         sink.publish([output(ONE, notifications(1, 2), 2)])
-    assert not isinstance(raised.value, NothingLeft)
+    assert not isinstance(raised.value, NotPublished)
     sink.publish([output(ONE, notifications(1, 2), 2)])
     sink.publish([output(ONE, notifications(1, 3), 3)])
     assert stage.left() == values(1, 2, 3)
@@ -127,7 +127,7 @@ def test_that_nothing_left_is_told_only_if_no_part_has_left(stage: RegionStage, 
         raise KafkaTimeoutError("planted: the records did not arrive")
 
     monkeypatch.setattr(TransactionalProducer, "wait", fail_once)
-    with pytest.raises(NothingLeft):
+    with pytest.raises(NotPublished):
         sink.publish(outputs)
     at_the_end(monkeypatch, works, lost_on_the_way)
     with pytest.raises(TransportUnavailable):
@@ -135,7 +135,7 @@ def test_that_nothing_left_is_told_only_if_no_part_has_left(stage: RegionStage, 
     monkeypatch.setattr(TransactionalProducer, "wait", fail_once)
     with pytest.raises(TransportUnavailable) as raised:
         sink.publish(outputs)
-    assert not isinstance(raised.value, NothingLeft)
+    assert not isinstance(raised.value, NotPublished)
     sink.publish(outputs)
     assert sorted(stage.left()) == values(1, text="one") + values(1, text="two")
 

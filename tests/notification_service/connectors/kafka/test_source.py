@@ -9,7 +9,7 @@ from harness.waiting import wait_until
 from kafka.errors import KafkaTimeoutError
 from msgspec.structs import replace
 
-from guardian.ports import NothingLeft, Position, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.ports import NotPublished, Position, PublishRefused, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.sink import KafkaSource
@@ -111,7 +111,7 @@ def test_one_that_never_arrived_is_not_told_of_as_if_nothing_had_left(
     at_the_end(monkeypatch, lost_on_the_way)
     with pytest.raises(TransportUnavailable) as raised:
         source.acknowledge({one: at(1), two: at(2)})
-    assert not isinstance(raised.value, NothingLeft)
+    assert not isinstance(raised.value, NotPublished)
     source.acknowledge({one: at(1), two: at(2)})
     assert [source.position(each) for each in stage.partitions] == [at(1), at(2)]
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from guardian.ports import (
     Channel,
-    NothingLeft,
+    NotPublished,
     OutputRecord,
     PartitionOutput,
     Polled,
@@ -229,8 +229,8 @@ def test_a_sink_that_has_some_records_beyond_its_position_lacks_the_others() -> 
 @pytest.mark.parametrize("who", ["jms", "kafka"])
 def test_nothing_left_of_any_sink_is_passed_on_so_that_the_next_portion_is_smaller(who: str) -> None:
     stage = Stage("jms", "kafka")
-    stage.sinks[who].fails = NothingLeft("too large")
-    with pytest.raises(NothingLeft):
+    stage.sinks[who].fails = NotPublished("too large")
+    with pytest.raises(NotPublished):
         stage.transport.publish([output(1, 2)])
     stage.transport.publish([output(1)])
     assert stage.sinks["kafka"].got == [1]
@@ -241,10 +241,10 @@ def test_nothing_left_is_an_unknown_outcome_while_another_sink_must_get_the_same
     stage.sinks["kafka"].fails = TransportUnavailable("no answer")
     with pytest.raises(TransportUnavailable):
         stage.transport.publish([output(1)])
-    stage.sinks["jms"].fails = NothingLeft("no connection")
+    stage.sinks["jms"].fails = NotPublished("no connection")
     with pytest.raises(TransportUnavailable, match="jms: no connection") as caught:
         stage.transport.publish([output(1)])
-    assert not isinstance(caught.value, NothingLeft)
+    assert not isinstance(caught.value, NotPublished)
 
 
 def test_nothing_left_is_passed_on_for_partitions_of_which_nothing_is_undecided() -> None:
@@ -252,8 +252,8 @@ def test_nothing_left_is_passed_on_for_partitions_of_which_nothing_is_undecided(
     stage.sinks["kafka"].fails = TransportUnavailable("no answer")
     with pytest.raises(TransportUnavailable):
         stage.transport.publish([output(1)])
-    stage.sinks["jms"].fails = NothingLeft("no connection")
-    with pytest.raises(NothingLeft):
+    stage.sinks["jms"].fails = NotPublished("no connection")
+    with pytest.raises(NotPublished):
         stage.transport.publish([output(1, partition=P1)])
 
 
@@ -268,11 +268,11 @@ def test_nothing_left_is_passed_on_again_once_every_outcome_is_known(ends: str) 
     elif ends == "publish":
         stage.transport.publish([output(1)])
     else:
-        stage.sinks["kafka"].fails = NothingLeft("too large")
-        with pytest.raises(NothingLeft):
+        stage.sinks["kafka"].fails = NotPublished("too large")
+        with pytest.raises(NotPublished):
             stage.transport.publish([output(1)])
-    stage.sinks["jms"].fails = NothingLeft("no connection")
-    with pytest.raises(NothingLeft):
+    stage.sinks["jms"].fails = NotPublished("no connection")
+    with pytest.raises(NotPublished):
         stage.transport.publish([output(2)])
 
 

@@ -17,7 +17,7 @@ import pytest
 from guardian.headers import texts_of
 from guardian.ports import (
     Channel,
-    NothingLeft,
+    NotPublished,
     OutputRecord,
     PartitionOutput,
     Polled,
@@ -155,7 +155,7 @@ class SimulatedTransport(FakeTransport):
         self._reach()
         # What happened to a commit without an answer is found out before anything else is tried.
         trouble = None if self.unknown else self.worker.find_trouble()
-        has_left = trouble is None or not isinstance(trouble, NothingLeft | TransportRefused)
+        has_left = trouble is None or not isinstance(trouble, NotPublished | TransportRefused)
         if has_left:
             self._group.store(self, outputs)
             self.unknown = {} if trouble is None else {each.partition: each for each in outputs}
@@ -323,7 +323,7 @@ class Run:
             asleep = chance.choice([Answer(503, retry_after_ms=0), Answer(502), Answer(404), Answer(403)])
             self._receiver.is_asleep = asleep if what == "sleep" else None
         troubles = {
-            "withhold": NothingLeft("nothing was published"),
+            "withhold": NotPublished("nothing was published"),
             "refuse": TransportRefused("T-g-dlq", "the right is missing"),
             "unknown": TransportUnavailable("no answer to the commit"),
         }
