@@ -30,11 +30,11 @@ from benchmarks._servers import PARTITIONS, Run, running
 from benchmarks._worker import composed
 from benchmarks._workload import CONFIGURATION, override, serving
 from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.storages import storage_kind
 from notification_service.console.sources import Sources
 from notification_service.console.waiting.query import WaitingFilter
 from notification_service.console.waiting.refresher import WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.composition import make_storage_view
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
 
@@ -131,10 +131,11 @@ def staleness(run: Run | Path, storage: str, units: int, rate: int, seconds: flo
 
 def _look(configuration: Configuration, seconds: float) -> Figures:
     """Ask for a page each second."""
-    clock = SystemClock()
+    clock, open_view = SystemClock(), storage_kind(configuration).open_view
+    assert open_view is not None
     with directory() as place:
         sources = SimpleNamespace(
-            open_view=partial(make_storage_view, configuration),
+            open_view=partial(open_view, configuration),
             run_directory=place,
             clock=clock,
             storage="benchmark",
