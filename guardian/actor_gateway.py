@@ -108,7 +108,7 @@ class ActorGateway:
         codec = UnitCodec(context.strategy, decode)
         context = replace(context, stores_turns=settings.can_reload)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
-        self._share_bytes = settings.share_bytes
+        self._budget_bytes = settings.budget_bytes
         self._registry = UnitRegistry(settings)
         self._system = make_actor_system()
         self._guardian = self._system.createActor(type("WorkerGuardian", (Guardian,), {"resequencer": resequencer}))
@@ -165,7 +165,7 @@ class ActorGateway:
         """Decide about the arrivals, each unit's envelopes in order of arrival, about the orders, and about the units to wake.
 
         The turns are those of remainders, of units to wake, of units with new envelopes, then of units with orders. They run in
-        this order, one after the other. The share of a turn depends on the turns before it.
+        this order, one after the other. The output budget of a turn depends on the turns before it.
 
         Raises:
             Escalated: A unit failed, and the worker must end.
@@ -176,7 +176,7 @@ class ActorGateway:
         if wakes or orders:
             left_over = [key for key, wake in wakes.items() if wake is Wake.REMAINDER]
             keys = dict.fromkeys((*left_over, *wakes, *arrivals, *orders))
-        registry, batch = self._registry, Batch(now, self._share_bytes)
+        registry, batch = self._registry, Batch(now, self._budget_bytes)
         turns: list[TakeTurn] = []
         for key in keys:
             registry.activate(key)

@@ -18,11 +18,11 @@ from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.turn import Turn
 from resequencer.unit import Wake
 
-_EVICTED_SHARE = 0.9
-"""A worker's stash that exceeds its bound is reduced to this share of it, so that the next envelope does not exceed it again."""
+_EVICTED_PART = 0.9
+"""A worker's stash that exceeds its bound is reduced to this part of it, so that the next envelope does not exceed it again."""
 
-_LOADED_SHARE = 0.125
-"""The share of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
+_LOADED_PART = 0.125
+"""The part of that bound that may be loaded at once for units to wake; at least one unit is loaded."""
 
 _DEADLINE = WaitKind.DEADLINE
 """Named once: to read a member of an enumeration takes as long as five attributes, and this is asked after each turn."""
@@ -43,7 +43,7 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
     leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
     waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it
-    arrives in the same poll. `share_bytes` is about the most that one turn may let out; a cycle lets out two to four times as
+    arrives in the same poll. `budget_bytes` is about the most that one turn may let out; a cycle lets out two to four times as
     much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a deadline.
     """
 
@@ -52,7 +52,7 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     can_reload: bool = True
     unit_stash: int = 1_000
     unit_bytes: int = 64 * 1024 * 1024
-    share_bytes: int = 20 * 1024 * 1024
+    budget_bytes: int = 20 * 1024 * 1024
     longest_pause_ms: int = 30_000
     longest_deadline_ms: int = LONGEST_HOLD_MS
 
@@ -133,7 +133,7 @@ class UnitRegistry:
     @property
     def is_held_up(self) -> bool:
         """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
-        return self._unfinished.stashed_bytes > 2 * self._settings.share_bytes
+        return self._unfinished.stashed_bytes > 2 * self._settings.budget_bytes
 
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """Add a unit that waits in storage without an actor. The next `dues` checks its instants against this worker's clock."""
@@ -248,7 +248,7 @@ class UnitRegistry:
         stop after a release, because they would be loaded again at once.
         """
         self._follow_clock(now)
-        wakes = dict.fromkeys(self._unfinished.first(limit, self._settings.share_bytes), Wake.REMAINDER)
+        wakes = dict.fromkeys(self._unfinished.first(limit, self._settings.budget_bytes), Wake.REMAINDER)
         over, self._over = self._over[:limit], self._over[limit:]
         stops = dict.fromkeys(key for key in over if key not in spoken_to)
         idle = list(islice(self._idle_since(now - self._settings.idle_timeout_ms), limit))
@@ -348,7 +348,7 @@ class UnitRegistry:
 
     def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
         """Put units off whose load would exceed the memory bound. They are due again at once."""
-        loaded, most = 0, self._settings.stash_bytes * _LOADED_SHARE
+        loaded, most = 0, self._settings.stash_bytes * _LOADED_PART
         for key in [key for key, wake in wakes.items() if wake is not Wake.REMAINDER and key not in self._active]:
             if loaded >= most:
                 del wakes[key]
@@ -418,7 +418,7 @@ class UnitRegistry:
 
     def _heaviest(self) -> Iterator[UnitKey]:
         """Yield the units that began to wait first, as many as must leave memory if the stashes exceed their bound."""
-        excess = self._stashed_bytes - self._settings.stash_bytes * _EVICTED_SHARE
+        excess = self._stashed_bytes - self._settings.stash_bytes * _EVICTED_PART
         if self._stashed_bytes <= self._settings.stash_bytes:
             return
         for key, waits in self.waits.items():
@@ -436,7 +436,7 @@ class UnitRegistry:
         held, most = self._stashed_bytes + self._data_bytes, self._settings.stash_bytes
         if not self._settings.can_reload or self._stashed_bytes > most or held <= most:
             return
-        excess = held - most * _EVICTED_SHARE
+        excess = held - most * _EVICTED_PART
         for key, data_bytes in self._active.items():
             if excess <= 0:
                 return

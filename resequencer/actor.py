@@ -43,13 +43,13 @@ class Resequencer(Actor):
     def _take_turn(self, unit: Unit, message: TakeTurn, sender: ActorAddress) -> None:
         batch = message.batch
         is_remainder = bool(message.wakes) and Wake.REMAINDER in message.wakes
-        share = batch.for_remainders if is_remainder else batch.for_others
+        budget = batch.for_remainders if is_remainder else batch.for_others
         if unit.rare is not None and unit.rare.remainder is not None and not is_remainder:
-            share = 0  # Its remainder comes first, in a turn of its own.
-        # An order is executed now: without a share it leaves a remainder. What is idle lets nothing out.
-        if share or message.envelopes or message.orders or Wake.PASSIVATE in message.wakes:
+            budget = 0  # Its remainder comes first, in a turn of its own.
+        # An order is executed now: without a budget it leaves a remainder. What is idle lets nothing out.
+        if budget or message.envelopes or message.orders or Wake.PASSIVATE in message.wakes:
             take = take_careful_turn if message.is_careful else take_turn
-            turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, share, message.orders)
+            turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, budget, message.orders)
             turn.key = message.key
             batch.note(turn, is_remainder=is_remainder)
         else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resequencer.turn.turn import Turn
 
 WITHOUT_END = 1 << 62
-"""The share of a turn without a limit."""
+"""The output budget of a turn without a limit."""
 
 
 class UnitKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -33,27 +33,27 @@ class Batch:
     """The turns of a cycle. `out` counts those that have not ended; `turns` has the others, in order.
 
     The output of a cycle's turns is limited, in bytes, so that a cycle fits into memory, a commit and a publication. There are
-    two shares: the first for remainders of earlier turns, the second and the rest of the first for other turns. So neither kind
+    two budgets: the first for remainders of earlier turns, the second and the rest of the first for other turns. So neither kind
     holds up the other: `for_remainders` and `for_others` are what a turn of each kind may let out that begins now. A turn may
-    exceed its share by one envelope, and by its unit's payment data. `put_off` are the units whose wake got no share.
+    exceed its budget by one envelope, and by its unit's payment data. `put_off` are the units whose wake got no budget.
     """
 
-    __slots__ = ("_of_others", "_of_remainders", "_share", "for_others", "now", "out", "put_off", "turns")
+    __slots__ = ("_budget", "_of_others", "_of_remainders", "for_others", "now", "out", "put_off", "turns")
 
-    def __init__(self, now: Instant, share: int = WITHOUT_END) -> None:
-        assert share > 0
+    def __init__(self, now: Instant, budget: int = WITHOUT_END) -> None:
+        assert budget > 0
         self.now = now
         self.out = 0
         self.turns: list[Turn] = []
         self.put_off: list[UnitKey] = []
-        self._share = share
+        self._budget = budget
         self._of_remainders = 0
         self._of_others = 0
-        self.for_others = share
+        self.for_others = budget
 
     @property
     def for_remainders(self) -> int:
-        return max(0, self._share - self._of_remainders)
+        return max(0, self._budget - self._of_remainders)
 
     def note(self, turn: Turn, *, is_remainder: bool) -> None:
         """Take over a turn that has ended. Its payment data count too, because they are always written whole."""
@@ -62,9 +62,9 @@ class Batch:
             self._of_remainders += turn.written_bytes
         else:
             self._of_others += turn.written_bytes
-        share = self._share
-        rest = share + self.for_remainders - self._of_others if self._of_remainders else 2 * share - self._of_others
-        self.for_others = share if rest > share else max(0, rest)
+        budget = self._budget
+        rest = budget + self.for_remainders - self._of_others if self._of_remainders else 2 * budget - self._of_others
+        self.for_others = budget if rest > budget else max(0, rest)
 
     def count_off(self) -> bool:
         """Note that a turn has ended, as its last step. Return whether no other is out."""

@@ -39,7 +39,7 @@ class StorageWithheld(StorageRefused, Withheld):
 
 
 class WaitKind(StrEnum):
-    """Why a unit must be woken. A unit with a remainder (the rest of a turn whose share was used up) is due at once.
+    """Why a unit must be woken. A unit with a remainder (the rest of a turn whose output budget was used up) is due at once.
 
     An operator holds a unit that is `HELD`: nothing of it is handled until the hold ends.
     """

@@ -91,7 +91,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):
-    """Where a turn whose share was used up was cut off. The next turn continues there, before later arrivals.
+    """Where a turn whose output budget was used up was cut off. The next turn continues there, before later arrivals.
 
     `lane` is the lane whose loop continues (None for no loop), with the marks from `incomplete` and `released_to`. If a release
     was running, `cause` is its cause and it continues afterwards. With `is_retrying` it continues with the head under retry.

@@ -95,7 +95,7 @@ def compose(
         can_reload=storage.is_durable,
         unit_stash=resequencer.stash_limit,
         unit_bytes=resequencer.stash_bytes,
-        share_bytes=output_bytes(configuration.ingress.max_record_bytes),
+        budget_bytes=output_bytes(configuration.ingress.max_record_bytes),
         longest_pause_ms=context.settings.longest_pause_ms,
         longest_deadline_ms=max(context.settings.longest_deadline_ms, LONGEST_HOLD_MS),
     )

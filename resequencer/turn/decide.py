@@ -29,18 +29,18 @@ def take_turn(
     wakes: Iterable[Wake],
     now: Instant,
     context: TurnContext,
-    share: int = WITHOUT_END,
+    budget: int = WITHOUT_END,
     orders: Iterable[Ordered] = (),
 ) -> Turn:
     """Take the turn of a unit with these envelopes, in order of arrival, then these orders, and then these wakes.
 
     A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
-    where its log ended at that instant. The turn stops after about `share` bytes of output. The remainder comes first in the next
-    turn, and later arrivals wait behind it.
+    where its log ended at that instant. The turn stops after about `budget` bytes of output. The remainder comes first in the
+    next turn, and later arrivals wait behind it.
     """
     before = unit.saved()
     try:
-        turn = Turn(unit, context, now, share)
+        turn = Turn(unit, context, now, budget)
         run(turn, envelopes, wakes, orders)
     except BaseException:
         unit.restore(before)
@@ -77,19 +77,19 @@ def begin(turn: Turn) -> None:
 
 
 def receive(turn: Turn, envelope: DataEnvelope) -> None:
-    """Take an arrived envelope, or queue it if there is a remainder or the turn's share is used up."""
+    """Take an arrived envelope, or queue it if there is a remainder or the turn's output budget is used up."""
     turn.arrived += 1
     rare = turn.unit.rare
-    if (rare is None or rare.remainder is None) and turn.let_out < turn.share:
+    if (rare is None or rare.remainder is None) and turn.let_out < turn.budget:
         _take(turn, envelope)
     else:
         _queue(turn, envelope)
 
 
 def wake(turn: Turn, kind: Wake) -> None:
-    """Wake the unit. No effect if the turn's share is used up: the turn then asks for the next wake.
+    """Wake the unit. No effect if the turn's output budget is used up: the turn then asks for the next wake.
 
-    An idle unit lets nothing out, and needs no share. Of one that has changed in this turn nothing is stored.
+    An idle unit lets nothing out, and needs no output budget. Of one that has changed in this turn nothing is stored.
     """
     if kind is Wake.PASSIVATE:
         turn.is_last = not turn.is_changed
@@ -125,7 +125,7 @@ def change_of(turn: Turn) -> UnitChange:
 
 
 def _dead_letter_undecodable(turn: Turn) -> None:
-    """Add dead letters for stashed records that today's configuration refuses, as far as the share allows."""
+    """Add dead letters for stashed records that today's configuration refuses, as far as the output budget allows."""
     rest = deque(turn.unit.undecodable)
     while rest and not turn.is_spent:
         each = rest.popleft()
@@ -203,7 +203,7 @@ def _queue(turn: Turn, envelope: DataEnvelope) -> None:
 
 
 def _take_queued(turn: Turn) -> None:
-    """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's share is used up."""
+    """Take the queued envelopes in order of arrival, until one leaves a remainder or the turn's output budget is used up."""
     unit, queue, taken = turn.unit, turn.unit.queue, 0
     while taken < len(queue) and unit.remainder is None and not turn.is_spent:
         first = queue[taken]

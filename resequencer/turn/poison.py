@@ -30,7 +30,7 @@ def take_careful_turn(
     wakes: Iterable[Wake],
     now: Instant,
     context: TurnContext,
-    share: int = WITHOUT_END,
+    budget: int = WITHOUT_END,
     orders: tuple[Ordered, ...] = (),
 ) -> Turn:
     """Take the turn like `resequencer.turn.decide.take_turn`, which raised, without the poisonous envelopes.
@@ -49,11 +49,11 @@ def take_careful_turn(
         run(turn, _each_encoded(turn, came), wakes)
 
     try:
-        return without_poison(unit, envelopes, now, context, whole, share)
+        return without_poison(unit, envelopes, now, context, whole, budget)
     except Exception:
         if not orders:
             raise
-        return without_poison(unit, envelopes, now, context, without_orders, share)
+        return without_poison(unit, envelopes, now, context, without_orders, budget)
 
 
 def without_poison(
@@ -62,13 +62,13 @@ def without_poison(
     now: Instant,
     context: TurnContext,
     course: Callable[[Turn, Iterable[DataEnvelope]], None],
-    share: int = WITHOUT_END,
+    budget: int = WITHOUT_END,
 ) -> Turn:
     """Take a turn by this course, without the envelopes on which it fails, arrived or waiting."""
     before, came, aside, careful = unit.saved(), envelopes, list[Undecodable](), guarded(context)
     while True:
         again = unit.saved()
-        turn = Turn(unit, careful, now, share)
+        turn = Turn(unit, careful, now, budget)
         try:
             _dead_letter_aside(turn, aside)
             course(turn, came)

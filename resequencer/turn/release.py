@@ -37,7 +37,7 @@ def release(turn: Turn, cause: Wake) -> None:
 
 
 def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
-    """Release the stash as far as the turn's share allows. The next turn releases the rest, before later arrivals."""
+    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals."""
     unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.unit.lowest
     if oldest is None or lowest is None:
         return

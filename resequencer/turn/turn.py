@@ -87,7 +87,7 @@ class Turn:
     While it runs: `current` is the present envelope; an exception is attributed to it (poison.py). `incomplete` is what is
     missing for the envelope that is being handled. `released_to` is the highest offset of the release that it is part of; with
     `is_ordered` an order released it. `tried` is the retry that is attempted in this turn. `has_gathered` is set if the data of
-    the whole stash was taken over. A turn lets out about `share` bytes at most; the rest is the unit's remainder.
+    the whole stash was taken over. A turn lets out about `budget` bytes at most; the rest is the unit's remainder.
 
     Afterwards: `output` is in the order of publication. `is_changed` is set if the unit changed, `is_last` if it was idle and its
     actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why the unit must be woken, None if
@@ -116,13 +116,13 @@ class Turn:
     unmatched = 0
     suppressed = 0
 
-    def __init__(self, unit: Unit, context: TurnContext, now: Instant, share: int = WITHOUT_END) -> None:
+    def __init__(self, unit: Unit, context: TurnContext, now: Instant, budget: int = WITHOUT_END) -> None:
         self.unit = unit
         self.context = context
         self.strategy = context.strategy
         self.step = context.step
         self.now = now
-        self.share = share
+        self.budget = budget
         # As attributes of the instance, because each envelope reads them.
         self.incomplete: str | None = None
         self.released_to = -1
@@ -143,8 +143,8 @@ class Turn:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the turn's share is used up."""
-        return self.let_out >= self.share
+        """Whether the turn's output budget is used up."""
+        return self.let_out >= self.budget
 
     def entry(self, envelope: DataEnvelope) -> Entry:
         """Return the stash entry of an envelope that arrived now.
@@ -191,7 +191,7 @@ class Turn:
         self.let_out += letter.size
 
     def report(self, outcome: OrderOutcome) -> None:
-        """Add the outcome of an order to the output. It is small, and counts for no share."""
+        """Add the outcome of an order to the output. It is small, and counts for no output budget."""
         self.output.append(outcome)
 
     # Steps
@@ -212,7 +212,7 @@ class Turn:
         self.has_gathered = True
 
     def unstash(self, lane: str) -> None:
-        """Handle envelopes from the top of the lane, until none is acceptable or the turn's share is used up."""
+        """Handle envelopes from the top of the lane, until none is acceptable or the turn's output budget is used up."""
         unit, step = self.unit, self.step
         while unit.stash and (unit.rare is None or unit.is_free) and (top := unit.find_top(lane)) is not None:
             ahead = None
@@ -222,7 +222,7 @@ class Turn:
                     break
             elif not self._accepts(top):
                 break
-            if self.let_out >= self.share:
+            if self.let_out >= self.budget:
                 self.cut_off(lane)
                 break
             self.gather_with(top.envelope)

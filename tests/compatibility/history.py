@@ -110,7 +110,7 @@ def live(service: Service) -> None:
     _go_on(service)
     service.kill()
     _operate(service)
-    service.plan = replace(PLAN, registry=UnitRegistrySettings(share_bytes=SHARE_BYTES))
+    service.plan = replace(PLAN, registry=UnitRegistrySettings(budget_bytes=SHARE_BYTES))
     service.start()
     _begin_to_wait(service)
     _be_cut_off(service)

@@ -105,7 +105,7 @@ def test_where_turns_store_nothing_a_unit_is_stored_whole_before_it_stops(new_as
 
 
 def test_idle_units_are_stored_and_stop_however_little_a_cycle_may_let_out(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(can_reload=False, share_bytes=1)
+    asked = new_asked(can_reload=False, budget_bytes=1)
     for number in range(20):
         asked.poll(asked.envelope(f"u{number}", 1, mds=["PAIN_001"]))
     asked.poll(after_ms=30_000)

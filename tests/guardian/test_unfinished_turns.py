@@ -1,4 +1,4 @@
-"""The remainder of a turn gets more turns: one share in each cycle, in order, and nothing else is delayed."""
+"""The remainder of a turn gets more turns: one output budget in each cycle, in order, and nothing else is delayed."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -66,13 +66,13 @@ def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
 
 
 def test_a_unit_lets_out_a_share_in_each_cycle_until_nothing_is_left_over(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=2 * ONE)
+    asked = new_asked(budget_bytes=2 * ONE)
     assert asked.told(loose(asked, "a")) == ["a#1", "a#2"]
     assert cycles(asked) == [["a#3", "a#4"], ["a#5"]]
 
 
 def test_what_comes_loose_in_many_units_at_once_is_let_out_by_many_cycles(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=2 * ONE)
+    asked = new_asked(budget_bytes=2 * ONE)
     units = [f"u{number}" for number in range(20)]
     told = [asked.told(loose(asked, *units)), *cycles(asked)]
     assert max(map(len, told)) <= 6
@@ -84,7 +84,7 @@ def test_what_comes_loose_in_many_units_at_once_is_let_out_by_many_cycles(new_as
 def test_what_arrives_when_the_cycle_has_let_out_all_it_may_is_kept_and_leaves_with_the_next(
     new_asked: Callable[..., Asked],
 ) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(5)))
     assert asked.told(decided) == ["u0#1", "u1#1"]
     assert {each.kind for each in asked.waiting.values()} == {WaitKind.REMAINDER}
@@ -93,7 +93,7 @@ def test_what_arrives_when_the_cycle_has_let_out_all_it_may_is_kept_and_leaves_w
 
 
 def test_a_unit_that_lets_out_many_shares_holds_up_no_other(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", count=50)
     for number in range(1, 20):
         decided = asked.poll(asked.envelope("b", number))
@@ -101,7 +101,7 @@ def test_a_unit_that_lets_out_many_shares_holds_up_no_other(new_asked: Callable[
 
 
 def test_units_that_were_cut_off_take_turns(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", "b", count=3)
     assert cycles(asked) == [["a#2"], ["b#2"], ["a#3"], ["b#3"]]
 
@@ -109,14 +109,14 @@ def test_units_that_were_cut_off_take_turns(new_asked: Callable[..., Asked]) -> 
 def test_what_arrives_for_a_unit_that_stands_in_line_costs_it_neither_its_place_nor_its_order(
     new_asked: Callable[..., Asked],
 ) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", "b", count=2)
     assert asked.told(asked.poll(asked.envelope("b", 3))) == ["a#2"]
     assert cycles(asked) == [["b#2"], ["b#3"]]
 
 
 def test_whose_time_has_come_comes_before_what_arrives(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     asked.poll(asked.envelope("late", 2))
     decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(3)), after_ms=21_000)
     assert asked.told(decided) == ["late#2", "u0#1"]
@@ -126,7 +126,7 @@ def test_whose_time_has_come_comes_before_what_arrives(new_asked: Callable[..., 
 def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again_and_waits_for_no_other_backlog(
     new_asked: Callable[..., Asked],
 ) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     asked.poll(*(asked.envelope(f"late{number}", 2) for number in range(4)))
     assert asked.told(asked.poll(after_ms=21_000)) == ["late0#2", "late1#2"]
     decided = asked.poll(read_to={P0: 0}, ends=FAR)
@@ -134,7 +134,7 @@ def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again_and_waits_for
 
 
 def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cycle(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     slow = [asked.envelope(f"slow{number}", 1) for number in range(3)]
     for each in slow:
         asked.handler.fail(each, TransientError("away"))
@@ -144,7 +144,7 @@ def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cyc
 
 
 def test_a_try_that_finds_nothing_left_to_let_out_says_nothing_of_its_server(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     needy = asked.envelope("needy", 1)
     asked.handler.fail(needy, DependencyUnavailable("screening"))
     asked.poll(needy, *(asked.envelope(f"late{number}", 2) for number in range(2)))
@@ -153,13 +153,13 @@ def test_a_try_that_finds_nothing_left_to_let_out_says_nothing_of_its_server(new
 
 
 def test_what_was_left_over_is_due_whatever_the_clock_says(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", count=2)
     assert asked.told(asked.poll(after_ms=-600_000)) == ["a#2"]
 
 
 def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     assert loose(asked, "a", count=2).next_wake_at == 0
     asked.poll()
     assert asked.poll().next_wake_at != 0
@@ -167,7 +167,7 @@ def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Aske
 
 def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_asked: Callable[..., Asked]) -> None:
     """A server accepts a commit up to a limit, and refuses a larger one each time."""
-    asked = new_asked(share_bytes=10_000)
+    asked = new_asked(budget_bytes=10_000)
     decided = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
     assert asked.told(decided) == ["u0#1"]
     assert cycles(asked) == [["u1#1"], ["u2#1"], ["u3#1"]]
@@ -177,19 +177,19 @@ def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_as
 
 
 def test_a_successor_goes_on_where_a_unit_was_cut_off(new_asked: Callable[..., Asked]) -> None:
-    before = new_asked(share_bytes=ONE)
+    before = new_asked(budget_bytes=ONE)
     loose(before, "a", "b", count=3)
     before.poll(before.envelope("a", 4))
-    after = new_asked(share_bytes=ONE)
+    after = new_asked(budget_bytes=ONE)
     after.stored, after.waiting = before.stored, before.waiting
     after.arm(before.waiting)
     assert sorted(each for some in cycles(after) for each in some) == ["a#3", "a#4", "b#2", "b#3"]
 
 
 def test_of_those_without_an_actor_only_so_many_are_loaded_as_may_let_something_out(new_asked: Callable[..., Asked]) -> None:
-    before = new_asked(share_bytes=ONE)
+    before = new_asked(budget_bytes=ONE)
     loose(before, *(f"u{number}" for number in range(50)), count=2)
-    after = new_asked(share_bytes=ONE)
+    after = new_asked(budget_bytes=ONE)
     after.stored, after.waiting = before.stored, before.waiting
     after.arm(before.waiting)
     after.poll()
@@ -197,7 +197,7 @@ def test_of_those_without_an_actor_only_so_many_are_loaded_as_may_let_something_
 
 
 def test_a_dropped_partition_takes_what_was_left_over_along(new_asked: Callable[..., Asked]) -> None:
-    asked = new_asked(share_bytes=ONE)
+    asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", count=2)
     asked.poll(asked.envelope("b", 1, P1))
     asked.drop(P0)
@@ -278,8 +278,8 @@ class Verbose(Teller):
 def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     made: list[Service] = []
 
-    def make(share_bytes: int) -> Service:
-        made.append(Service(tmp_path / str(share_bytes), registry=UnitRegistrySettings(share_bytes=share_bytes)))
+    def make(budget_bytes: int) -> Service:
+        made.append(Service(tmp_path / str(budget_bytes), registry=UnitRegistrySettings(budget_bytes=budget_bytes)))
         made[-1].handler = Verbose(made[-1].clock)
         return made[-1].start()
 
@@ -290,10 +290,10 @@ def new_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 @pytest.mark.slow
 def test_a_stash_that_comes_loose_takes_the_memory_of_some_shares(new_service: Callable[..., Service]) -> None:
-    """One share holds two notifications of half a megabyte; forty leave in all."""
+    """One budget holds two notifications of half a megabyte; forty leave in all."""
     peaks = []
-    for share_bytes in (1 << 40, 1_000_000):
-        service = new_service(share_bytes)
+    for budget_bytes in (1 << 40, 1_000_000):
+        service = new_service(budget_bytes)
         service.tell("u", *range(2, 41))
         service.run()
         service.tell("u", 1)
@@ -337,7 +337,7 @@ def test_a_crash_while_something_is_left_over_is_an_ordinary_one(new_service: Ca
 
 @pytest.mark.slow
 def test_what_was_left_over_does_not_make_records_look_slow(new_service: Callable[..., Service]) -> None:
-    """A share takes a second to leave here; a cycle still takes as many records as before."""
+    """A budget takes a second to leave here; a cycle still takes as many records as before."""
     service = new_service(20_000_000)
     clock, publish = service.clock, service.servers.transport.publish
     service.tell("u", *range(2, 121))

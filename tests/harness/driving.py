@@ -126,7 +126,7 @@ class Driven:
     stored: Snapshot | None = None
     reincarnates: bool = False
     chance: Chance = field(default_factory=NoChance)
-    share: int = WITHOUT_END
+    budget: int = WITHOUT_END
     profiles: Profiles | None = None
     orders: int = 0
 
@@ -182,7 +182,7 @@ class Driven:
         return self.last is not None and self.last.waits is not None and self.last.waits.kind is WaitKind.REMAINDER
 
     def let_out_the_rest(self, turns: int = 1_000_000) -> None:
-        """Release the remainder of the last turn, one share per turn."""
+        """Release the remainder of the last turn, one budget per turn."""
         while self.has_remainder and turns:
             self.wake(Wake.REMAINDER)
             turns -= 1
@@ -215,7 +215,7 @@ class Driven:
     def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Turn:
         if self.reincarnates:
             self.reincarnate()
-        self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.share, orders)
+        self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.budget, orders)
         self.left += self.last.output
         self._store(self.last)
         return self.last

@@ -182,12 +182,12 @@ def _share(files: list[PartitionFile], records: list[Record], max_records: int) 
     room_bytes = POLL_BYTES
     while files and len(records) < max_records and room_bytes > 0:
         share = max(1, (max_records - len(records)) // len(files))
-        share_bytes = max(1, room_bytes // len(files))
+        budget_bytes = max(1, room_bytes // len(files))
         more = []
         for each in files:
             if len(records) == max_records:
                 break
-            passed = each.take(records, min(share, max_records - len(records)), share_bytes)
+            passed = each.take(records, min(share, max_records - len(records)), budget_bytes)
             room_bytes -= passed
             if passed:
                 more.append(each)

@@ -1,4 +1,4 @@
-"""The worker's actors, with checks: no turn releases more than its share and one envelope, no cycle more than some shares."""
+"""The worker's actors, with checks: no turn releases more than its budget and one envelope, no cycle more than some budgets."""
 
 from itertools import groupby
 from typing import Any
@@ -14,21 +14,21 @@ from resequencer.unit_codec import Decode
 class WatchedActors(ActorGateway):
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
         super().__init__(context, decode, settings)
-        self._share = settings.share_bytes
+        self._budget = settings.budget_bytes
 
     def decide(self, *arguments: Any, **named: Any) -> Decided:
         decided = super().decide(*arguments, **named)
         turns = [each for each in decided.turns if _sizes(each)]
         for each in turns:
             last = _sizes(each)[-1]
-            assert each.let_out - last < self._share, f"a turn let out {each.let_out} bytes of {self._share}"
+            assert each.let_out - last < self._budget, f"a turn let out {each.let_out} bytes of {self._budget}"
         largest = max([size for turn in turns for size in _sizes(turn)], default=0)
         let_out = sum([each.let_out for each in turns])
-        assert let_out <= 3 * self._share + 2 * largest, f"a cycle let out {let_out} bytes, a share is {self._share}"
+        assert let_out <= 3 * self._budget + 2 * largest, f"a cycle let out {let_out} bytes, a budget is {self._budget}"
         return decided
 
 
 def _sizes(turn: Turn) -> list[int]:
-    """Return the sizes of what each envelope let out, its facts included, in order. Outcomes of orders count for no share."""
+    """Return the sizes of what each envelope let out, its facts included, in order. Outcomes of orders count for no budget."""
     output = [each for each in turn.output if not isinstance(each, OrderOutcome)]
     return [sum([each.size for each in of_one]) for _, of_one in groupby(output, find_origin)]

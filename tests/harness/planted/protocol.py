@@ -214,7 +214,7 @@ def one_that_tried_in_vain_is_never_followed(patch: Patch) -> None:
 
 
 def a_try_that_was_cut_counts_as_failed(patch: Patch) -> None:
-    """The try fails though its turn had used up its share before it called the server."""
+    """The try fails though its turn had used up its output budget before it called the server."""
     patch.setattr(Dependencies, "put_back", lambda self, key, now: self.note(key, self._tried_for.get(key), now))
 
 

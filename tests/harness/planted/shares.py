@@ -1,4 +1,4 @@
-"""Faults in the handling of a turn that has used up its share, planted in the code while a simulation runs."""
+"""Faults in the handling of a turn that has used up its output budget, planted in the code while a simulation runs."""
 
 from typing import Any
 

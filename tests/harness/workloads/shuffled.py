@@ -65,7 +65,7 @@ def workload(seed: int, max_units: int = 7) -> Workload:
         batch_size=500,
         resequencer=ResequencerSettings(stash_limit=random.choice((2, 4, 1_000))),
         registry=UnitRegistrySettings(
-            stash_bytes=random.choice((500, 1 << 20)), share_bytes=Random(f"share {seed}").choice((1, 2_500, 20 << 20))
+            stash_bytes=random.choice((500, 1 << 20)), budget_bytes=Random(f"share {seed}").choice((1, 2_500, 20 << 20))
         ),
         rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
         portion_bytes=Random(f"portions {seed}").choice((1, 3_000, 16 << 20)),
@@ -83,7 +83,7 @@ def workload(seed: int, max_units: int = 7) -> Workload:
 
 def uncut(work: Workload) -> Workload:
     """Return the same workload in which no turn is cut."""
-    registry = msgspec.structs.replace(work.plan.registry, share_bytes=1 << 40)
+    registry = msgspec.structs.replace(work.plan.registry, budget_bytes=1 << 40)
     return work._replace(plan=msgspec.structs.replace(work.plan, registry=registry))
 
 

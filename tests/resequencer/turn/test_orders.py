@@ -45,7 +45,7 @@ def test_a_release_that_a_retry_interrupts_goes_on_with_its_marks(envelopes: Env
 
 def test_a_release_larger_than_its_share_goes_on_with_its_marks(envelopes: Envelopes) -> None:
     unit = waiting(envelopes, 4, 3, 2)
-    unit.share = 1
+    unit.budget = 1
     assert result(unit.order(OrderKind.RELEASE)) is OrderResult.DONE
     assert unit.has_remainder
     unit.let_out_the_rest()
@@ -257,11 +257,11 @@ def test_the_head_under_retry_becomes_a_dead_letter_and_its_successors_go_on(err
 
 def test_an_order_during_a_remainder_is_refused(envelopes: Envelopes) -> None:
     unit = waiting(envelopes, 4, 3, 2)
-    unit.share = 1
+    unit.budget = 1
     unit.arrive(envelopes(1))
     assert unit.has_remainder
-    unit.share = 0
+    unit.budget = 0
     assert result(unit.order(OrderKind.RELEASE)) is OrderResult.REFUSED_CHANGED
-    unit.share = 1
+    unit.budget = 1
     unit.let_out_the_rest()
     assert unit.sequences == [1, 2, 3, 4]

@@ -90,10 +90,10 @@ def bound(unit: Driven, envelopes: Envelopes) -> Callable[[], object]:
 
 
 def remainder(unit: Driven, envelopes: Envelopes) -> Callable[[], object]:
-    unit.share = 1
+    unit.budget = 1
     unit.arrive(envelopes(4), envelopes(3), envelopes(2))
     unit.arrive_together(envelopes(1), envelopes(6), envelopes(5))
-    unit.share = 1_500
+    unit.budget = 1_500
     return lambda: unit.wake(Wake.REMAINDER)
 
 

@@ -1,4 +1,4 @@
-"""A turn that has used its share stops: the rest leaves in the next turns, as if the turn had not been cut."""
+"""A turn that has used its output budget stops: the rest leaves in the next turns, as if the turn had not been cut."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ from resequencer.unit import Wake
 from resequencer.unit_codec import encode_data, encode_state
 
 ONE = 1
-"""A share so small that each turn handles one envelope."""
+"""A budget so small that each turn handles one envelope."""
 
 
-def cut(name: str, share: int = ONE, **more: Any) -> Driven:
-    """Return a unit that goes through the storage at each turn, and releases no more than its share per turn."""
+def cut(name: str, budget: int = ONE, **more: Any) -> Driven:
+    """Return a unit that goes through the storage at each turn, and releases no more than its budget per turn."""
     unit = drive(name, **more)
-    unit.share, unit.reincarnates = share, True
+    unit.budget, unit.reincarnates = budget, True
     return unit
 
 
@@ -71,7 +71,7 @@ def test_what_comes_loose_leaves_a_share_at_a_time_and_is_due_at_once(envelopes:
 
 
 def test_a_share_of_two_envelopes_lets_two_out(envelopes: Envelopes) -> None:
-    unit = cut("SEQUENCE", share=1_500)
+    unit = cut("SEQUENCE", budget=1_500)
     unit.arrive(*(envelopes(number) for number in (5, 4, 3, 2)))
     turn = unit.arrive(envelopes(1))
     assert unit.sequences == [1, 2]
@@ -124,13 +124,13 @@ def test_of_one_poll_what_is_beyond_the_share_waits_in_the_order_of_its_arrival(
 
 
 def test_without_a_share_nothing_leaves_and_nothing_is_lost(envelopes: Envelopes) -> None:
-    """Its cycle has already used its share."""
-    unit = cut("SEQUENCE", share=0)
+    """Its cycle has already used its budget."""
+    unit = cut("SEQUENCE", budget=0)
     unit.arrive(envelopes(2), envelopes(1), envelopes(1, identity="again"))
     unit.wake(Wake.REMAINDER)
     unit.wake(Wake.DEADLINE, after_ms=50_000)
     assert unit.left == []
-    unit.share = ONE
+    unit.budget = ONE
     unit.let_out_the_rest()
     assert unit.sequences == [1, 2, 1]
 
@@ -158,7 +158,7 @@ def test_the_deadline_of_what_waited_behind_a_remainder_is_that_of_its_arrival(e
 
 
 def test_an_attempt_that_was_cut_off_before_its_head_goes_on_before_anything_else(envelopes: Envelopes) -> None:
-    """Envelopes that came before the head leave before it, one share at a time."""
+    """Envelopes that came before the head leave before it, one budget at a time."""
     unit = cut("SEQUENCE")
     head = envelopes(5)
     unit.handler.fail(head, TransientError("away"))
@@ -255,9 +255,9 @@ class Course:
     st.sampled_from((1, 1_100, 2_100, 5_000)),
 )
 @settings(max_examples=examples(200))
-def test_whatever_happens_all_that_leaves_is_what_leaves_without_a_share(data: st.DataObject, strategy: str, share: int) -> None:
+def test_whatever_happens_all_that_leaves_is_what_leaves_without_a_share(data: st.DataObject, strategy: str, budget: int) -> None:
     course = Course(data, strategy)
-    whole, parted = drive(strategy, **course.settings), cut(strategy, share, **course.settings)
+    whole, parted = drive(strategy, **course.settings), cut(strategy, budget, **course.settings)
     whole.handler, parted.handler = Failing(), Failing()
     for _ in range(data.draw(st.integers(1, 12))):
         what = data.draw(st.sampled_from(("arrive", "arrive", "arrive", "wait")))
