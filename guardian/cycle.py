@@ -54,7 +54,7 @@ class Arrivals(NamedTuple):
     """The decoded records of a poll: each unit's envelopes in order of arrival, and each partition's undecodable records."""
 
     envelopes: Mapping[UnitKey, tuple[DataEnvelope, ...]]
-    letters: Mapping[Partition, Sequence[DeadLetter]]
+    dead_letters: Mapping[Partition, Sequence[DeadLetter]]
 
 
 class PreparedCommit(NamedTuple):
@@ -93,7 +93,7 @@ class Cycle:
         Raises:
             Stopped: The worker has to stop while a server is unavailable; nothing is lost.
             Escalated: A unit failed, and the worker must end.
-            TransportRefused, MustReset: The partitions must be dropped and taken over anew; what is not committed is read again.
+            TransportRefused, MustReset: The partitions must be dropped and taken over again; what is not committed is read again.
         """
         self._has_published = False
         self.partitions.follow_assignment()
@@ -188,23 +188,23 @@ class Cycle:
         wakes_at = [each for each in (self._next_wake_at, self.partitions.put_off_takeovers.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
         at_once = 1 if self._is_held_up else self._at_once
-        rooms = self._rooms()
-        full = [name for name, room in rooms.items() if not room]
+        capacities = self._capacities()
+        full = [name for name, room in capacities.items() if not room]
         full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
-        return self._transport.poll(min([at_once, *(room for room in rooms.values() if room)]), idle_ms, full)
+        return self._transport.poll(min([at_once, *(each for each in capacities.values() if each)]), idle_ms, full)
 
     @property
     def _at_once(self) -> int:
         return self._settings.batch_size if self._settings.takes_whole_batches else self._batch_size.at_once
 
-    def _rooms(self) -> dict[Partition, int]:
+    def _capacities(self) -> dict[Partition, int]:
         """Return how many records each partition may read, for partitions that store done offsets in the position's metadata."""
-        rooms = {name: owned.room for name, owned in self.partitions.owned.items()}
-        return {name: room for name, room in rooms.items() if room is not None}
+        capacities = {name: owned.room for name, owned in self.partitions.owned.items()}
+        return {name: room for name, room in capacities.items() if room is not None}
 
     def _decode(self, polled: Polled) -> Arrivals:
         envelopes: defaultdict[Partition, dict[str, list[DataEnvelope]]] = defaultdict(dict)
-        letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
+        dead_letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
@@ -219,7 +219,7 @@ class Cycle:
             written_at[partition] = record.written_at
             decoded = decode(record)
             if isinstance(decoded, Refusal):
-                letters[partition].append(DeadLetter(as_cut(record), decoded.reason, decoded.error, now))
+                dead_letters[partition].append(DeadLetter(as_cut(record), decoded.reason, decoded.error, now))
                 continue
             unit = decoded.unit
             if record.key is not None and record.key != unit.encode():
@@ -233,7 +233,7 @@ class Cycle:
             reached, state = polled.next_offsets[partition], polled.source_states.get(partition)
             owned[partition].note_read(offsets[partition], reached, written_at.get(partition), state)
         by_unit = {UnitKey(name, unit): tuple(came) for name, units in envelopes.items() for unit, came in units.items()}
-        return Arrivals(by_unit, letters)
+        return Arrivals(by_unit, dead_letters)
 
     def _note_reach(self, polled: Polled, polled_at: Instant, answered_at: Instant) -> None:
         for name, end in polled.log_ends.items():
@@ -343,7 +343,7 @@ class Cycle:
             taken[each.key.partition].append(each)
         names = {*moved, *taken, *orders}
         prepared = [
-            self._prepared(owned, arrivals.letters.get(name, ()), taken.get(name, ()), orders.get(name))
+            self._prepared(owned, arrivals.dead_letters.get(name, ()), taken.get(name, ()), orders.get(name))
             for name, owned in self.partitions.owned.items()
             if name in names
         ]
@@ -353,9 +353,9 @@ class Cycle:
         return [each.owned for each, call in zip(prepared, calls, strict=True) if self._commit_partition(each, call, made_ms)]
 
     def _prepared(
-        self, owned: OwnedPartition, letters: Sequence[DeadLetter], turns: Sequence[Turn], orders: TakenOrders | None
+        self, owned: OwnedPartition, dead_letters: Sequence[DeadLetter], turns: Sequence[Turn], orders: TakenOrders | None
     ) -> PreparedCommit:
-        output = [*letters, *[each for turn in turns for each in turn.output]]
+        output = [*dead_letters, *[each for turn in turns for each in turn.output]]
         if orders is not None:
             output += orders.outcomes
         before = owned.orders
@@ -410,8 +410,8 @@ class Cycle:
         """Poll without reading records: the group removes a member that does not poll for too long."""
         self._tools.retry.until_answered("source", partial(self._transport.poll, 0, timeout_ms))
 
-    def _account(self, partition: Partition, left: Sequence[Output], turns: Sequence[Turn]) -> None:
-        for each in self.metrics.add_output(left):
+    def _account(self, partition: Partition, output: Sequence[Output], turns: Sequence[Turn]) -> None:
+        for each in self.metrics.add_output(output):
             if isinstance(each, DeadLetter):
                 self._note_dead(each)
             elif isinstance(each, OrderOutcome):
@@ -426,21 +426,21 @@ class Cycle:
                     extra={"unit": release.unit, "partition": str(partition), "position": release.source_position},
                 )  # fmt: skip
 
-    def _note_dead(self, letter: DeadLetter) -> None:
-        origin, reason = letter.record.origin, letter.reason.value
-        told = printable(f"{origin} is a dead letter, {reason}: {letter.error[:_WORDS_OF_ONE]}")
+    def _note_dead(self, dead_letter: DeadLetter) -> None:
+        origin, reason = dead_letter.record.origin, dead_letter.reason.value
+        text = printable(f"{origin} is a dead letter, {reason}: {dead_letter.error[:_WORDS_OF_ONE]}")
         places = {"partition": str(origin.partition), "position": str(origin)}
-        self._tools.mishaps.note(f"dead letters, {reason}", told, self._tools.clock.now(), places)
+        self._tools.mishaps.note(f"dead letters, {reason}", text, self._tools.clock.now(), places)
 
 
 def _log_outcome(partition: Partition, outcome: OrderOutcome) -> None:
     order = outcome.order
     places = {"partition": str(partition)}
     if order is None:
-        told = f"order {outcome.order_offset} of {partition}: {outcome.result.value}"
-        _log.warning("%s: %s", told, outcome.text, extra=places)
+        text = f"order {outcome.order_offset} of {partition}: {outcome.result.value}"
+        _log.warning("%s: %s", text, outcome.text, extra=places)
         return
     if order.unit is not None:
         places["unit"] = order.unit
-    told = printable(f"{order.kind.value} of {order.unit or partition}, ordered by {order.by}: {outcome.result.value}")
-    _log.info("%s: %s", told, printable(outcome.text), extra=places)
+    text = printable(f"{order.kind.value} of {order.unit or partition}, ordered by {order.by}: {outcome.result.value}")
+    _log.info("%s: %s", text, printable(outcome.text), extra=places)

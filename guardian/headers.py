@@ -176,7 +176,7 @@ class Way(NamedTuple):
 
 
 def way_of(record: Record) -> Way:
-    """Return what the headers tell. A record whose headers another program wrote begins anew, where it is."""
+    """Return what the headers tell. A record whose headers another program wrote begins again, where it is."""
     texts = texts_of(record.headers)
     origin, attempts = Origin.find(texts.get(DELIVERY_SOURCE_POSITION, "")), texts.get(DELIVERY_ATTEMPTS, "")
     if origin is None or not _ATTEMPTS.fullmatch(attempts):

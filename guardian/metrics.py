@@ -165,10 +165,10 @@ class Metrics:
         self.histograms.stash_wait.observe_all([wait for each in turns for wait in each.waited_ms])
         counts["released_units"] += sum([not release.is_rest for each in turns for release in each.releases])
 
-    def add_output(self, left: Collection[Output]) -> Collection[Output]:
+    def add_output(self, output: Collection[Output]) -> Collection[Output]:
         """Add the output of a commit, and return what of it is no notification."""
-        self.notifications.update([each.status for each in left if type(each) is Notification])
-        others = [each for each in left if type(each) is not Notification]
+        self.notifications.update([each.status for each in output if type(each) is Notification])
+        others = [each for each in output if type(each) is not Notification]
         for each in others:
             if isinstance(each, Fact):
                 self.counts["facts"] += 1

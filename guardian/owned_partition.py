@@ -195,7 +195,7 @@ class OwnedPartition:
         return max(0, now - max(known)) if known else None
 
     def next_commit(
-        self, left: Sequence[Output], turns: Sequence[Turn], attempt: str, orders: PartitionOrders | None = None
+        self, output: Sequence[Output], turns: Sequence[Turn], attempt: str, orders: PartitionOrders | None = None
     ) -> Commit:
         """Return the commit with all changes of this cycle, and give the output its numbers.
 
@@ -203,7 +203,7 @@ class OwnedPartition:
         """
         assert not self.unpublished, "what was committed leaves before anything else is settled"
         self._next_orders = self.orders if orders is None else orders
-        news = left if self._done is None else [each for each in left if not self._was_done(each)]
+        news = output if self._done is None else [each for each in output if not self._was_done(each)]
         first = self._highest_number + 1
         heal_offset = self._heal_offset
         self.unpublished = tuple(
@@ -310,7 +310,7 @@ class OwnedPartition:
         self.unpublished, self._sizes = self.unpublished[count:], self._sizes[count:]
         self._behind, self._left = None if self._behind is None else self._behind[count:], self._left[count:]
         self.attempt = None
-        self.positions.told(min(output.position.offset, self.positions.acknowledged), now)
+        self.positions.note_acknowledged(min(output.position.offset, self.positions.acknowledged), now)
 
     def take_published(self) -> Sequence[Instant]:
         """Return the timestamps of the records that were handled since the last call; none while output is not published."""
@@ -342,7 +342,7 @@ class OwnedPartition:
     def _done_beyond(self, position: int, unsettled: Sequence[range]) -> DoneOffsets:
         """The offsets beyond a position that are done, before the restart or since, except `unsettled`.
 
-        The position may be below what is settled: output of settled records may not have left yet.
+        The position may be below what is settled: output of settled records may not be published yet.
         """
         before = self._done or DoneOffsets(position)
         return before.advanced(self.read_to, unsettled)

@@ -112,8 +112,8 @@ class Partitions:
         refusal: TransportRefused | StorageRefused | None = None
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
         for partition in self.owned.keys() - assigned:
-            told = {"partition": str(partition)}
-            _log.warning("%s was reassigned; its waiting envelopes stay in storage", partition, extra=told)
+            fields = {"partition": str(partition)}
+            _log.warning("%s was reassigned; its waiting envelopes stay in storage", partition, extra=fields)
             self._drop(partition)
         for partition in self.put_off_takeovers.untaken.keys() - assigned:
             self.put_off_takeovers.forget(partition)
@@ -172,15 +172,15 @@ class Partitions:
     def _set_aside(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
         what = "storage" if is_of_storage(error) else "source"
         if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
-            told = {"partition": str(partition)}
-            _log.error("%s is set aside until an operator acts, the other partitions go on: %s", partition, error, extra=told)
+            fields = {"partition": str(partition)}
+            _log.error("%s is set aside until an operator acts, the other partitions go on: %s", partition, error, extra=fields)
 
     def _put_off(self, partition: Partition, what: str, error: Exception, *, is_refused: bool = False) -> None:
         now = self._tools.clock.now()
         if self.put_off_takeovers.put_off(partition, what, str(error), now, is_refused=is_refused):
-            told = {"partition": str(partition)}
+            fields = {"partition": str(partition)}
             _log.warning(
-                "the %s is unavailable, retrying the takeover of %s until it answers: %s", what, partition, error, extra=told
+                "the %s is unavailable, retrying the takeover of %s until it answers: %s", what, partition, error, extra=fields
             )
 
     def take_over(self, partition: Partition) -> None:
@@ -202,8 +202,8 @@ class Partitions:
         self._actors.rest(partition, owned.orders.pauses)
         self._actors.arm(partition, waiting)
         self.owned[partition] = owned
-        told = {"partition": str(partition), "position": owned.read_to}
-        _log.info("took over %s at offset %d; waiting units: %d", partition, owned.read_to, len(waiting), extra=told)
+        fields = {"partition": str(partition), "position": owned.read_to}
+        _log.info("took over %s at offset %d; waiting units: %d", partition, owned.read_to, len(waiting), extra=fields)
 
     def _reconcile(
         self, partition: Partition, store: PartitionStore, position: Position | None, source: str
@@ -224,24 +224,26 @@ class Partitions:
         )
         if position is not None:
             owned.positions.take_over(position.offset)
-        told = {"partition": str(partition)}
+        fields = {"partition": str(partition)}
         if plan.must_heal:
             _log.warning(
                 "the storage of %s does not know the commit that its position stands on: the storage was lost or restored, or "
                 "the position was reset. Reading from offset %d; output of records below offset %d is marked possible-duplicate",
-                partition, plan.offset, plan.heal_offset, extra=told,
+                partition, plan.offset, plan.heal_offset, extra=fields,
             )  # fmt: skip
             if standing.window:
-                _log.error("%s: what its source got acknowledged since the storage's last commit is lost", partition, extra=told)
+                _log.error(
+                    "%s: what its source got acknowledged since the storage's last commit is lost", partition, extra=fields
+                )
             self._heal(owned, position or Position(plan.offset, ""), plan.lost_orders)
         elif plan.must_mark:
             _log.warning(
                 "a sink of %s has no marker: it is new, or its markers were deleted. Output that is not published yet is marked "
-                "possible-duplicate", partition, extra=told,
+                "possible-duplicate", partition, extra=fields,
             )  # fmt: skip
             self._commit_heal(owned)
         is_whole = position is None or position.is_whole
-        # All that is pending has left, and the last owner died before it wrote the position.
+        # All that is pending is published, and the last owner died before it wrote the position.
         is_behind = position is not None and bool(position.beyond) and not plan.pending
         return owned, plan.is_new or plan.must_heal or not is_whole or is_behind
 

@@ -101,7 +101,9 @@ def renumbered(each: OutputRecord, number: int) -> OutputRecord:
     return OutputRecord(number, each.channel, each.key, headers, each.value)
 
 
-def _dead_letter_headers(letter: DeadLetter) -> Headers:
-    record = letter.record
-    ours = dead_letter_headers(letter.reason, letter.error, str(record.origin).encode(), letter.dead_at, record.cut)
+def _dead_letter_headers(dead_letter: DeadLetter) -> Headers:
+    record = dead_letter.record
+    ours = dead_letter_headers(
+        dead_letter.reason, dead_letter.error, str(record.origin).encode(), dead_letter.dead_at, record.cut
+    )
     return (*record.headers, *ours)

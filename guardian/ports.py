@@ -91,7 +91,7 @@ class Position(msgspec.Struct, frozen=True):
 
     `beyond` holds the numbers published after this position was written; only a transport without transactions has any.
 
-    `highest` of a position to publish is the number up to which everything has left once it is published. A sink that notes it
+    `highest` of a position to publish is the number up to which everything is published once it is. A sink that notes it
     keeps the greatest, passes over numbers up to it when they come again, and returns it with its position; others return 0. Of a
     region it is the highest number that any sink has: a sink may be ahead of the position.
 
@@ -109,7 +109,7 @@ class Position(msgspec.Struct, frozen=True):
 class PartitionOutput(msgspec.Struct, frozen=True):
     """The output of one cycle for one partition, or a portion of it: the records by ascending number, and the input position.
 
-    `is_last`: nothing that the records up to the position have caused is left to publish after these.
+    `is_last`: nothing that the records up to the position have caused remains to be published after these.
     """
 
     partition: Partition
@@ -272,11 +272,11 @@ class OrderSource(Protocol):
         """Return the offsets of the log, from its first record to its end. An absent log is empty and begins at 0."""
         ...
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
-        """Return up to `most` records of each of these partitions, from its offset on. Partitions without news are left out.
+    def poll(self, next_offsets: Mapping[Partition, int], max_records: int) -> Mapping[Partition, OrderBatch]:
+        """Return up to `max_records` records of each of these partitions, from its offset on, without partitions that have none.
 
         An offset before the log's start goes on at the start: retention deleted the orders in between. An offset beyond the log's
-        end goes on at the start, too: the log was made anew.
+        end goes on at the start, too: the log was made again.
         """
         ...
 
@@ -336,7 +336,7 @@ class NoOrders:
     def bounds(self, partition: Partition) -> range:  # noqa: ARG002 - There is no log.
         return range(0)
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:  # noqa: ARG002
+    def poll(self, next_offsets: Mapping[Partition, int], max_records: int) -> Mapping[Partition, OrderBatch]:  # noqa: ARG002
         return {}
 
     def find_without_outcome(self, partition: Partition) -> Sequence[OrderRecord]:  # noqa: ARG002 - There is no log.

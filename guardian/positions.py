@@ -29,8 +29,8 @@ class Head(NamedTuple):
 class Positions:
     """The position of one partition. Offsets are delivered in ascending order; offsets between them belong to no record.
 
-    A new instance is made after each `seek`. Call `told` after each acknowledgement. `due` tells whether it is time for the
-    next one: the position has moved, and the last one was at least `throttle_ms` ago.
+    A new instance is made after each `seek`. Call `note_acknowledged` after each acknowledgement. `due` tells whether it
+    is time for the next one: the position has moved, and the last one was at least `throttle_ms` ago.
     """
 
     def __init__(self, next_offset: int, throttle_ms: int) -> None:
@@ -83,7 +83,7 @@ class Positions:
             self._head_since = now
         for offset in offsets:
             self._deliver(offset)
-        assert next_offset >= self._next_offset, "reading goes forward; after a seek, positions are made anew"
+        assert next_offset >= self._next_offset, "reading goes forward; after a seek, new positions are made"
         self._next_offset = next_offset
 
     def settle(self, offset: int, now: Instant) -> None:
@@ -118,7 +118,7 @@ class Positions:
         """Note the position that the source has: the last owner may have died before it acknowledged what it had settled."""
         self._told = min(position, self._next_offset)
 
-    def told(self, position: int, now: Instant) -> None:
+    def note_acknowledged(self, position: int, now: Instant) -> None:
         """Note that `position` was published. It is the value of `acknowledged` at that time, which may have moved meanwhile."""
         assert position <= self.acknowledged, "a position beyond what is settled loses records"
         self._told = position

@@ -16,7 +16,7 @@ STEADY_MS = 60_000
 """A region without work counts as one that has completed an interval when it has run for so long without a failure."""
 
 STOPPING_MS = 25_000
-"""The longest time-out of a region that stops. Its process is ended 30 s after it was told to stop."""
+"""The longest time-out of a region that stops. Its process is ended 30 s after it was asked to stop."""
 
 
 class RegionState(StrEnum):
@@ -120,7 +120,7 @@ class Region:
             )
 
     def note_committed(self) -> None:
-        """Note that something was committed: the interval counts once it has left."""
+        """Note that something was committed: the interval counts once it is published."""
         self._has_work = True
 
     def note_times(self, times: IntervalTimes) -> None:

@@ -2,7 +2,7 @@
 
 When several resets in a row did not help, the region has failed: it takes nothing in until an operator resets it.
 
-A reset goes back to the last checkpoint: all units and positions are dropped from memory, and each partition is taken over anew.
+A reset goes back to the last checkpoint: all units and positions are dropped from memory, and each partition is taken over again.
 The takeover reads the position of each participant, which fences what is still under way, and publishes what is pending.
 """
 
@@ -90,12 +90,12 @@ class RegionCycles:
         self.region.fail(participant, str(error), self._tools.clock.now())
         self._cycle.drop_all()
         if self.region.state is RegionState.FAILED:
-            told = "the region has failed and takes nothing in until `resequencer region reset`: %d resets did not help. %s: %s"
-            _log.error(told, self.region.attempts, participant, error)
+            text = "the region has failed and takes nothing in until `resequencer region reset`: %d resets did not help. %s: %s"
+            _log.error(text, self.region.attempts, participant, error)
             return
         pause_ms = min(_PAUSES.first_pause_ms << (self.region.attempts - 1), _PAUSES.longest_pause_ms)
-        told = "the region goes back to its last checkpoint in %.1f s, reset %d of %d in a row. %s: %s"
-        _log.warning(told, pause_ms / 1_000, self.region.attempts, self.region.limits.max_resets, participant, error)
+        text = "the region goes back to its last checkpoint in %.1f s, reset %d of %d in a row. %s: %s"
+        _log.warning(text, pause_ms / 1_000, self.region.attempts, self.region.limits.max_resets, participant, error)
         self._wait(pause_ms)
 
     def _find_failing(self) -> str:

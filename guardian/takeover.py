@@ -112,16 +112,16 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     metadata = find_metadata(position.metadata) if position is not None else None
     beyond = position.beyond if position is not None else frozenset[int]()
     published = metadata.published if metadata is not None else 0
-    has_left = max(published, *beyond, position.highest if position is not None else 0)
-    highest, is_ahead = max(header.highest_number, has_left), has_left > published
+    highest_published = max(published, *beyond, position.highest if position is not None else 0)
+    highest, is_ahead = max(header.highest_number, highest_published), highest_published > published
     is_whole = position is None or position.is_whole
     # A sink without a marker may be behind the position: all that is pending must leave.
-    left = tuple(each for each in pending if not is_whole or (each.number > published and each.number not in beyond))
+    remaining = tuple(each for each in pending if not is_whole or (each.number > published and each.number not in beyond))
     if position is None and header.is_empty:
         return Takeover(log.start, highest, 0, is_new=True)
-    if position is not None and metadata is not None and _is_known(metadata, header, has_left):
+    if position is not None and metadata is not None and _is_known(metadata, header, highest_published):
         offset = header.next_offset if header.next_offset is not None else position.offset
-        return Takeover(offset, highest, header.heal_offset, left, must_mark=bool(left) and not is_whole)
+        return Takeover(offset, highest, header.heal_offset, remaining, must_mark=bool(remaining) and not is_whole)
     if not is_durable:
         done = decode(position.offset, metadata.done) if position is not None and metadata is not None else None
         return Takeover(position.offset if position else log.start, highest, 0, done=done)
@@ -129,7 +129,7 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     reached = position.offset if position is not None and metadata is not None and not is_ahead else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
-    return Takeover(offset, highest, heal_offset, left, must_heal=True, has_expired=position is None)
+    return Takeover(offset, highest, heal_offset, remaining, must_heal=True, has_expired=position is None)
 
 
 def _without_replay(plan: Takeover, header: Header, position: Position | None, window: int) -> Takeover:
@@ -161,13 +161,13 @@ def last_commit(header: Header) -> tuple[str, int]:
     return next((each for each in reversed(owners) if each[1]), (header.token, 0))
 
 
-def _is_known(metadata: Metadata, header: Header, has_left: int) -> bool:
+def _is_known(metadata: Metadata, header: Header, highest_published: int) -> bool:
     """Whether the storage has the commit that the position stands on, or a later one under the same token.
 
-    Commit 0 is the empty storage, which precedes every commit. `has_left` is the highest number that left, also beyond the
-    position. A number is given out by a commit: a storage that has not given it out has lost that commit.
+    Commit 0 is the empty storage, which precedes every commit. `highest_published` counts numbers beyond the position,
+    too. A number is given out by a commit: a storage that has not given it out has lost that commit.
     """
-    if has_left > header.highest_number:
+    if highest_published > header.highest_number:
         return False
     if not metadata.commit:
         return True

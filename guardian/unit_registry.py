@@ -327,7 +327,7 @@ class UnitRegistry:
         """Return `waits` with possible instants.
 
         A wait that began in the future begins now, or when that was first noticed. A retry is due within the longest pause.
-        A deadline further away than any can be is due now: its unit then sets it anew.
+        A deadline further away than any can be is due now: its unit then sets it again.
         """
         since, wakes_at = waits.since, waits.wakes_at
         if since <= now and waits.kind is _DEADLINE and wakes_at <= now + self._settings.longest_deadline_ms:
@@ -348,9 +348,9 @@ class UnitRegistry:
 
     def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
         """Put units off whose load would exceed the memory bound. They are due again at once."""
-        loaded, most = 0, self._settings.stash_bytes * _LOADED_PART
+        loaded, limit = 0, self._settings.stash_bytes * _LOADED_PART
         for key in [key for key, wake in wakes.items() if wake is not Wake.REMAINDER and key not in self._active]:
-            if loaded >= most:
+            if loaded >= limit:
                 del wakes[key]
                 self.put_off(key, now)
             loaded += self._size(key)
@@ -433,10 +433,10 @@ class UnitRegistry:
 
         Yields none if the stashes alone exceed the bound; `_heaviest` handles that.
         """
-        held, most = self._stashed_bytes + self._data_bytes, self._settings.stash_bytes
-        if not self._settings.can_reload or self._stashed_bytes > most or held <= most:
+        used, limit = self._stashed_bytes + self._data_bytes, self._settings.stash_bytes
+        if not self._settings.can_reload or self._stashed_bytes > limit or used <= limit:
             return
-        excess = held - most * _EVICTED_PART
+        excess = used - limit * _EVICTED_PART
         for key, data_bytes in self._active.items():
             if excess <= 0:
                 return

@@ -84,8 +84,8 @@ def words_of(error: BaseException) -> str:
 
 def our_mistake(error: BaseException) -> str:
     """Return the error of a dead letter for an unexpected failure of the service's own code. The record may be valid."""
-    said = printable(words_of(error))
-    return f"{said}; the service failed on it: report this with its log, and requeue the record once the service is fixed"
+    text = printable(words_of(error))
+    return f"{text}; the service failed on it: report this with its log, and requeue the record once the service is fixed"
 
 
 class Withheld(ResequencerError):

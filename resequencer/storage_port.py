@@ -254,7 +254,7 @@ class Storage(Protocol):
         """Make these calls of stores, each of another partition, at the same time, if that is quicker than one after the other.
 
         Return calls in their place. Each gives the outcome of the one that was made, and makes it if it was not; if it is
-        repeated, it makes it anew.
+        repeated, it makes it again.
         """
         ...
 

@@ -110,14 +110,14 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
     """A hold: until its end nothing of the unit is handled, and what arrives is stashed.
 
     `order` is the order that began it, at `order_offset` of the orders log; its outcome is published when the hold ends.
-    `left_ms` is the time that was left until the unit's deadline, None if nothing waited for a deadline.
+    `remaining_ms` is the time that remained until the unit's deadline, None if nothing waited for a deadline.
     """
 
     order: Order
     order_offset: int
     began_at: Instant
     until: Instant
-    left_ms: int | None = None
+    remaining_ms: int | None = None
 
 
 class Ordered(msgspec.Struct, frozen=True, gc=False):

@@ -57,7 +57,7 @@ class _StoredHold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     order_offset: int
     began_at: Instant
     until: Instant
-    left_ms: int | None
+    remaining_ms: int | None
 
 
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -96,33 +96,33 @@ def encode_state(unit: Unit, strategy: Strategy) -> bytes:
     if rare is None:
         return _encode((1, strategy.name, unit.state, unit.handled, unit.gathered_to, None))
     retry = None if rare.retry is None else _stored_retry(rare.retry)
-    said = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
+    fields = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
     remainder = None if rare.remainder is None else _stored_remainder(rare.remainder, rare.queue)
     if rare.hold is not None or rare.deadline_at is not None:
         hold = None if rare.hold is None else _stored_hold(rare.hold)
-        return _encode((2, *said, remainder, hold, rare.deadline_at))
-    return _encode((1, *said) if remainder is None else (1, *said, remainder))
+        return _encode((2, *fields, remainder, hold, rare.deadline_at))
+    return _encode((1, *fields) if remainder is None else (1, *fields, remainder))
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
     return _StoredRetry(retry.entry.offset, *_said(retry))
 
 
-def _stored_remainder(left: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
+def _stored_remainder(remainder: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
     queued_from = queue[0].offset if queue else None
-    how = (left.lane, left.incomplete, left.released_to, left.cause, left.is_retrying)
-    return _StoredRemainder(*how, queued_from, left.is_ordered)
+    how = (remainder.lane, remainder.incomplete, remainder.released_to, remainder.cause, remainder.is_retrying)
+    return _StoredRemainder(*how, queued_from, remainder.is_ordered)
 
 
 def _stored_hold(hold: Hold) -> _StoredHold:
-    return _StoredHold(encode_order(hold.order), hold.order_offset, hold.began_at, hold.until, hold.left_ms)
+    return _StoredHold(encode_order(hold.order), hold.order_offset, hold.began_at, hold.until, hold.remaining_ms)
 
 
 def encode_entry(stashed: Entry) -> StashEntry:
     """Encode a stashed envelope. The fields are in the order of `_StoredEntry`."""
     record = stashed.envelope.record
-    said = (record.value, record.key, record.headers, record.defect, record.cut)
-    entry = (stashed.stashed_at, *said, stashed.learned_wait_ms)
+    fields = (record.value, record.key, record.headers, record.defect, record.cut)
+    entry = (stashed.stashed_at, *fields, stashed.learned_wait_ms)
     return StashEntry(record.origin.offset, _encode(entry if record.written_at is None else (*entry, record.written_at)))
 
 
@@ -177,8 +177,8 @@ class UnitCodec(NamedTuple):
         for each in snapshot.stash:
             stored = _decode_entry(each.body)
             origin = Origin(partition, each.offset)
-            said = (stored.value, stored.key, stored.headers, stored.defect, stored.cut, stored.written_at)
-            record = Record(origin, *said)
+            fields = (stored.value, stored.key, stored.headers, stored.defect, stored.cut, stored.written_at)
+            record = Record(origin, *fields)
             entry = self._entry(record, stored)
             if isinstance(entry, Entry):
                 entries.append(entry)
@@ -234,16 +234,16 @@ def _find_format(state: bytes) -> int:
 
 def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> None:
     """Put the entries, in order of arrival, where they were: at the head, into the queue, or into the stash."""
-    retry, left = stored.retry, stored.remainder
-    queued_from = None if left is None else left.queued_from
+    retry, remainder = stored.retry, stored.remainder
+    queued_from = None if remainder is None else remainder.queued_from
     for each in entries:
         if retry is not None and each.offset == retry.offset:
             unit.amend(retry=Retry(each, *_said(retry)))
         elif queued_from is None or each.offset < queued_from:
             unit.add(each)
-    if left is not None:
+    if remainder is not None:
         queue = [each for each in entries if queued_from is not None and each.offset >= queued_from and each is not _head(unit)]
-        unit.amend(remainder=_remainder(left), queue=tuple([unranked(each) for each in queue]))
+        unit.amend(remainder=_remainder(remainder), queue=tuple([unranked(each) for each in queue]))
     if stored.hold is not None or stored.deadline_at is not None:
         unit.amend(hold=None if stored.hold is None else _hold(stored.hold), deadline_at=stored.deadline_at)
 
@@ -258,7 +258,7 @@ def _remainder(stored: _StoredRemainder) -> Remainder:
 
 
 def _hold(stored: _StoredHold) -> Hold:
-    return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.left_ms)
+    return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.remaining_ms)
 
 
 def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:

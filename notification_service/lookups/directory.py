@@ -87,15 +87,15 @@ class LookupsDirectory:
         Also removes leftovers of dead jobs, and quarantined rows that are older than the oldest remaining release. Only for the
         holder of `publishing`.
         """
-        for left in (*self.releases.glob(f"{_GONE}*"), *self.building.glob("*")):
-            shutil.rmtree(left, ignore_errors=True)
+        for path in (*self.releases.glob(f"{_GONE}*"), *self.building.glob("*")):
+            shutil.rmtree(path, ignore_errors=True)
         current = self.get_current().version
         old = [each for each in self.versions()[: -keep or None] if each != current]
         removed = [version for version in old if self._try_to_remove(version)]
         oldest = self.versions()[0]
-        for left in self.quarantine.glob("*"):
-            if is_version(left.name) and left.name < oldest:
-                shutil.rmtree(left, ignore_errors=True)
+        for path in self.quarantine.glob("*"):
+            if is_version(path.name) and path.name < oldest:
+                shutil.rmtree(path, ignore_errors=True)
         return removed
 
     def _try_to_remove(self, version: str) -> bool:

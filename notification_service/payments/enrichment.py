@@ -133,9 +133,9 @@ def find_customer(party: msgspec.Raw | None, account: msgspec.Raw | None, enrich
 
 def _identities(party: msgspec.Raw | None, account: msgspec.Raw | None) -> Iterator[tuple[str, str]]:
     if party is not None and (choice := _read_party(party).Id) is not None:
-        for said in (choice.OrgId, choice.PrvtId):
-            if said is not None:
-                for identity in (said.AnyBIC, said.LEI, *(each.Id for each in said.Othr)):
+        for identities in (choice.OrgId, choice.PrvtId):
+            if identities is not None:
+                for identity in (identities.AnyBIC, identities.LEI, *(each.Id for each in identities.Othr)):
                     if identity is not None:
                         yield PARTY, identity
     if account is not None and (its := _read_account(account).Id) is not None:

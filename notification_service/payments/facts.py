@@ -61,12 +61,12 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
 
     def headers(self, group: str | None) -> Headers:
         """Return the headers `group-id`, `group-total` and `amount`, those that are known."""
-        said = (
+        headers = (
             (GROUP_ID, group),
             (GROUP_TOTAL, None if group is None else self.total),
             (AMOUNT, None if self.amount is None else f"{self.amount} {self.currency}"),
         )
-        return tuple([(name, value.encode()) for name, value in said if value is not None])
+        return tuple([(name, value.encode()) for name, value in headers if value is not None])
 
 
 NO_MEMBERSHIP = Membership()

@@ -68,13 +68,13 @@ class Agents:
 
     def _find_named(self, agent: bytes) -> bytes | None:
         """Return the agent with its name. None if the agent stays as it is, empty bytes if it has no identity."""
-        said = _read_agent(agent).get("FinInstnId", {})
-        if not said or _is_not_provided(said):
+        institution = _read_agent(agent).get("FinInstnId", {})
+        if not institution or _is_not_provided(institution):
             return b""
-        if "Nm" in said or "BICFI" not in said:
+        if "Nm" in institution or "BICFI" not in institution:
             return None
-        found = self._enrichment.find_by_bic(said["BICFI"])
-        return None if found is None else _encoded(said | {"Nm": found.name}, _read_agent(agent).get("BrnchId"))
+        found = self._enrichment.find_by_bic(institution["BICFI"])
+        return None if found is None else _encoded(institution | {"Nm": found.name}, _read_agent(agent).get("BrnchId"))
 
     def _institution_of(self, account: msgspec.Raw | None) -> msgspec.Raw | None:
         iban = find_iban(account)
@@ -87,9 +87,9 @@ def find_iban(account: msgspec.Raw | None) -> str | None:
     return None if identity is None else identity.IBAN
 
 
-def _is_not_provided(said: dict[str, Any]) -> bool:
+def _is_not_provided(institution: dict[str, Any]) -> bool:
     """Whether the agent is SEPA's placeholder for an unnamed agent: `Othr/Id` NOTPROVIDED."""
-    return said.keys() == {"Othr"} and said["Othr"].get("Id") == NOT_PROVIDED
+    return institution.keys() == {"Othr"} and institution["Othr"].get("Id") == NOT_PROVIDED
 
 
 def _agent_of(institution: InstitutionValue) -> msgspec.Raw | None:

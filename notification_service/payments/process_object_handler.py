@@ -148,5 +148,5 @@ def _is_wanted(setting: NotificationSetting, customer: CustomerValue) -> bool:
 def _customer_headers(customer: CustomerValue | None) -> Headers:
     if customer is None:
         return ()
-    said = ((CHANNEL, customer.channel), (LANGUAGE, customer.language))
-    return tuple((name, value.encode()) for name, value in said if value is not None)
+    headers = ((CHANNEL, customer.channel), (LANGUAGE, customer.language))
+    return tuple((name, value.encode()) for name, value in headers if value is not None)

@@ -240,7 +240,7 @@ def _words(setting: NotificationSetting, reason: Mapping[str, str] | None, words
 def _reason(setting: NotificationSetting, reason_code: str | None) -> Any:
     """Return the reason: an ISO code in Cd, another code in Prtry if it fits. Otherwise the setting's reason counts."""
     if reason_code is not None and (setting.reason_code is not None or setting.transaction_status == _REJECTED):
-        said = REASON.conform({"Cd" if reason_code in STATUS_REASONS else "Prtry": reason_code})
-        if said is not None:
-            return said
+        reason = REASON.conform({"Cd" if reason_code in STATUS_REASONS else "Prtry": reason_code})
+        if reason is not None:
+            return reason
     return None if setting.reason_code is None else {"Cd": setting.reason_code}

@@ -145,7 +145,7 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
     if known is not None:
         _refuse_known(turn, envelope, known)
         if queued is not None:
-            turn.note_left(queued)
+            turn.note_unstashed(queued)
         return
     turn.is_changed = True
     ahead: tuple[Any, bool] | None = None
@@ -165,7 +165,7 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
     except PermanentError as error:
         turn.dead_letter(envelope.record, error.reason, str(error))
         if queued is not None:
-            turn.note_left(queued)
+            turn.note_unstashed(queued)
         return
     if accepts:
         turn.gather_with(envelope)

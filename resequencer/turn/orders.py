@@ -68,10 +68,10 @@ def _release(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
     count = len(turn.unit.stash)
     release(turn, Wake.ORDER)
-    left = len(turn.unit.stash) + (turn.unit.retry is not None)
-    if not left:
+    waiting = len(turn.unit.stash) + (turn.unit.retry is not None)
+    if not waiting:
         return Ended(OrderResult.DONE, f"released {counted(count, 'envelope')}")
-    return Ended(OrderResult.DONE, f"released; {left} of {counted(count, 'envelope')} still wait to be handled")
+    return Ended(OrderResult.DONE, f"released; {waiting} of {counted(count, 'envelope')} still wait to be handled")
 
 
 def _skip(turn: Turn, ordered: Ordered) -> Ended:

@@ -175,7 +175,7 @@ class Turn:
         """Note that an envelope that came in this turn waits. The storage has every other one that waits."""
         self.added[entry.order[2]] = entry
 
-    def note_left(self, entry: Entry) -> None:
+    def note_unstashed(self, entry: Entry) -> None:
         """Note that an entry no longer waits. If it came in an earlier turn, the storage has it."""
         offset, waited_ms = entry.order[2], self.now - entry.stashed_at
         if waited_ms > self.longest_wait_ms:
@@ -186,9 +186,9 @@ class Turn:
 
     def dead_letter(self, record: Record, reason: DeadLetterReason, error: str) -> None:
         """Add a dead letter to the output."""
-        letter = DeadLetter(record, reason, error, self.now)
-        self.output.append(letter)
-        self.let_out += letter.size
+        dead_letter = DeadLetter(record, reason, error, self.now)
+        self.output.append(dead_letter)
+        self.let_out += dead_letter.size
 
     def report(self, outcome: OrderOutcome) -> None:
         """Add the outcome of an order to the output. It is small, and counts for no output budget."""
@@ -265,7 +265,7 @@ class Turn:
             unit.remember(envelope)
             self._notify(envelope, handled, marks)
             if entry is not None:
-                self.note_left(entry)
+                self.note_unstashed(entry)
 
     def set_aside(self, retry: Retry, why: PermanentError) -> None:
         """Dead-letter the entry under retry without another attempt."""
@@ -280,7 +280,7 @@ class Turn:
     def dead_letter_entry(self, entry: Entry, reason: DeadLetterReason, error: str) -> None:
         """Dead-letter an envelope whose handling failed for good, and note that it no longer waits."""
         self.dead_letter(entry.envelope.record, reason, error)
-        self.note_left(entry)
+        self.note_unstashed(entry)
 
     def _accepts(self, top: Entry) -> bool:
         """Whether the envelope is acceptable. True if the strategy fails on it: the attempt then fails, too."""
@@ -338,7 +338,7 @@ class Turn:
             text = f"{text}; {again}"
         self.dead_letter(envelope.record, error.reason, text)
         if entry is not None:
-            self.note_left(entry)
+            self.note_unstashed(entry)
 
     def _postpone(
         self, envelope: DataEnvelope, entry: Entry | None, error: TransientError, data: PaymentData, *, is_forced: bool

@@ -65,7 +65,7 @@ def deadline_at(turn: Turn, oldest: Entry) -> Instant:
 
 
 def mend_deadline(turn: Turn, oldest: Entry) -> None:
-    """Set a deadline anew that an order set by a clock that was ahead: what waits has its whole wait from now on.
+    """Set a deadline again that an order set by a clock that was ahead: what waits has its whole wait from now on.
 
     If the stash has a time in the future too, the guardian has corrected both.
     """
@@ -79,15 +79,15 @@ def mend_deadline(turn: Turn, oldest: Entry) -> None:
 
 def begin_hold(turn: Turn, ordered: Ordered, for_ms: int) -> None:
     """Handle nothing of the unit for this time. Its deadline rests, and no outcome is published before the end."""
-    oldest, left_ms = turn.unit.oldest, None
+    oldest, remaining_ms = turn.unit.oldest, None
     if oldest is not None and turn.unit.retry is None:
-        left_ms = _possible_ms(turn, oldest, max(0, deadline_at(turn, oldest) - turn.now))
-    turn.unit.amend(hold=Hold(ordered.order, ordered.order_offset, turn.now, turn.now + for_ms, left_ms))
+        remaining_ms = _possible_ms(turn, oldest, max(0, deadline_at(turn, oldest) - turn.now))
+    turn.unit.amend(hold=Hold(ordered.order, ordered.order_offset, turn.now, turn.now + for_ms, remaining_ms))
     turn.is_changed = True
 
 
 def end_hold(turn: Turn, result: OrderResult) -> None:
-    """End the hold and report how. The deadline has as much time left as it had when the hold began.
+    """End the hold and report how. The deadline has as much time as it had when the hold began.
 
     What became acceptable meanwhile is not handled here.
     """
@@ -97,8 +97,8 @@ def end_hold(turn: Turn, result: OrderResult) -> None:
     unit.amend(hold=None)
     if oldest is not None and unit.retry is None:
         whole_ms = whole_wait_ms(oldest, turn.context.settings)
-        left_ms = whole_ms if hold.left_ms is None else _possible_ms(turn, oldest, hold.left_ms)
-        unit.amend(deadline_at=turn.now + left_ms)
+        remaining_ms = whole_ms if hold.remaining_ms is None else _possible_ms(turn, oldest, hold.remaining_ms)
+        unit.amend(deadline_at=turn.now + remaining_ms)
     turn.report(OrderOutcome(order=hold.order, order_offset=hold.order_offset, result=result, text=_ENDINGS[result], at=turn.now))
 
 
@@ -134,7 +134,7 @@ def _waits_for_attempt(turn: Turn, retry: Retry) -> Waits:
     return Waits(retry.due_at, kind, since, waits_for, turn.strategy.name, len(unit.stash) + 1, size)
 
 
-def _possible_ms(turn: Turn, oldest: Entry, left_ms: int) -> int:
+def _possible_ms(turn: Turn, oldest: Entry, remaining_ms: int) -> int:
     """Return what can be left until a deadline: a clock that was behind when the hold began tells more."""
     whole_ms = whole_wait_ms(oldest, turn.context.settings)
-    return min(left_ms, whole_ms if turn.unit.deadline_at is None else max(LONGEST_HOLD_MS, whole_ms))
+    return min(remaining_ms, whole_ms if turn.unit.deadline_at is None else max(LONGEST_HOLD_MS, whole_ms))

@@ -92,7 +92,7 @@ class CommitLog:
     """The log of the partition with the id `key`, for one owner, used from one thread.
 
     All but `locked`, `see_owner` and `close` are called while it is `locked`. An owner reads it, announces itself, and begins it
-    anew once the database has what was read; then it appends. `end` is where the next record is written.
+    again once the database has what was read; then it appends. `end` is where the next record is written.
     """
 
     def __init__(self, database: Path, key: int, busy_timeout_ms: int) -> None:
@@ -130,7 +130,7 @@ class CommitLog:
         self.end += len(record)
 
     def begin(self, token: str) -> None:
-        """Begin anew under this token: the database has all commits."""
+        """Begin again under this token: the database has all commits."""
         assert self._descriptor is not None
         self._owner, self.end = framed(token), 0
         os.ftruncate(self._descriptor, 0)

@@ -79,14 +79,14 @@ def translated(server: str, request: str) -> Iterator[None]:
 
 def refuse(server: str, response: httpx.Response) -> NoReturn:
     """Raise the error for an unexpected answer."""
-    said = f"{response.status_code} {_first_line(response)}".strip()
+    answer = f"{response.status_code} {_first_line(response)}".strip()
     request = f"{response.request.method} {response.request.url.path}"
     if (problem := _REFUSALS.get(response.status_code)) is not None:
         kind = StorageWithheld if response.status_code in _WITHHELD else StorageRefused
-        raise kind(server, f"{problem} ({request}: {said})")
+        raise kind(server, f"{problem} ({request}: {answer})")
     if response.is_server_error or response.status_code in (httpx.codes.REQUEST_TIMEOUT, httpx.codes.TOO_MANY_REQUESTS):
-        raise StorageUnavailable(f"{server}: {request}: {said}")
-    raise StorageRefused(server, f"it answers {said} to {request}; check the url, and see the server's log for the reason")
+        raise StorageUnavailable(f"{server}: {request}: {answer}")
+    raise StorageRefused(server, f"it answers {answer} to {request}; check the url, and see the server's log for the reason")
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

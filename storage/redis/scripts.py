@@ -148,7 +148,7 @@ LOAD = Script(
 # the source, the count of fields to add to the pending output; these fields; for each unit its index entry or nothing, the counts
 # of fields to remove and to set, and these fields.
 #
-# The log of changes has an entry for each commit: the units that wait or waited. It begins anew where entries were deleted by
+# The log of changes has an entry for each commit: the units that wait or waited. It begins again where entries were deleted by
 # hand. It grows with the number of waiting units, because reading all of these is cheaper than reading a longer log.
 COMMIT = Script(
     _HEADER,

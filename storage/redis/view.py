@@ -108,7 +108,7 @@ class RedisStorageView:
                 yield [(unit.decode(), waits_of(waits)) for unit, waits in zip(flat[::2], flat[1::2], strict=True)]
 
     def _checked(self, keys: RedisKeys, run_id: str, read: Iterator[WaitingPortion]) -> Iterator[WaitingPortion]:
-        """Check that one server answered throughout. Another one, or the same one started anew, may have lost the last commits,
+        """Check that one server answered throughout. Another one, or the same one restarted, may have lost the last commits,
         and a cursor means nothing to it.
         """
         yield from read

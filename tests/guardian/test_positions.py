@@ -114,7 +114,7 @@ def test_the_first_move_is_due_at_once() -> None:
 
 def test_the_next_is_due_only_after_the_throttle() -> None:
     positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
-    positions.told(positions.acknowledged, now=5_000)
+    positions.note_acknowledged(positions.acknowledged, now=5_000)
     settled(positions, 1)
     assert not positions.due(now=5_999)
     assert positions.due(now=6_000)
@@ -122,13 +122,13 @@ def test_the_next_is_due_only_after_the_throttle() -> None:
 
 def test_nothing_is_due_while_the_position_stands() -> None:
     positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
-    positions.told(positions.acknowledged, now=0)
+    positions.note_acknowledged(positions.acknowledged, now=0)
     assert not positions.due(now=1_000_000)
 
 
 def test_the_last_one_on_the_way_down_ignores_the_throttle() -> None:
     positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
-    positions.told(positions.acknowledged, now=0)
+    positions.note_acknowledged(positions.acknowledged, now=0)
     assert not positions.has_moved()
     settled(positions, 1)
     assert positions.has_moved()
@@ -137,7 +137,7 @@ def test_the_last_one_on_the_way_down_ignores_the_throttle() -> None:
 
 def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
     positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
-    positions.told(positions.acknowledged, now=3_600_000)
+    positions.note_acknowledged(positions.acknowledged, now=3_600_000)
     assert settled(positions, 1).due(now=0)
 
 
@@ -145,13 +145,13 @@ def test_what_moved_after_an_acknowledgement_was_sent_is_due_again() -> None:
     positions = settled(positions_of([0, 1], 2), 0)
     sent = positions.acknowledged
     settled(positions, 1)
-    positions.told(sent, now=0)
+    positions.note_acknowledged(sent, now=0)
     assert positions.has_moved()
 
 
 def test_acknowledging_what_is_not_settled_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="loses records"):
-        positions_of([0, 1], 2).told(1, now=0)
+        positions_of([0, 1], 2).note_acknowledged(1, now=0)
 
 
 @st.composite

@@ -315,8 +315,8 @@ class Compaction:
                 return
 
     def _is_short(self, segments: int, size: int) -> bool:
-        left = len(self._window) - self._progress.segments
-        return left <= segments and self._window.size_after(self._progress) <= size
+        remaining = len(self._window) - self._progress.segments
+        return remaining <= segments and self._window.size_after(self._progress) <= size
 
     def _take(self, unit: str, copy: Copy | None, *, may_go: bool) -> None:
         """Move a unit. An expired unit is dropped if `may_go`: then the window has no later change that builds on it."""

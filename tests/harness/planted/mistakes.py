@@ -46,14 +46,14 @@ def innocent_one_dead_lettered(patch: Patch) -> None:
 
 
 def poison_left_in_the_stash(patch: Patch) -> None:
-    right = Turn.note_left
+    right = Turn.note_unstashed
 
     def faulty(self: Turn, entry: Entry) -> None:
         last = self.output[-1] if self.output else None
         if not isinstance(last, DeadLetter) or our_mistake(ArithmeticError("a mistake of ours")) not in last.error:
             right(self, entry)
 
-    patch.setattr(Turn, "note_left", faulty)
+    patch.setattr(Turn, "note_unstashed", faulty)
 
 
 def successors_wait_for_the_poison(patch: Patch) -> None:

@@ -176,13 +176,13 @@ def heal_does_not_mark(patch: Patch) -> None:
 
 
 def stash_entry_not_removed(patch: Patch) -> None:
-    right = Turn.note_left
+    right = Turn.note_unstashed
 
     def faulty(self: Turn, entry: Entry) -> None:
         right(self, entry)
         self.removed.clear()
 
-    patch.setattr(Turn, "note_left", faulty)
+    patch.setattr(Turn, "note_unstashed", faulty)
 
 
 def stash_entry_not_stored(patch: Patch) -> None:
