@@ -31,8 +31,7 @@ from benchmarks._worker import composed
 from benchmarks._workload import CONFIGURATION, override, serving
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.console.sources import Sources
-from notification_service.console.waiting.query import WaitingFilter
-from notification_service.console.waiting.refresher import WaitingUnits
+from notification_service.console.waiting import WaitingFilter, WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import make_storage_view
 from resequencer.record import Partition
