@@ -1,12 +1,12 @@
 """Dead letters, as pages and operations of the API: the list, one of them, its value, and what is decided about them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
-from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,11 +24,13 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
+from notification_service.console.access.identity import Identity
 from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.context import Console, identity_of
 from notification_service.console.dead_letters import (
     MAX_SHOWN,
+    DeadLetterList,
     Filter,
     OneDeadLetter,
     Row,
@@ -39,208 +41,29 @@ from notification_service.console.dead_letters import (
     matching_numbers,
     open_letters,
 )
-from notification_service.console.operation import Operation, answer_of, change_of
+from notification_service.console.operation import (
+    MAX_REASON,
+    Because,
+    Operation,
+    Taken,
+    answer_of,
+    change_of,
+    form_route,
+    reason_of,
+)
 from notification_service.console.settings import EDIT
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.order import Stage, is_same_person
+from resequencer.printable import printable
 
-
-def needs_approval(console: Console) -> bool:
-    """Whether an edit is only proposed, and sent when a second person approves it."""
-    return EDIT in console.settings.approval
-
-
-def note_edit(console: Console, request: Request, number: str, edited: Edit) -> None:
-    """Write the edit, or its proposal, to the audit log."""
-    stage = {"stage": Stage.PROPOSED.value} if needs_approval(console) else {}
-    details = {"number": number, "because": edited.because, "sha256": edited.sha256}
-    console.audit_log.note(request, "dead-letter.edit", **details, **stage)
-
-
-def edit(console: Console, store: DeadLetterStore, number: str, edited: Edit, *, again: bool, anyway: bool) -> Iterator[Outcome]:
-    """Send the edited letter, or propose it. With `anyway` flaws are let pass."""
-    flaw: decisions.FindFlaw = (lambda _: None) if anyway else (lambda letter: _find_flaw(console, letter))
-    if needs_approval(console):
-        return decisions.propose_edit(store, number, edited, flaw, again=again, anyway=anyway)
-    return decisions.edit(store, number, edited, flaw, again=again)
-
-
-def approve(console: Console, store: DeadLetterStore, number: str, sha256: str, by: str) -> Iterator[Outcome]:
-    """Send the letter with the value that another person proposed. `sha256` is that of the value that is approved."""
-    approval = decisions.Approval(by, sha256, console.sources.clock.now())
-    return decisions.approve_edit(store, number, approval, lambda letter: _find_flaw(console, letter))
-
-
-def _find_flaw(console: Console, letter: StoredDeadLetter) -> str | None:
-    return find_flaw(letter, console.sources.codec.decode)
-
-
+_BYTES = "application/octet-stream"
 STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
-_LONGEST_REASON = 1_000
-
-
-def dead_letter_routes(console: Console) -> list[Route]:
-    pages = _DeadLetterPages(console)
-    return [
-        route("/dead-letters", pages.overview, name="dead-letters"),
-        route("/dead-letters/confirm", pages.confirm, needs=Role.OPERATOR, name="confirm-dead-letters"),
-        route("/dead-letters/decide", pages.decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
-        route("/dead-letter", pages.show, name="dead-letter"),
-        route("/dead-letter/value", pages.value, needs=Role.PAYMENTS, name="dead-letter-value"),
-        route("/dead-letter/proposed-value", pages.proposed_value, needs=Role.PAYMENTS, name="proposed-value"),
-        route("/dead-letter/edit", pages.edit, needs=Role.OPERATOR, name="edit-dead-letter", tokens=console.tokens),
-        route("/dead-letter/edit/approve", pages.approve, needs=Role.OPERATOR, name="approve-edit", tokens=console.tokens),
-        route("/dead-letter/edit/reject", pages.reject, needs=Role.OPERATOR, name="reject-edit", tokens=console.tokens),
-    ]
-
-
-class _DeadLetterPages:
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def overview(self, request: Request) -> Response:
-        wanted = _filter(request.query_params)
-        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
-        return self._console.page(
-            request,
-            "dead_letters.html",
-            found=found,
-            wanted=wanted,
-            reasons=[each.value for each in DeadLetterReason],
-            states=STATES,
-            receivers=self._console.sources.direct_receivers,
-            parameters=wanted.given,
-        )
-
-    def show(self, request: Request) -> Response:
-        number = request.query_params.get("number", "")
-        with open_letters(self._console.sources, identity_of(request), number) as store:
-            one = _get(find_letter(store, number, self._console.sources.clock.now()), number, store)
-        identity, letter = identity_of(request), one.stored.letter
-        error = error_for(identity, letter.reason.value, letter.error)
-        proposal = one.proposal
-        return self._console.page(
-            request,
-            "dead_letter.html",
-            one=one,
-            error=error,
-            may_see=identity.may(Role.PAYMENTS),
-            proposal=proposal,
-            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
-            needs_approval=needs_approval(self._console),
-        )
-
-    def value(self, request: Request) -> Response:
-        """The exact bytes, as a file to save: no browser renders them."""
-        number = request.query_params.get("number", "")
-        self._console.audit_log.note(request, "dead-letter.value", number=number)
-        with open_letters(self._console.sources, identity_of(request), number) as store:
-            one = _get(find_letter(store, number, self._console.sources.clock.now()), number, store)
-        return _saved(one.stored.letter.record.value, "dead-letter-value")
-
-    def proposed_value(self, request: Request) -> Response:
-        """The exact bytes that a person proposed, as a file to save."""
-        number = request.query_params.get("number", "")
-        self._console.audit_log.note(request, "dead-letter.proposed-value", number=number)
-        with open_letters(self._console.sources, identity_of(request), number) as store:
-            proposal = _get(find_letter(store, number, self._console.sources.clock.now()), number, store).proposal
-        if proposal is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
-        return _saved(proposal.value, "proposed-value")
-
-    def confirm(self, request: Request) -> Response:
-        """Ask before something is done to all that a filter shows: how many, and which."""
-        wanted, action = _filter(request.query_params), request.query_params.get("action", "")
-        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
-        return self._console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=_known(action))
-
-    def decide(self, request: Request) -> Response:
-        """Requeue or discard one dead letter, or all that a filter matches. Of a filter the count must still be the same."""
-        form = request.state.form
-        action, because = _known(form.get("action", "")), form.get("because", "").strip()[:_LONGEST_REASON]
-        if action == "discard" and not because:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "say why they are discarded; the reason is kept with your name")
-        wanted = Filter(*(form.get(name) or None for name in Filter._fields))
-        named = form.get("number")
-        self._console.audit_log.note(request, f"dead-letters.{action}", number=named, because=because or None, **wanted.given)
-        sources, identity = self._console.sources, identity_of(request)
-        numbers = [named] if named else self._matching(request, wanted)
-        with open_letters(sources, identity, *numbers) as store:
-            if action == "requeue":
-                outcomes = decisions.requeue_named(store, numbers, again=form.get("again") == "yes")
-            else:
-                outcomes = decisions.discard(store, numbers, because)
-            return self._told(request, outcomes)
-
-    def edit(self, request: Request) -> Response:
-        """Requeue one dead letter with a corrected value."""
-        form, identity = request.state.form, identity_of(request)
-        number, because = form.get("number", ""), form.get("because", "").strip()[:_LONGEST_REASON]
-        if not because:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "say why it is edited; the reason is kept with your name")
-        # A browser sends each end of line as CR LF, whatever was typed.
-        edited = Edit(form.get("value", "").replace("\r\n", "\n").encode(), because)
-        note_edit(self._console, request, number, edited)
-        again, anyway = form.get("again") == "yes", form.get("anyway") == "yes"
-        with open_letters(self._console.sources, identity, number) as store:
-            return self._told(request, edit(self._console, store, number, edited, again=again, anyway=anyway))
-
-    def approve(self, request: Request) -> Response:
-        """Send the value that another person proposed."""
-        form, identity = request.state.form, identity_of(request)
-        number, sha256 = form.get("number", ""), form.get("sha256", "")
-        self._console.audit_log.note(request, "dead-letter.edit.approve", number=number, sha256=sha256)
-        with open_letters(self._console.sources, identity, number) as store:
-            return self._told(request, approve(self._console, store, number, sha256, identity.name))
-
-    def reject(self, request: Request) -> Response:
-        form = request.state.form
-        number, because = form.get("number", ""), form.get("because", "").strip()[:_LONGEST_REASON]
-        self._console.audit_log.note(request, "dead-letter.edit.reject", number=number, because=because or None)
-        with open_letters(self._console.sources, identity_of(request), number) as store:
-            return self._told(request, decisions.reject_edit(store, number, because or "no reason was given"))
-
-    def _matching(self, request: Request, wanted: Filter) -> list[str]:
-        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
-            numbers = matching_numbers(store, wanted, self._console.sources.clock.now())
-        if str(len(numbers)) != request.state.form.get("count"):
-            raise HTTPException(HTTPStatus.CONFLICT, f"there are {len(numbers)} now, not as many as you confirmed; look again")
-        return numbers
-
-    def _told(self, request: Request, outcomes: Iterable[Outcome]) -> Response:
-        told = tuple(outcomes)
-        status = HTTPStatus.OK if all(each.problem is None for each in told) else HTTPStatus.CONFLICT
-        return self._console.page(request, "dead_letter_outcomes.html", status, outcomes=told)
-
-
-def _saved(value: bytes, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(value, media_type="application/octet-stream", headers=headers)
-
-
-def _filter(parameters: QueryParams) -> Filter:
-    return Filter(*(parameters.get(name) or None for name in Filter._fields))
-
-
-def _known(action: str) -> str:
-    if action not in ("requeue", "discard"):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the action is requeue or discard")
-    return action
-
-
-def _get(found: OneDeadLetter | None, number: str, store: DeadLetterStore) -> OneDeadLetter:
-    if found is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the number {number!r} in {store.where}")
-    return found
 
 
 State = Literal["new", "requeueing", "requeued", "editing", "edited", "edit-proposed", "discarded"]
 Number = Annotated[str, Meta(min_length=1, max_length=1_000)]
-Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
 class LettersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -384,150 +207,275 @@ class OutcomesAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-def dead_letter_operations(console: Console) -> list[Operation]:
-    reads, decides = _Reading(console), _Deciding(console)
-    return [
-        Operation("/dead-letters", "dead-letters", reads.several, DeadLettersAnswer, "The dead letters", LettersQuery),
-        Operation(
-            "/dead-letter", "dead-letter", reads.one, DeadLetterAnswer, "One dead letter, without its value", OneLetterQuery
-        ),
-        Operation(
-            "/dead-letter/value",
-            "dead-letter-value",
-            reads.value,
-            "application/octet-stream",
-            "The exact bytes of its value; the look is noted",
-            OneLetterQuery,
-            needs=Role.PAYMENTS,
-        ),
-        change_of("/dead-letters/requeue", "requeue", decides.requeue, OutcomesAnswer, "Send them again, each once", Requeue),
-        change_of("/dead-letters/discard", "discard", decides.discard, OutcomesAnswer, "Decide to do nothing", Discard),
-        Operation(
-            "/dead-letter/proposed-value",
-            "dead-letter-proposed-value",
-            reads.proposed_value,
-            "application/octet-stream",
-            "The exact bytes of the proposed value; the look is noted",
-            OneLetterQuery,
-            needs=Role.PAYMENTS,
-        ),
-        change_of("/dead-letter/edit", "edit", decides.edit, OutcomesAnswer, "Send or propose one, corrected", EditAndSend),
-        change_of("/dead-letter/edit/approve", "approve-edit", decides.approve, OutcomesAnswer, "Approve an edit", ApproveEdit),
-        change_of("/dead-letter/edit/reject", "reject-edit", decides.reject, OutcomesAnswer, "Reject an edit", RejectEdit),
-    ]
+class _DeadLetters:
+    """What pages and operations do with dead letters, in the name of the person who asks."""
 
-
-class _Reading:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def several(self, request: Request, query: LettersQuery) -> DeadLettersAnswer:
-        wanted = Filter(query.reason, query.unit, query.state, query.receiver)
-        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
-            found = list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
-        listed = tuple(map(_listed, found.rows[: query.limit]))
-        return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
+    @property
+    def needs_approval(self) -> bool:
+        """Whether an edit is only proposed, and sent when a second person approves it."""
+        return EDIT in self._console.settings.approval
 
-    def one(self, request: Request, query: OneLetterQuery) -> DeadLetterAnswer:
-        one = self._get(request, query.number)
-        letter, record = one.stored.letter, one.stored.letter.record
-        return DeadLetterAnswer(
-            one.stored.number,
-            one.state,
-            letter.reason.value,
-            one.stored.unit,
-            str(record.origin),
-            instant_text(letter.dead_at),
-            error_for(identity_of(request), letter.reason.value, letter.error),
-            len(record.value),
-            record.cut.length if record.cut else len(record.value),
-            one.stored.sha256,
-            tuple(map(_done, one.history)),
-            _proposed(one.proposal),
-        )
+    def list(self, request: Request, wanted: Filter) -> DeadLetterList:
+        with self._opened(request, receiver=wanted.receiver) as store:
+            return list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
 
-    def value(self, request: Request, query: OneLetterQuery) -> Response:
-        self._console.audit_log.note(request, "dead-letter.value", number=query.number)
-        return Response(self._get(request, query.number).stored.letter.record.value, media_type="application/octet-stream")
-
-    def proposed_value(self, request: Request, query: OneLetterQuery) -> Response:
-        self._console.audit_log.note(request, "dead-letter.proposed-value", number=query.number)
-        proposal = self._get(request, query.number).proposal
-        if proposal is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
-        return Response(proposal.value, media_type="application/octet-stream")
-
-    def _get(self, request: Request, number: str) -> OneDeadLetter:
-        with open_letters(self._console.sources, identity_of(request), number) as store:
+    def get(self, request: Request, number: str) -> OneDeadLetter:
+        """Return the dead letter; an answer 404 if there is none of this number."""
+        with self._opened(request, number) as store:
             found = find_letter(store, number, self._console.sources.clock.now())
             if found is None:
                 raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the number {shown(number)} in {store.where}")
             return found
 
+    def value(self, request: Request, number: str) -> bytes:
+        """Return the exact bytes of the value; the look is noted."""
+        self._console.audit_log.note(request, "dead-letter.value", number=number)
+        return self.get(request, number).stored.letter.record.value
 
-class _Deciding:
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def proposed_value(self, request: Request, number: str) -> bytes:
+        """Return the exact bytes that a person proposed; the look is noted."""
+        self._console.audit_log.note(request, "dead-letter.proposed-value", number=number)
+        proposal = self.get(request, number).proposal
+        if proposal is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
+        return proposal.value
 
-    def requeue(self, request: Request, body: Requeue) -> Response:
-        self._note(request, "dead-letters.requeue", body)
-        numbers = self._numbers(request, body)
-        return self._carry_out(request, lambda store: decisions.requeue_named(store, numbers, again=body.again), *numbers)
+    def matching(self, request: Request, wanted: Filter, count: str) -> Sequence[str]:
+        """Return the numbers of all that match; an answer 409 if there are not `count` of them any more."""
+        with self._opened(request, receiver=wanted.receiver) as store:
+            numbers = matching_numbers(store, wanted, self._console.sources.clock.now())
+        if str(len(numbers)) != count:
+            raise HTTPException(HTTPStatus.CONFLICT, f"{len(numbers)} match now, and count is {printable(count)}; look again")
+        return numbers
 
-    def discard(self, request: Request, body: Discard) -> Response:
-        self._note(request, "dead-letters.discard", body, because=_reason(body.because))
-        numbers = self._numbers(request, body)
-        return self._carry_out(request, lambda store: decisions.discard(store, numbers, _reason(body.because)), *numbers)
-
-    def edit(self, request: Request, body: EditAndSend) -> Response:
-        edited = Edit(_bytes(body.value), _reason(body.because))
-        note_edit(self._console, request, body.number, edited)
-        return self._carry_out(
-            request,
-            lambda store: edit(self._console, store, body.number, edited, again=body.again, anyway=body.anyway),
-            body.number,
-        )
-
-    def approve(self, request: Request, body: ApproveEdit) -> Response:
-        by = identity_of(request).name
-        self._console.audit_log.note(request, "dead-letter.edit.approve", number=body.number, sha256=body.sha256)
-        return self._carry_out(request, lambda store: approve(self._console, store, body.number, body.sha256, by), body.number)
-
-    def reject(self, request: Request, body: RejectEdit) -> Response:
-        because = _reason(body.because)
-        self._console.audit_log.note(request, "dead-letter.edit.reject", number=body.number, because=because)
-        return self._carry_out(request, lambda store: decisions.reject_edit(store, body.number, because), body.number)
-
-    def _note(self, request: Request, action: str, body: Requeue | Discard, **details: str) -> None:
+    def noted(self, request: Request, action: str, body: Requeue | Discard, **details: str) -> Sequence[str]:
+        """Note what is to be done, and return the numbers of which dead letters."""
         matching = msgspec.to_builtins(body.matching) if body.matching else {}
         named = ", ".join(body.numbers) or None
-        self._console.audit_log.note(request, action, **details, number=named, **matching)
-
-    def _numbers(self, request: Request, body: Requeue | Discard) -> Sequence[str]:
+        self._console.audit_log.note(request, f"dead-letters.{action}", **details, number=named, **matching)
         if (body.matching is None) is (not body.numbers):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "give either numbers or matching")
         wanted = body.matching
         if wanted is None:
             return body.numbers
-        asked = Filter(wanted.reason, wanted.unit, wanted.state, wanted.receiver)
-        with open_letters(self._console.sources, identity_of(request), receiver=wanted.receiver) as store:
-            numbers = matching_numbers(store, asked, self._console.sources.clock.now())
-        if len(numbers) != wanted.count:
-            raise HTTPException(HTTPStatus.CONFLICT, f"{len(numbers)} match now, and count is {wanted.count}; look again")
-        return numbers
+        return self.matching(request, Filter(wanted.reason, wanted.unit, wanted.state, wanted.receiver), str(wanted.count))
 
-    def _carry_out(self, request: Request, decide: Callable[[DeadLetterStore], Iterator[Outcome]], *numbers: str) -> Response:
-        with open_letters(self._console.sources, identity_of(request), *numbers) as store:
-            return _outcomes(decide(store))
+    def requeue(self, request: Request, numbers: Sequence[str], *, again: bool) -> tuple[Outcome, ...]:
+        return self._decide(request, lambda store: decisions.requeue_named(store, numbers, again=again), *numbers)
+
+    def discard(self, request: Request, numbers: Sequence[str], because: str) -> tuple[Outcome, ...]:
+        return self._decide(request, lambda store: decisions.discard(store, numbers, because), *numbers)
+
+    def edit(self, request: Request, body: EditAndSend) -> tuple[Outcome, ...]:
+        """Send the edited dead letter, or propose it. With `anyway` flaws are let pass."""
+        edited, number = Edit(_bytes(body.value), reason_of(body.because)), body.number
+        details = {"number": number, "because": edited.because, "sha256": edited.sha256}
+        stage = {"stage": Stage.PROPOSED.value} if self.needs_approval else {}
+        self._console.audit_log.note(request, "dead-letter.edit", **details, **stage)
+        flaw: decisions.FindFlaw = (lambda _: None) if body.anyway else self._find_flaw
+
+        def decide(store: DeadLetterStore) -> Iterator[Outcome]:
+            if self.needs_approval:
+                return decisions.propose_edit(store, number, edited, flaw, again=body.again, anyway=body.anyway)
+            return decisions.edit(store, number, edited, flaw, again=body.again)
+
+        return self._decide(request, decide, number)
+
+    def edit_typed(self, request: Request, body: EditAndSend) -> tuple[Outcome, ...]:
+        """As `edit`, for a form: a browser sends each end of line as CR LF, whatever was typed."""
+        return self.edit(request, msgspec.structs.replace(body, value=body.value.replace("\r\n", "\n")))
+
+    def approve(self, request: Request, body: ApproveEdit) -> tuple[Outcome, ...]:
+        """Send the dead letter with the value that another person proposed."""
+        self._console.audit_log.note(request, "dead-letter.edit.approve", number=body.number, sha256=body.sha256)
+        approval = decisions.Approval(identity_of(request).name, body.sha256, self._console.sources.clock.now())
+        number, flaw = body.number, self._find_flaw
+        return self._decide(request, lambda store: decisions.approve_edit(store, number, approval, flaw), number)
+
+    def reject(self, request: Request, body: RejectEdit) -> tuple[Outcome, ...]:
+        """Reject the proposed edit, or take it back."""
+        number, because = body.number, body.because.strip()[:MAX_REASON]
+        self._console.audit_log.note(request, "dead-letter.edit.reject", number=number, because=because or None)
+        reason = because or "no reason was given"
+        return self._decide(request, lambda store: decisions.reject_edit(store, number, reason), number)
+
+    def _find_flaw(self, stored: StoredDeadLetter) -> str | None:
+        return find_flaw(stored, self._console.sources.codec.decode)
+
+    def _decide(
+        self, request: Request, decide: Callable[[DeadLetterStore], Iterator[Outcome]], *numbers: str
+    ) -> tuple[Outcome, ...]:
+        with self._opened(request, *numbers) as store:
+            return tuple(decide(store))
+
+    def _opened(self, request: Request, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
+        return open_letters(self._console.sources, identity_of(request), *numbers, receiver=receiver)
+
+
+def dead_letter_routes(console: Console) -> list[Route]:
+    ours = _DeadLetters(console)
+
+    def overview(request: Request) -> Response:
+        wanted = _filter(request.query_params)
+        return console.page(
+            request,
+            "dead_letters.html",
+            found=ours.list(request, wanted),
+            wanted=wanted,
+            reasons=[each.value for each in DeadLetterReason],
+            states=STATES,
+            receivers=console.sources.direct_receivers,
+            parameters=wanted.given,
+        )
+
+    def show(request: Request) -> Response:
+        one, identity = ours.get(request, request.query_params.get("number", "")), identity_of(request)
+        letter, proposal = one.stored.letter, one.proposal
+        return console.page(
+            request,
+            "dead_letter.html",
+            one=one,
+            error=error_for(identity, letter.reason.value, letter.error),
+            may_see=identity.may(Role.PAYMENTS),
+            proposal=proposal,
+            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
+            needs_approval=ours.needs_approval,
+        )
+
+    def saved(read: Callable[[Request, str], bytes], name: str) -> Callable[[Request], Response]:
+        return lambda request: _saved(read(request, request.query_params.get("number", "")), name)
+
+    def confirm(request: Request) -> Response:
+        """Ask before something is done to all that a filter shows: how many, and which."""
+        wanted, action = _filter(request.query_params), _known(request.query_params.get("action", ""))
+        found = ours.list(request, wanted)
+        return console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=action)
+
+    def decide(request: Request) -> Response:
+        """Requeue or discard one dead letter, or all that a filter matches. Of a filter the count must still be the same."""
+        form = request.state.form
+        action, because = _known(form.get("action", "")), form.get("because", "").strip()[:MAX_REASON]
+        if action == "discard":
+            reason_of(because)
+        wanted, number = _filter(form), form.get("number")
+        console.audit_log.note(request, f"dead-letters.{action}", number=number, because=because or None, **wanted.given)
+        numbers = [number] if number else ours.matching(request, wanted, form.get("count", ""))
+        if action == "discard":
+            return outcomes_page(request, None, ours.discard(request, numbers, because))
+        return outcomes_page(request, None, ours.requeue(request, numbers, again=form.get("again") == "yes"))
+
+    def outcomes_page(request: Request, taken: object, outcomes: tuple[Outcome, ...]) -> Response:
+        del taken
+        status = HTTPStatus.OK if all(each.problem is None for each in outcomes) else HTTPStatus.CONFLICT
+        return console.page(request, "dead_letter_outcomes.html", status, outcomes=outcomes)
+
+    value, proposed_value = saved(ours.value, "dead-letter-value"), saved(ours.proposed_value, "proposed-value")
+    return [
+        route("/dead-letters", overview, name="dead-letters"),
+        route("/dead-letters/confirm", confirm, needs=Role.OPERATOR, name="confirm-dead-letters"),
+        route("/dead-letters/decide", decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
+        route("/dead-letter", show, name="dead-letter"),
+        route("/dead-letter/value", value, needs=Role.PAYMENTS, name="dead-letter-value"),
+        route("/dead-letter/proposed-value", proposed_value, needs=Role.PAYMENTS, name="proposed-value"),
+        form_route(console, "/dead-letter/edit", EditAndSend, ours.edit_typed, outcomes_page),
+        form_route(console, "/dead-letter/edit/approve", ApproveEdit, ours.approve, outcomes_page),
+        form_route(console, "/dead-letter/edit/reject", RejectEdit, ours.reject, outcomes_page),
+    ]
+
+
+def _saved(value: bytes, name: str) -> Response:
+    """Return the bytes as a file to save: no browser renders them."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(value, media_type=_BYTES, headers=headers)
+
+
+def _filter(parameters: Mapping[str, str]) -> Filter:
+    return Filter(*(parameters.get(name) or None for name in Filter._fields))
+
+
+def _known(action: str) -> str:
+    if action not in ("requeue", "discard"):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the action is requeue or discard")
+    return action
+
+
+def dead_letter_operations(console: Console) -> list[Operation]:
+    ours = _DeadLetters(console)
+
+    def several(request: Request, query: LettersQuery) -> DeadLettersAnswer:
+        found = ours.list(request, Filter(query.reason, query.unit, query.state, query.receiver))
+        listed = tuple(map(_listed, found.rows[: query.limit]))
+        return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
+
+    def one(request: Request, query: OneLetterQuery) -> DeadLetterAnswer:
+        return _answer_about(identity_of(request), ours.get(request, query.number))
+
+    def value(request: Request, query: OneLetterQuery) -> Response:
+        return Response(ours.value(request, query.number), media_type=_BYTES)
+
+    def proposed_value(request: Request, query: OneLetterQuery) -> Response:
+        return Response(ours.proposed_value(request, query.number), media_type=_BYTES)
+
+    def requeue(request: Request, body: Requeue) -> Response:
+        return _outcomes(ours.requeue(request, ours.noted(request, "requeue", body), again=body.again))
+
+    def discard(request: Request, body: Discard) -> Response:
+        because = reason_of(body.because)
+        return _outcomes(ours.discard(request, ours.noted(request, "discard", body, because=because), because))
+
+    def reject(request: Request, body: RejectEdit) -> Response:
+        reason_of(body.because)
+        return _outcomes(ours.reject(request, body))
+
+    edit, approve = _answered(ours.edit), _answered(ours.approve)
+    one_summary, its_value = "One dead letter, without its value", "The exact bytes of its value; the look is noted"
+    proposed, payments = "The exact bytes of the proposed value; the look is noted", Role.PAYMENTS
+    proposed_path, proposed_name = "/dead-letter/proposed-value", "dead-letter-proposed-value"
+    return [
+        Operation("/dead-letters", "dead-letters", several, DeadLettersAnswer, "The dead letters", LettersQuery),
+        Operation("/dead-letter", "dead-letter", one, DeadLetterAnswer, one_summary, OneLetterQuery),
+        Operation("/dead-letter/value", "dead-letter-value", value, _BYTES, its_value, OneLetterQuery, payments),
+        change_of("/dead-letters/requeue", "requeue", requeue, OutcomesAnswer, "Send them again, each once", Requeue),
+        change_of("/dead-letters/discard", "discard", discard, OutcomesAnswer, "Decide to do nothing", Discard),
+        Operation(proposed_path, proposed_name, proposed_value, _BYTES, proposed, OneLetterQuery, payments),
+        change_of("/dead-letter/edit", "edit", edit, OutcomesAnswer, "Send or propose one, corrected", EditAndSend),
+        change_of("/dead-letter/edit/approve", "approve-edit", approve, OutcomesAnswer, "Approve an edit", ApproveEdit),
+        change_of("/dead-letter/edit/reject", "reject-edit", reject, OutcomesAnswer, "Reject an edit", RejectEdit),
+    ]
+
+
+def _answer_about(identity: Identity, found: OneDeadLetter) -> DeadLetterAnswer:
+    letter, record = found.stored.letter, found.stored.letter.record
+    return DeadLetterAnswer(
+        found.stored.number,
+        found.state,
+        letter.reason.value,
+        found.stored.unit,
+        str(record.origin),
+        instant_text(letter.dead_at),
+        error_for(identity, letter.reason.value, letter.error),
+        len(record.value),
+        record.cut.length if record.cut else len(record.value),
+        found.stored.sha256,
+        tuple(map(_done, found.history)),
+        _proposed(found.proposal),
+    )
+
+
+def _answered(change: Callable[[Request, Taken], Iterable[Outcome]]) -> Callable[[Request, Taken], Response]:
+    return lambda request, body: _outcomes(change(request, body))
 
 
 def _outcomes(outcomes: Iterable[Outcome]) -> Response:
-    told = tuple(map(_outcome, outcomes))
-    failed = [each for each in told if each.problem is not None]
+    answers = tuple(map(_outcome, outcomes))
+    failed = [each for each in answers if each.problem is not None]
     if not failed:
-        return answer_of(OutcomesAnswer(told))
-    error = f"{len(failed)} of {len(told)} not done; {failed[0].number}: {failed[0].problem}"
-    return answer_of(OutcomesAnswer(told, error), HTTPStatus.CONFLICT)
+        return answer_of(OutcomesAnswer(answers))
+    error = f"{len(failed)} of {len(answers)} not done; {failed[0].number}: {failed[0].problem}"
+    return answer_of(OutcomesAnswer(answers, error), HTTPStatus.CONFLICT)
 
 
 def _outcome(outcome: Outcome) -> OutcomeAnswer:
@@ -548,13 +496,6 @@ def _proposed(proposal: EditProposed | None) -> ProposedEdit | None:
     if proposal is None:
         return None
     return ProposedEdit(proposal.by, proposal.at, proposal.because, len(proposal.value), proposal.sha256, proposal.anyway)
-
-
-def _reason(because: str) -> str:
-    reason = because.strip()
-    if not reason:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "because is empty; a reason is expected, and kept with your name")
-    return reason
 
 
 def _bytes(value: str) -> bytes:

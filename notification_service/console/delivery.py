@@ -148,7 +148,10 @@ def delivery_routes(console: Console) -> list[Route]:
         route("/delivery/job", job, name="delivery-job"),
         route("/delivery/receiver", receiver, name="delivery-receiver"),
         route("/delivery/topics", topics, name="delivery-topics"),
-        *(form_route(console, each, then) for each in (*_ledger_changes(console), *_topic_changes(console))),
+        *(
+            form_route(console, each.path, each.takes, each.endpoint, then)
+            for each in (*_ledger_changes(console), *_topic_changes(console))
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ Who sent a message, and what it is worth, needs the role `payments`.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote, urlencode
@@ -27,7 +28,7 @@ from notification_service.console.access.roles import route
 from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
 from notification_service.console.context import Console, identity_of
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
-from notification_service.console.operation import Operation, change_of
+from notification_service.console.operation import Because, Operation, change_of, form_route, reason_of
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -78,12 +79,12 @@ class GroupMember(msgspec.Struct, frozen=True):
     instruction: str | None
 
 
-class WholeGroup(NamedTuple):
-    """All of a group but its members."""
+class GroupAnswer(msgspec.Struct, frozen=True):
+    """A group with its payment informations, and the last 20 of its reports, the latest first."""
 
     group: GroupView
-    reports: tuple[GroupReport, ...]
     instructions: tuple[InstructionCount, ...]
+    reports: tuple[GroupReport, ...]
     message_name: str
     created: str | None
     control_sum: str | None
@@ -100,7 +101,7 @@ def group_for(identity: Identity, group: GroupView) -> GroupView:
     )
 
 
-def find_group(identity: Identity, view: StoreView, key: str) -> WholeGroup | None:
+def find_group(identity: Identity, view: StoreView, key: str) -> GroupAnswer | None:
     """Return the group as this person may see it, None if there is none.
 
     Raises:
@@ -111,13 +112,13 @@ def find_group(identity: Identity, view: StoreView, key: str) -> WholeGroup | No
         return None
     head, group, may_see = decode_head(found.body), describe(key, found.body), identity.may(Role.PAYMENTS)
     first = max(1, head.reports - _MAX_REPORTS + 1)
-    return WholeGroup(
+    return GroupAnswer(
         group_for(identity, group),
-        tuple(GroupReport(number, group_report_id(key, number)) for number in range(head.reports, first - 1, -1)),
         tuple(
             InstructionCount(name, dict(each.counts), each.OrgnlNbOfTxs, each.OrgnlCtrlSum if may_see else None)
             for name, each in head.instructions.items()
         ),
+        tuple(GroupReport(number, group_report_id(key, number)) for number in range(head.reports, first - 1, -1)),
         head.message.OrgnlMsgNmId,
         head.message.OrgnlCreDtTm,
         head.message.OrgnlCtrlSum if may_see else None,
@@ -185,7 +186,6 @@ def _sum_of(head: Head) -> str | None:
     return plain_of(sum(units_of(each.total) for each in head.statuses.values()))
 
 
-MAX_BECAUSE = 1_000
 _MAX_NAME = 200
 CLOSABLE = (GroupState.OPEN, GroupState.INCOMPLETE)
 _GIVEN_UP = "the search took too long and was given up, so there may be others; choose a state, too"
@@ -222,7 +222,7 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, most: i
     return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
 
 
-def get_group(console: Console, request: Request, key: str) -> WholeGroup:
+def get_group(console: Console, request: Request, key: str) -> GroupAnswer:
     """Return a group; an answer 404 if there is none, 503 while nothing could be read yet."""
     groups = groups_of(console)
     freshness = groups.watch.look()
@@ -244,18 +244,28 @@ def get_members(
         return find_members(identity_of(request), view, key, after, most)
 
 
-def close_group(console: Console, request: Request, key: str, because: str) -> None:
+class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why the group is closed."""
+
+    because: Because
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """The command is given; a worker that runs carries it out. The group's state tells when it has."""
+
+    is_given: bool
+
+
+def close_group(console: Console, request: Request, body: CloseBecause) -> GivenAnswer:
     """Write who does it, then give the command. A group that has been reported in full is refused with 409."""
+    key = _key(request)
     state = get_group(console, request, key).group.state
     if state not in CLOSABLE:
-        raise HTTPException(HTTPStatus.CONFLICT, f"the group is {state.value} already; nothing is left to close")
-    said = because.strip()
-    if not 0 < len(said) <= MAX_BECAUSE:
-        raise HTTPException(
-            HTTPStatus.BAD_REQUEST, f"say why, in 1 to {MAX_BECAUSE} characters; the group keeps it with your name"
-        )
-    console.audit_log.note(request, "groups.close", group=key, because=said)
-    groups_of(console).close_group(key, identity_of(request).name[:_MAX_NAME], said)
+        raise HTTPException(HTTPStatus.CONFLICT, f"the group is {state.value} already; it cannot be closed")
+    because = reason_of(body.because)
+    console.audit_log.note(request, "groups.close", group=key, because=because)
+    groups_of(console).close_group(key, identity_of(request).name[:_MAX_NAME], because)
+    return GivenAnswer(is_given=True)
 
 
 def _described(key: str, head: bytes) -> GroupView | None:
@@ -284,7 +294,6 @@ def _answered(key: str) -> Iterator[None]:
         raise HTTPException(HTTPStatus.NOT_FOUND, problem) from error
 
 
-Because = Annotated[str, Meta(min_length=1, max_length=MAX_BECAUSE)]
 _LAST_EVENT = "last-event-id"
 
 
@@ -317,18 +326,6 @@ class GroupsAnswer(msgspec.Struct, frozen=True):
     problem_since: str | None
 
 
-class GroupAnswer(msgspec.Struct, frozen=True):
-    """A group with its payment informations, and the last 20 of its reports, the latest first."""
-
-    group: GroupView
-    instructions: tuple[InstructionCount, ...]
-    reports: tuple[GroupReport, ...]
-    message_name: str
-    created: str | None
-    control_sum: str | None
-    total_sum: str | None
-
-
 class MembersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`after` is that of the page before; the order is by the unit's id."""
 
@@ -341,18 +338,6 @@ class MembersAnswer(msgspec.Struct, frozen=True):
 
     members: tuple[GroupMember, ...]
     after: str | None
-
-
-class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why the group is closed."""
-
-    because: Because
-
-
-class GivenAnswer(msgspec.Struct, frozen=True):
-    """The command is given; a worker that runs carries it out. The group's state tells when it has."""
-
-    is_given: bool
 
 
 class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -394,24 +379,12 @@ def group_operations(console: Console) -> list[Operation]:
 
     def group(request: Request, query: msgspec.Struct) -> GroupAnswer:
         del query
-        found = get_group(console, request, _key(request))
-        return GroupAnswer(
-            found.group,
-            found.instructions,
-            found.reports,
-            found.message_name,
-            found.created,
-            found.control_sum,
-            found.total_sum,
-        )
+        return get_group(console, request, _key(request))
 
     def members(request: Request, query: MembersQuery) -> MembersAnswer:
         return MembersAnswer(*get_members(console, request, _key(request), query.after, query.limit))
 
-    def close(request: Request, told: CloseBecause) -> GivenAnswer:
-        close_group(console, request, _key(request), told.because)
-        return GivenAnswer(is_given=True)
-
+    close = partial(close_group, console)
     events_summary = "The completions of groups as they come, as server-sent events"
     return [
         Operation("/groups", "groups", groups, GroupsAnswer, "The groups, what is not through first", GroupsQuery),
@@ -440,7 +413,7 @@ def group_routes(console: Console) -> list[Route]:
         route("/groups", pages.list, name="groups"),
         route("/groups/{key}", pages.group, name="group"),
         route("/groups/{key}/closing", pages.closing, needs=Role.OPERATOR, name="closing-group"),
-        route("/groups/{key}/close", pages.close, needs=Role.OPERATOR, name="close-group", tokens=console.tokens),
+        form_route(console, "/groups/{key}/close", CloseBecause, partial(close_group, console), pages.closed),
     ]
 
 
@@ -501,13 +474,13 @@ class _GroupPages:
         """Show what closing does, and ask for the reason."""
         group = get_group(self._console, request, _key(request)).group
         if group.state not in CLOSABLE:
-            raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; nothing is left to close")
+            raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
         return self._console.page(request, "close_group.html", group=group)
 
-    def close(self, request: Request) -> Response:
-        key = _key(request)
-        close_group(self._console, request, key, request.state.form.get("because", ""))
-        return RedirectResponse(f"/groups/{quote(key, safe='')}", HTTPStatus.SEE_OTHER)
+    @staticmethod
+    def closed(request: Request, body: CloseBecause, answer: GivenAnswer) -> Response:
+        del body, answer
+        return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
 
     def _is_old(self, as_of: int | None) -> bool:
         return as_of is not None and self._console.sources.clock.now() - as_of > _OLD_MS

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,8 @@ ROOT = "/api/v1"
 JSON = "application/json"
 
 
+Taken = TypeVar("Taken", bound=msgspec.Struct)
+Answer = TypeVar("Answer")
 MAX_REASON = 1_000
 Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
 Because = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
@@ -72,26 +74,28 @@ def route_of(console: Console, operation: Operation) -> Route:
 
 
 def form_route(
-    console: Console, operation: Operation, then: Callable[[Request, Any, Any], Response], path: str | None = None
+    console: Console,
+    path: str,
+    takes: type[Taken],
+    change: Callable[[Request, Taken], Answer],
+    then: Callable[[Request, Taken, Answer], Response],
 ) -> Route:
-    """The route of a page's form: it does what the operation does, and answers with the page that `then` makes of it.
+    """The route of a page's form by which an operator changes something as by an operation of the API.
 
-    `then` gets what the form brought, and the operation's answer. The path is that of the operation if no other is given.
+    `then` makes the page of what the form brought and what the change answers.
     """
 
     def endpoint(request: Request) -> Response:
-        taken = read_form(request, operation.takes)
-        return then(request, taken, operation.endpoint(request, taken))
+        taken = read_form(request, takes)
+        return then(request, taken, change(request, taken))
 
-    where = operation.path if path is None else path
-    return route(where, endpoint, needs=operation.needs, name=f"form-{operation.name}", tokens=console.tokens)
+    return route(path, endpoint, needs=Role.OPERATOR, name=f"form{path.replace('/', '-')}", tokens=console.tokens)
 
 
 def answer_of(answer: msgspec.Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(answer), status, media_type=JSON)
 
 
-Taken = TypeVar("Taken", bound=msgspec.Struct)
 _PLACE = re.compile(r" - at `\$(?:\.(?P<name>[^`.\[]+))?[^`]*`$")
 
 
@@ -143,9 +147,18 @@ def read_form(request: Request, wanted: type[Taken]) -> Taken:
         text = form.get(field.name.replace("_", "-"), "")
         if field.type is bool:
             given[field.name] = text == "yes"
+        elif get_args(field.type)[:1] == (int,):
+            given[field.name] = _number(field.name, text, field.type)
         elif (field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT) or text:
             given[field.name] = text
     return wanted(**given)
+
+
+def _number(name: str, text: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(text if text.isascii() and text.isdigit() else "", kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _bad(f"{name} is {shown(text)}; a number is expected") from error
 
 
 def reason_of(because: str) -> str:

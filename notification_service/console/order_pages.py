@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
@@ -20,7 +21,16 @@ from notification_service.console.access.roles import route
 from notification_service.console.context import Console, identity_of
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import known_partitions
-from notification_service.console.operation import Operation, change_of, read_instant
+from notification_service.console.operation import (
+    MAX_REASON,
+    Because,
+    Name,
+    Operation,
+    change_of,
+    form_route,
+    read_instant,
+    reason_of,
+)
 from notification_service.console.orders import (
     ListedOrder,
     NotGiven,
@@ -107,7 +117,6 @@ def decide_proposal(console: Console, request: Request, order_id: str, *, is_app
         return approve(book, found, by) if is_approved else reject(book, found, by, because or "no reason was given", now)
 
 
-_LONGEST_REASON = 1_000
 _HOLD = Duration("1s", "24h")
 _SHOWN = 200
 
@@ -136,14 +145,34 @@ TEXTS = {
 }
 
 
+class Given(msgspec.Struct, frozen=True):
+    """The order's id. `is_proposal` if another person has to approve it first."""
+
+    id: str
+    is_proposal: bool
+
+
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of the proposal."""
+
+    id: Name
+
+
+class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of the proposal, and why it is not approved."""
+
+    id: Name
+    because: Because
+
+
 def order_routes(console: Console) -> list[Route]:
     pages = _OrderPages(console)
     return [
         route("/orders", pages.overview, name="orders"),
         route("/orders/new", pages.new, needs=Role.OPERATOR, name="new-order"),
         route("/orders/give", pages.give, needs=Role.OPERATOR, name="give-order", tokens=console.tokens),
-        route("/orders/approve", pages.approve, needs=Role.OPERATOR, name="approve-order", tokens=console.tokens),
-        route("/orders/reject", pages.reject, needs=Role.OPERATOR, name="reject-order", tokens=console.tokens),
+        form_route(console, "/orders/approve", Approval, partial(_approve, console), pages.decided),
+        form_route(console, "/orders/reject", Rejection, partial(_reject, console), pages.decided),
     ]
 
 
@@ -204,7 +233,7 @@ class _OrderPages:
         kind, partition, unit = _kind(form.get("kind", "")), _partition(form.get("partition", "")), form.get("unit") or None
         wish = Wish(
             kind,
-            _because(form.get("because", "")),
+            reason_of(form.get("because", "")),
             for_ms=_for_ms(form.get("for", "")) if kind is OrderKind.HOLD else None,
             until=_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
             position=_offset(form.get("position", "")) if kind is OrderKind.DEAD_LETTER else None,
@@ -215,15 +244,10 @@ class _OrderPages:
         page = "/orders" if order.unit is None else f"/unit?{urlencode({'id': order.unit, 'partition': partition})}"
         return RedirectResponse(f"{page}#order-{order.id}", HTTPStatus.SEE_OTHER)
 
-    def approve(self, request: Request) -> Response:
-        order = decide_proposal(self._console, request, request.state.form.get("id", ""), is_approved=True, because="")
-        return RedirectResponse(f"/orders#order-{order.id}", HTTPStatus.SEE_OTHER)
-
-    def reject(self, request: Request) -> Response:
-        form = request.state.form
-        because = form.get("because", "").strip()[:_LONGEST_REASON]
-        order = decide_proposal(self._console, request, form.get("id", ""), is_approved=False, because=because)
-        return RedirectResponse(f"/orders#order-{order.id}", HTTPStatus.SEE_OTHER)
+    @staticmethod
+    def decided(request: Request, taken: Approval | Rejection, given: Given) -> Response:
+        del request, taken
+        return RedirectResponse(f"/orders#order-{given.id}", HTTPStatus.SEE_OTHER)
 
 
 def _kind(text: str) -> OrderKind:
@@ -238,13 +262,6 @@ def _partition(text: str) -> Partition:
     if found is None:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "this is no partition; one is written as topic-number")
     return found
-
-
-def _because(text: str) -> str:
-    because = text.strip()[:_LONGEST_REASON]
-    if not because:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "say why; the reason is kept with your name")
-    return because
 
 
 def _for_ms(text: str) -> int:
@@ -265,10 +282,6 @@ def _offset(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is the offset of a record")
     return int(text)
-
-
-Because = Annotated[str, Meta(min_length=1, max_length=1_000)]
-Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
 
 
 class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -307,26 +320,6 @@ class NewOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     position: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
-class Given(msgspec.Struct, frozen=True):
-    """The order's id. `is_proposal` if another person has to approve it first."""
-
-    id: str
-    is_proposal: bool
-
-
-class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The id of the proposal."""
-
-    id: Name
-
-
-class Rejection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The id of the proposal, and why it is not approved."""
-
-    id: Name
-    because: Because
-
-
 def order_operations(console: Console) -> list[Operation]:
     def orders(request: Request, query: OrdersQuery) -> OrdersAnswer:
         del request
@@ -350,12 +343,7 @@ def order_operations(console: Console) -> list[Operation]:
         seen = None if new.waits_for is None or since is None else (new.waits_for, since)
         return _given(give_order(console, request, wish, partition, None if new.order.is_of_partition else new.unit, seen))
 
-    def approve(request: Request, approval: Approval) -> Given:
-        return _given(decide_proposal(console, request, approval.id, is_approved=True, because=""))
-
-    def reject(request: Request, rejection: Rejection) -> Given:
-        return _given(decide_proposal(console, request, rejection.id, is_approved=False, because=rejection.because))
-
+    approve, reject = partial(_approve, console), partial(_reject, console)
     return [
         Operation("/orders", "orders", orders, OrdersAnswer, "The orders, and what came of each", OrdersQuery),
         change_of("/order", "order", order, Given, "Give an order, or propose it", NewOrder),
@@ -366,6 +354,15 @@ def order_operations(console: Console) -> list[Operation]:
 
 def _find_instant(name: str, text: str | None) -> Instant | None:
     return None if not text else read_instant(name, text)
+
+
+def _approve(console: Console, request: Request, approval: Approval) -> Given:
+    return _given(decide_proposal(console, request, approval.id, is_approved=True, because=""))
+
+
+def _reject(console: Console, request: Request, rejection: Rejection) -> Given:
+    because = rejection.because.strip()[:MAX_REASON]
+    return _given(decide_proposal(console, request, rejection.id, is_approved=False, because=because))
 
 
 def _given(order: Order) -> Given:

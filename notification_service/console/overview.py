@@ -1,6 +1,7 @@
 """The service: the overview, the workers, the partitions and the regions, as pages and operations of the API."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.context import Console, identity_of
 from notification_service.console.history import Minute
-from notification_service.console.operation import Operation, change_of
+from notification_service.console.operation import Operation, change_of, form_route
 from notification_service.console.peers import ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -114,53 +115,6 @@ def overview_routes(console: Console) -> list[Route]:
     return [route("/", overview, name="overview")]
 
 
-def worker_routes(console: Console) -> list[Route]:
-    def workers(request: Request) -> Response:
-        return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
-
-    def restart(request: Request) -> Response:
-        slot = _slot(request)
-        console.audit_log.note(request, "worker.restart", slot=slot)
-        if not console.sources.workers.restart(slot):
-            raise HTTPException(
-                HTTPStatus.CONFLICT, f"worker {slot} does not run here, would not be started again, or was asked already"
-            )
-        return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
-
-    def threads(request: Request) -> Response:
-        slot = _slot(request)
-        console.audit_log.note(request, "worker.threads", slot=slot)
-        dump = console.sources.workers.dump_threads(slot)
-        if dump is None:
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {slot} does not run on this machine, or did not answer")
-        return console.page(request, "threads.html", slot=slot, dump=dump)
-
-    return [
-        route("/workers", workers, name="workers"),
-        route("/workers/restart", restart, needs=Role.OPERATOR, name="restart-worker", tokens=console.tokens),
-        route("/workers/threads", threads, needs=Role.OPERATOR, name="worker-threads", tokens=console.tokens),
-    ]
-
-
-def _slot(request: Request) -> int:
-    text = request.state.form.get("slot", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the slot is the number of a worker")
-    return int(text)
-
-
-class ServiceQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """With `peers` the answer has the workers of the group's other machines, too."""
-
-    peers: Literal["true", "false"] = "false"
-
-
-class WorkersAnswer(msgspec.Struct, frozen=True):
-    """The workers of this machine by slot; none if no service has reported yet."""
-
-    workers: tuple[WorkerAnswer, ...]
-
-
 class OneWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The worker in this slot."""
 
@@ -180,6 +134,61 @@ class Threads(msgspec.Struct, frozen=True):
     threads: str
 
 
+def worker_routes(console: Console) -> list[Route]:
+    restart, threads = _worker_changes(console)
+
+    def workers(request: Request) -> Response:
+        return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
+
+    def show_workers(request: Request, worker: OneWorker, answer: Restarted) -> Response:
+        del request, worker, answer
+        return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
+
+    def show_threads(request: Request, worker: OneWorker, answer: Threads) -> Response:
+        return console.page(request, "threads.html", slot=worker.slot, dump=answer.threads)
+
+    return [
+        route("/workers", workers, name="workers"),
+        form_route(console, "/workers/restart", OneWorker, restart, show_workers),
+        form_route(console, "/workers/threads", OneWorker, threads, show_threads),
+    ]
+
+
+def _worker_changes(
+    console: Console,
+) -> tuple[Callable[[Request, OneWorker], Restarted], Callable[[Request, OneWorker], Threads]]:
+    """Return what pages and operations do with a worker: restart it, and show what its threads do."""
+
+    def restart(request: Request, worker: OneWorker) -> Restarted:
+        console.audit_log.note(request, "worker.restart", slot=worker.slot)
+        if not console.sources.workers.restart(worker.slot):
+            raise HTTPException(
+                HTTPStatus.CONFLICT, f"worker {worker.slot} does not run here, would not be started again, or was asked already"
+            )
+        return Restarted(worker.slot)
+
+    def threads(request: Request, worker: OneWorker) -> Threads:
+        console.audit_log.note(request, "worker.threads", slot=worker.slot)
+        dump = console.sources.workers.dump_threads(worker.slot)
+        if dump is None:
+            raise HTTPException(HTTPStatus.CONFLICT, f"worker {worker.slot} does not run on this machine, or did not answer")
+        return Threads(worker.slot, dump)
+
+    return restart, threads
+
+
+class ServiceQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """With `peers` the answer has the workers of the group's other machines, too."""
+
+    peers: Literal["true", "false"] = "false"
+
+
+class WorkersAnswer(msgspec.Struct, frozen=True):
+    """The workers of this machine by slot; none if no service has reported yet."""
+
+    workers: tuple[WorkerAnswer, ...]
+
+
 class TokenAnswer(msgspec.Struct, frozen=True):
     """A token for one request that changes something, for the header `x-form-token`; valid for two hours."""
 
@@ -187,7 +196,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
 
 
 def service_operations(console: Console) -> list[Operation]:
-    sources = console.sources
+    sources, (restart, threads) = console.sources, _worker_changes(console)
 
     def service(request: Request, query: ServiceQuery) -> ServiceAnswer:
         del request
@@ -197,21 +206,6 @@ def service_operations(console: Console) -> list[Operation]:
     def workers(request: Request, query: msgspec.Struct) -> WorkersAnswer:
         del request, query
         return WorkersAnswer(worker_answers(sources.find_report()))
-
-    def restart(request: Request, worker: OneWorker) -> Restarted:
-        console.audit_log.note(request, "worker.restart", slot=worker.slot)
-        if not sources.workers.restart(worker.slot):
-            raise HTTPException(
-                HTTPStatus.CONFLICT, f"worker {worker.slot} does not run here, would not be started again, or was asked already"
-            )
-        return Restarted(worker.slot)
-
-    def threads(request: Request, worker: OneWorker) -> Threads:
-        console.audit_log.note(request, "worker.threads", slot=worker.slot)
-        dump = sources.workers.dump_threads(worker.slot)
-        if dump is None:
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {worker.slot} does not run on this machine, or did not answer")
-        return Threads(worker.slot, dump)
 
     def token(request: Request, query: msgspec.Struct) -> TokenAnswer:
         del query
@@ -365,7 +359,17 @@ def _answer(row: PartitionRow) -> PartitionAnswer:
     return PartitionAnswer(row.partition, row.held, row.untaken, row.stored, row.end, row.lag, row.undecided, row.advice)
 
 
-_LONGEST_SLOT = 3
+class OneRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The region of the worker in this slot. With `force` it is reset although it has not failed."""
+
+    slot: Annotated[int, Meta(ge=0, le=999)]
+    force: bool = False
+
+
+class ResetOrdered(msgspec.Struct, frozen=True):
+    """The worker in this slot was told to reset its region. What came of it is `answer` of the region."""
+
+    slot: int
 
 
 def region_routes(console: Console) -> list[Route]:
@@ -374,34 +378,31 @@ def region_routes(console: Console) -> list[Route]:
         service, bridge = console.sources.find_report(), console.sources.find_bridge().bridge
         return console.page(request, "regions.html", service=service, may_reset=may_reset, bridge=bridge)
 
-    def reset(request: Request) -> Response:
-        form = request.state.form
-        text = form.get("slot", "")
-        if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_SLOT):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "the slot is the number of a worker")
-        order_reset(console, request, int(text), is_forced=form.get("force") == "yes")
+    def show_regions(request: Request, one: OneRegion, answer: ResetOrdered) -> Response:
+        del request, one, answer
         return RedirectResponse("/regions", HTTPStatus.SEE_OTHER)
 
     return [
         route("/regions", regions, name="regions"),
-        route("/regions/reset", reset, needs=Role.OPERATOR, name="reset-region", tokens=console.tokens),
+        form_route(console, "/regions/reset", OneRegion, partial(_order_reset, console), show_regions),
     ]
 
 
-def order_reset(console: Console, request: Request, slot: int, *, is_forced: bool) -> None:
-    """Give the order in the name of the person who asks. The worker obeys or refuses it within a second.
+def _order_reset(console: Console, request: Request, one: OneRegion) -> ResetOrdered:
+    """Give the order in the name of the person who asks. The worker executes or refuses it within a second.
 
     Raises:
         HTTPException: There is no such worker here (409), or the order could not be written (503).
     """
-    console.audit_log.note(request, "region.reset", slot=slot, force=is_forced)
+    console.audit_log.note(request, "region.reset", slot=one.slot, force=one.force)
     regions = console.sources.regions
     try:
-        is_given = regions is not None and regions.reset(slot, identity_of(request).name, is_forced=is_forced)
+        is_given = regions is not None and regions.reset(one.slot, identity_of(request).name, is_forced=one.force)
     except ResequencerError as error:
         raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
     if not is_given:
-        raise HTTPException(HTTPStatus.CONFLICT, f"worker {slot} does not run on this machine")
+        raise HTTPException(HTTPStatus.CONFLICT, f"worker {one.slot} does not run on this machine")
+    return ResetOrdered(one.slot)
 
 
 class RegionAnswer(msgspec.Struct, frozen=True):
@@ -418,19 +419,6 @@ class RegionsAnswer(msgspec.Struct, frozen=True):
     regions: tuple[RegionAnswer, ...]
 
 
-class OneRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The region of the worker in this slot. With `force` it is reset although it has not failed."""
-
-    slot: Annotated[int, Meta(ge=0, le=999)]
-    force: bool = False
-
-
-class ResetOrdered(msgspec.Struct, frozen=True):
-    """The worker in this slot was told to reset its region. What came of it is `answer` of the region."""
-
-    slot: int
-
-
 def region_operations(console: Console) -> list[Operation]:
     def regions(request: Request, query: msgspec.Struct) -> RegionsAnswer:
         del request, query
@@ -438,10 +426,7 @@ def region_operations(console: Console) -> list[Operation]:
         workers = () if found is None else found.workers
         return RegionsAnswer(tuple(RegionAnswer(report.slot, state, report.region) for state, report in workers))
 
-    def reset(request: Request, one: OneRegion) -> ResetOrdered:
-        order_reset(console, request, one.slot, is_forced=one.force)
-        return ResetOrdered(one.slot)
-
+    reset = partial(_order_reset, console)
     return [
         Operation("/regions", "regions", regions, RegionsAnswer, "The regions of the workers of this machine"),
         change_of(

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -27,6 +27,7 @@ from resequencer.record import Partition
 STATES = (*[state.value for state in State], STALE)
 _PREFIX = "resequencer_"
 
+_Measured = TypeVar("_Measured")
 Value: TypeAlias = float | HistogramReport
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], Value | None]]
 """The values of all labels but `slot`, each with the value; None if it is not known, which leaves the sample out."""
@@ -419,68 +420,57 @@ class ServiceCollector(Collector):
         workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
-            yield GaugeMetricFamily(f"{_PREFIX}{name}", SERVICE_METRICS[name], value=float(value))
-        name, meaning = NEW_DEAD_LETTERS
-        letters = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("reason",))
-        for reason, count in (self._find_new_dead_letters() or {}).items():
-            letters.add_metric((reason,), count)
-        yield letters
+            yield _metric((name, SERVICE_METRICS[name]), (), [((), float(value))])
+        letters = self._find_new_dead_letters() or {}
+        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in letters.items()))
         distances = self._find_archive_distances() or {}
-        for name, (meaning, get) in ARCHIVE_METRICS.items():
-            family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("partition",))
-            for partition, distance in distances.items():
-                family.add_metric((str(partition),), get(distance))
-            yield family
+        yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
         delivery = self._find_delivery()
         yield from _of_delivery(delivery)
-        yield from _of_schedules(delivery)
+        yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
         yield from aggregation_metrics(*self._find_aggregation())
         yield from bridge_metrics(self._find_bridge())
         for each in METRICS:
             yield _family(each, workers)
 
 
-def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
-    name, meaning = DELIVERY_WORKERS
-    delivering = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-    if status.delivery_workers:
-        delivering.add_metric((), sum(each.problem is None for each in status.delivery_workers))
-    yield delivering
-    for name, (meaning, get) in GATE_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
-        for gate in status.gates:
-            if (value := get(gate)) is not None:
-                family.add_metric((gate.receiver,), value)
-        if name == "delivery_gate_open":
-            for receiver in status.direct:
-                family.add_metric((receiver.receiver,), int(receiver.reason is None))
-        yield family
-    yield _retries(status)
-    for name, (meaning, find) in TOPIC_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
-        for labels, partitions in _by_topic(status).items():
-            if (value := find(partitions)) is not None:
-                family.add_metric(labels, value)
-        yield family
-
-
-def _retries(status: DeliveryStatus) -> Metric:
-    name, meaning = RETRIES
-    family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "mode"))
-    for gate in status.gates:
-        for mode, number in gate.retries:
-            family.add_metric((gate.receiver, mode), number)
+def _metric(
+    named: tuple[str, str],
+    labels: Sequence[str],
+    samples: Iterable[tuple[tuple[str, ...], float | None]],
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> Metric:
+    """Return a metric of a name and a meaning, with its samples. One without a value is absent."""
+    name, meaning = named
+    family = kind(f"{_PREFIX}{name}", meaning, labels=labels)
+    for values, value in samples:
+        if value is not None:
+            family.add_metric(values, value)
     return family
 
 
-def _of_schedules(status: DeliveryStatus) -> Iterator[Metric]:
-    for name, (meaning, get) in SCHEDULE_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("schedule",))
-        for each in status.schedules:
-            value = get(each)
-            if value is not None:
-                family.add_metric((each.schedule,), value)
-        yield family
+def _metrics(
+    table: Mapping[str, tuple[str, Callable[[_Measured], float | None]]],
+    labels: Sequence[str],
+    measured: Sequence[tuple[tuple[str, ...], _Measured]],
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> Iterator[Metric]:
+    """Yield the metrics of a table; each has a sample for each of what is measured, with these values of the labels."""
+    for name, (meaning, get) in table.items():
+        yield _metric((name, meaning), labels, ((values, get(each)) for values, each in measured), kind)
+
+
+def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
+    delivering = sum(each.problem is None for each in status.delivery_workers)
+    yield _metric(DELIVERY_WORKERS, (), [((), delivering)] if status.delivery_workers else [])
+    for each in _metrics(GATE_METRICS, ("receiver",), [((gate.receiver,), gate) for gate in status.gates]):
+        if each.name == f"{_PREFIX}delivery_gate_open":
+            for receiver in status.direct:
+                each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
+        yield each
+    retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
+    yield _metric(RETRIES, ("receiver", "mode"), retries)
+    yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))
 
 
 def _seconds(instant: str | None) -> float | None:
@@ -554,31 +544,14 @@ GROUP_GAUGES: Mapping[str, tuple[str, Callable[[GroupTotals], float | None]]] = 
 
 def aggregation_metrics(status: AggregationStatus, totals: GroupTotals | None) -> Iterator[Metric]:
     """Yield the metrics. `totals` is None where groups are not counted, or cannot be read."""
-    name, meaning = AGGREGATION_WORKERS
-    running = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-    if status.aggregation_workers:
-        running.add_metric((), sum(each.problem is None for each in status.aggregation_workers))
-    yield running
-    for name, (meaning, get) in STORE_GAUGES.items():
-        gauge = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("store",))
-        for each in status.stores:
-            gauge.add_metric((each.store,), get(each))
-        yield gauge
-    for name, (meaning, get) in STORE_COUNTERS.items():
-        counter = CounterMetricFamily(f"{_PREFIX}{name}", meaning, labels=("store",))
-        for each in status.stores:
-            counter.add_metric((each.store,), get(each))
-        yield counter
-    name, meaning = GROUPS
-    groups = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("state",))
-    for state, count in ({} if totals is None else totals.by_state).items():
-        groups.add_metric((state,), count)
-    yield groups
-    for name, (meaning, find) in GROUP_GAUGES.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-        if totals is not None and (value := find(totals)) is not None:
-            family.add_metric((), value)
-        yield family
+    running = sum(each.problem is None for each in status.aggregation_workers)
+    yield _metric(AGGREGATION_WORKERS, (), [((), running)] if status.aggregation_workers else [])
+    stores = [((each.store,), each) for each in status.stores]
+    yield from _metrics(STORE_GAUGES, ("store",), stores)
+    yield from _metrics(STORE_COUNTERS, ("store",), stores, CounterMetricFamily)
+    by_state = {} if totals is None else totals.by_state
+    yield _metric(GROUPS, ("state",), (((state,), count) for state, count in by_state.items()))
+    yield from _metrics(GROUP_GAUGES, (), [] if totals is None else [((), totals)])
 
 
 BRIDGE_GAUGES: Mapping[str, tuple[str, Callable[[BridgeState], float]]] = {
@@ -604,16 +577,8 @@ BRIDGE_COUNTER = (
 def bridge_metrics(status: BridgeStatus) -> Iterator[Metric]:
     """Yield the metrics, without samples where no bridge is configured."""
     bridge = status.bridge
-    for name, (meaning, get) in BRIDGE_GAUGES.items():
-        gauge = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-        if bridge is not None:
-            gauge.add_metric((), get(bridge))
-        yield gauge
-    name, meaning = BRIDGE_COUNTER
-    counter = CounterMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-    if bridge is not None:
-        counter.add_metric((), bridge.appended)
-    yield counter
+    yield from _metrics(BRIDGE_GAUGES, (), [] if bridge is None else [((), bridge)])
+    yield _metric(BRIDGE_COUNTER, (), [] if bridge is None else [((), bridge.appended)], CounterMetricFamily)
 
 
 def make_metrics_application(
