@@ -111,9 +111,9 @@ async def _ticks(request: Request, console: Console) -> AsyncIterator[str]:
     last = ""
     while not await request.is_disconnected():
         report = await asyncio.to_thread(console.sources.find_report)
-        told = "" if report is None else f"{report.state} {report.whole.reported_at}"
-        yield f"event: {'changed' if told != last else 'same'}\ndata: {int(console.sources.clock.now())}\n\n"
-        last = told
+        state = "" if report is None else f"{report.state} {report.whole.reported_at}"
+        yield f"event: {'changed' if state != last else 'same'}\ndata: {int(console.sources.clock.now())}\n\n"
+        last = state
         await asyncio.sleep(_EVERY_SECONDS)
 
 

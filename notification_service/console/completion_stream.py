@@ -58,7 +58,7 @@ _AT_ONCE = 500
 _PAUSE_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
-"""How often the log is opened anew, to find out whether it has more partitions."""
+"""How often the log is opened again, to find out whether it has more partitions."""
 _LINGER_SECONDS = 30.0
 """How long is read on without a listener: one that was cut off, or that loads its page again, comes back soon."""
 _STOP_SECONDS = 1.0
@@ -119,11 +119,11 @@ class CompletionFeed:
         self._again_log: CompletionsLog | None = None
         self._thread: Thread | None = None
         self._is_wanted = Event()
-        self._left_at = float("-inf")
+        self._last_listened_at = float("-inf")
         self.is_ended = False
         self.problem: FeedProblem | None = None
         self.changes = 0
-        """Grows with each change of the groups that is told of."""
+        """Grows with each change of the groups that listeners learn of."""
 
     def listen(self) -> Listener:
         """Take a listener in; the thread is started for the first one."""
@@ -152,8 +152,8 @@ class CompletionFeed:
         if thread is not None:
             thread.join(_STOP_SECONDS)
 
-    def tell_change(self) -> None:
-        """Tell listeners that counts of groups may have changed."""
+    def note_change(self) -> None:
+        """Let listeners know that counts of groups may have changed."""
         self.changes += 1
         self._wake()
 
@@ -172,13 +172,13 @@ class CompletionFeed:
                 return Joined(self._first, at, None)
             return Joined(end, at, dict(self._place))
 
-    def take(self, number: int, most: int) -> list[Completed] | None:
+    def take(self, number: int, limit: int) -> list[Completed] | None:
         """Return what is kept from a number on; None if that is not kept any more."""
         with self._lock:
             if number < self._first:
                 return None
             start = number - self._first
-            return [self._kept[each] for each in range(start, min(len(self._kept), start + most))]
+            return [self._kept[each] for each in range(start, min(len(self._kept), start + limit))]
 
     def read_again(self, at: Place, until: Place) -> Portion:
         """Read a portion of what lies between two places. It ends where all partitions are at `until`.
@@ -223,11 +223,11 @@ class CompletionFeed:
             self._close_again_log()
 
     def _may_stop(self) -> bool:
-        """Without listeners nothing is read soon, and what is kept is forgotten: the next one begins anew."""
+        """Without listeners nothing is read soon, and what is kept is forgotten: the next one begins at the end of the log."""
         with self._lock:
             if self._listeners:
-                self._left_at = monotonic()
-            if not self.is_ended and monotonic() - self._left_at < _LINGER_SECONDS:
+                self._last_listened_at = monotonic()
+            if not self.is_ended and monotonic() - self._last_listened_at < _LINGER_SECONDS:
                 return False
             self._thread, self._place, self.problem = None, None, None
             self._first += len(self._kept)
@@ -299,7 +299,7 @@ def _portion(log: CompletionsLog, at: Place, until: Place) -> Portion:
     gaps, start = [], dict(at)
     for number, offset in at.items():
         if offset > max(ends.get(number, 0), until[number]):
-            gaps.append(f"partition {number} ends before offset {offset}: it was made anew; what came since is not told")
+            gaps.append(f"partition {number} ends before offset {offset}: it was made again; what came since is not shown")
             start[number] = until[number]
         elif offset < begins.get(number, 0):
             gaps.append(f"partition {number} begins at offset {begins[number]}: what was before is not there any more")
@@ -324,7 +324,7 @@ class CompletedEvent(msgspec.Struct, frozen=True):
     """A report on a group was made; its `report` is its number, from 1. `message_id` is its GrpHdr/MsgId.
 
     `status` is its GrpSts, `missing` how many payments have no final status, `total` the NbOfTxs. Where `possible_duplicate` is
-    set the same report may have been told before: values in files were lost.
+    set the same report may have been sent before: values in files were lost.
     """
 
     group: str
@@ -361,15 +361,15 @@ async def stream(feed: CompletionFeed, after: Place | None, look: Callable[[], o
     listener = feed.listen()
     try:
         yield f"retry: {_AGAIN_MS}\n\n"
-        telling = _Telling(feed, listener, after)
-        async for text in telling.events(look):
+        sending = _Sending(feed, listener, after)
+        async for text in sending.events(look):
             yield text
     finally:
         feed.leave(listener)
 
 
-class _Telling:
-    """What one listener was told."""
+class _Sending:
+    """What one listener was sent."""
 
     def __init__(self, feed: CompletionFeed, listener: Listener, after: Place | None) -> None:
         self._feed, self._listener = feed, listener
@@ -387,13 +387,13 @@ class _Telling:
                 return
             if look is not None:
                 await asyncio.to_thread(look)
-            said = False
-            async for text in self._news(is_progress_told=look is not None):
-                said = True
+            has_sent = False
+            async for text in self._news(is_progress_wanted=look is not None):
+                has_sent = True
                 yield text
             if self._is_behind:
                 return
-            if said and self._has_more:
+            if has_sent and self._has_more:
                 continue
             if not await self._wait():
                 yield ": nothing new\n\n"
@@ -416,11 +416,11 @@ class _Telling:
             return False
         return True
 
-    async def _news(self, *, is_progress_told: bool) -> AsyncIterator[str]:
+    async def _news(self, *, is_progress_wanted: bool) -> AsyncIterator[str]:
         if self._feed.problem != self._problem:
             self._problem = problem = self._feed.problem
-            told = None if problem is None else {"problem": problem.text, "since": instant_text(problem.since)}
-            yield _event("problem", told)
+            data = None if problem is None else {"problem": problem.text, "since": instant_text(problem.since)}
+            yield _event("problem", data)
         if self._at is None and (joined := self._feed.join(self._after)) is not None:
             self._number, self._until = joined.number, joined.until
             self._at = dict(joined.at)
@@ -430,9 +430,9 @@ class _Telling:
                 yield text
         elif self._at is not None and (kept := self._feed.take(self._number, _SENT_AT_ONCE)):
             self._number += len(kept)
-            if text := self._told(kept):
+            if text := self._completions(kept):
                 yield text
-        if is_progress_told and self._feed.changes != self._changes:
+        if is_progress_wanted and self._feed.changes != self._changes:
             self._changes = self._feed.changes
             yield _event("progress", None)
 
@@ -446,19 +446,19 @@ class _Telling:
             return
         self._at = dict(portion.start)
         gaps = "".join(_event("gap", {"gap": each}, self._at) for each in portion.gaps)
-        text = self._told(portion.records)
+        text = self._completions(portion.records)
         self._at = dict(portion.at)
         if all(self._at[number] >= offset for number, offset in until.items()):
             self._until = None
         if text or gaps:
             yield gaps + text
 
-    def _told(self, records: Sequence[Completed]) -> str:
+    def _completions(self, records: Sequence[Completed]) -> str:
         assert self._at is not None
         texts = []
         for each in records:
             if each.offset < self._at.get(each.partition, 0):
-                continue  # It was told before the listener resumed.
+                continue  # It was sent before the listener resumed.
             self._at[each.partition] = each.next_offset
             if (event := _completed(each)) is not None:
                 texts.append(_event("completed", event, self._at))

@@ -70,12 +70,12 @@ def instant_shown(at: Instant | str) -> str:
 
 
 def rate_text(per_second: float) -> str:
-    """Return a rate with so many digits that a rare event is not told as none."""
+    """Return a rate with so many digits that a rare event is not shown as none."""
     return f"{per_second:.1f}" if per_second >= 0.1 or not per_second else f"{per_second:.3f}"
 
 
 MAX_LISTENERS = 100
-"""Each page that listens keeps a connection; half of those that the server has are left for requests."""
+"""Each page that listens keeps a connection; half of those that the server has remain for requests."""
 
 
 class Listening:

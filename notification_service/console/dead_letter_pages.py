@@ -35,11 +35,11 @@ from notification_service.console.dead_letters import (
     OneDeadLetter,
     Row,
     error_for,
-    find_letter,
+    find_dead_letter,
+    list_dead_letters,
     list_for,
-    list_letters,
     matching_numbers,
-    open_letters,
+    open_dead_letters_for,
 )
 from notification_service.console.operation import (
     MAX_REASON,
@@ -220,12 +220,12 @@ class _DeadLetters:
 
     def list(self, request: Request, wanted: Filter) -> DeadLetterList:
         with self._opened(request, receiver=wanted.receiver) as store:
-            return list_for(identity_of(request), list_letters(store, wanted, self._console.sources.clock.now()))
+            return list_for(identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now()))
 
     def get(self, request: Request, number: str) -> OneDeadLetter:
         """Return the dead letter; an answer 404 if there is none of this number."""
         with self._opened(request, number) as store:
-            found = find_letter(store, number, self._console.sources.clock.now())
+            found = find_dead_letter(store, number, self._console.sources.clock.now())
             if found is None:
                 raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the number {shown(number)} in {store.where}")
             return found
@@ -312,7 +312,7 @@ class _DeadLetters:
             return tuple(decide(store))
 
     def _opened(self, request: Request, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
-        return open_letters(self._console.sources, identity_of(request), *numbers, receiver=receiver)
+        return open_dead_letters_for(self._console.sources, identity_of(request), *numbers, receiver=receiver)
 
 
 def dead_letter_routes(console: Console) -> list[Route]:

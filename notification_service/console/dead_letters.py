@@ -109,14 +109,16 @@ class OneDeadLetter(NamedTuple):
         return find_proposal(self.history, self.now)
 
 
-def open_letters(sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
+def open_dead_letters_for(
+    sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None
+) -> closing[DeadLetterStore]:
     """Open the store for one request of this user; the caller closes it. With `numbers` only these need to be found."""
     if receiver not in (None, *sources.direct_receivers):
         raise HTTPException(HTTPStatus.NOT_FOUND, str(ReceiverUnknown(receiver or "", sources.direct_receivers)))
     return closing(sources.open_dead_letters(AskedFor(numbers=numbers, receiver=receiver), _sign(sources, identity)))
 
 
-def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
+def list_dead_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
     """Read all dead letters, one at a time in memory."""
     rows: deque[Row] = deque(maxlen=MAX_SHOWN)
     by_state, by_reason = Counter[str](), Counter[str]()
@@ -146,7 +148,7 @@ def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> li
     return list(numbers)
 
 
-def find_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
+def find_dead_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
     stored = next((each for each in store.letters() if each.number == number), None)
     if stored is None:
         return None
@@ -210,19 +212,19 @@ def story_for_person(identity: Identity, story: UnitStory) -> UnitStory:
     """Return the story with the errors that this person may see."""
     if identity.may(Role.PAYMENTS):
         return story
-    letters = tuple(
+    found = tuple(
         msgspec.structs.replace(each, error=error_for(identity, each.reason, each.error)) for each in story.dead_letters.found
     )
-    told = msgspec.structs.replace(story, dead_letters=msgspec.structs.replace(story.dead_letters, found=letters))
+    masked = msgspec.structs.replace(story, dead_letters=msgspec.structs.replace(story.dead_letters, found=found))
     if story.state is None:
-        return told
+        return masked
     attempts, stash = story.state.attempts, story.state.stash
     if attempts is not None and attempts.why is not None:
         attempts = msgspec.structs.replace(attempts, why=_masked(attempts.why))
     stash = tuple(
         each if each.defect is None else msgspec.structs.replace(each, defect=_defect(identity, each.defect)) for each in stash
     )
-    return msgspec.structs.replace(told, state=msgspec.structs.replace(story.state, attempts=attempts, stash=stash))
+    return msgspec.structs.replace(masked, state=msgspec.structs.replace(story.state, attempts=attempts, stash=stash))
 
 
 def _defect(identity: Identity, defect: str) -> str:

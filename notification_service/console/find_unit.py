@@ -54,8 +54,11 @@ _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
     "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
     "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
-    "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it goes on by itself."),
-    "remainder": ("the rest of its release {was} due at {at}", "The rest of what it has to send leaves in its next turn."),
+    "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it continues by itself."),
+    "remainder": (
+        "the remainder of its release {was} due at {at}",
+        "The remainder is sent in its next turn.",
+    ),
 }
 _HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
 
@@ -129,7 +132,7 @@ def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str
     return f"{due[0].upper()}{due[1:]}; its turn comes next."
 
 
-_MOST = 100
+_MAX_FOUND = 100
 
 OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 
@@ -137,27 +140,27 @@ OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, max_seconds: float) -> DeadLetters:
     """Return the unit's dead letters from `since` on (None: all), read for so long at most.
 
-    What a store raises is told in the result.
+    The result has what a store raises.
     """
     began = monotonic()
     span = "all dead letters" if since is None else f"the dead letters since {instant_text(since)}"
     found: list[StoredDeadLetter] = []
     looked_at = 0
     try:
-        with closing(open_store(AskedFor(since), _nobody)) as store:
+        with closing(open_store(AskedFor(since), _no_signature)) as store:
             for stored in store.letters():
                 looked_at += 1
                 if stored.unit == unit and (since is None or stored.letter.dead_at >= since):
                     found.append(stored)
-                if len(found) >= _MOST or monotonic() - began > max_seconds:
-                    return _told(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
+                if len(found) >= _MAX_FOUND or monotonic() - began > max_seconds:
+                    return _incomplete(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
             actions = last_actions(store) if found else {}
     except ResequencerError as error:
-        return _told(found, {}, f"not all could be read: {printable(str(error))}")
+        return _incomplete(found, {}, f"not all could be read: {printable(str(error))}")
     return DeadLetters(_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
 
 
-def _told(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
+def _incomplete(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
     return DeadLetters(_letters(found, actions), is_complete=False, searched=searched)
 
 
@@ -172,7 +175,7 @@ def _letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
     return UnitDeadLetter(stored.number, at, letter.reason.value, letter.error, str(letter.record.origin), state)
 
 
-def _nobody() -> Signature:
+def _no_signature() -> Signature:
     raise AssertionError("reading signs nothing")
 
 
@@ -181,7 +184,7 @@ def find_orders(
 ) -> UnitOrders:
     """Return the unit's orders that were given at `since` (0: all) or later: the newest 100 at most, the oldest of them first.
 
-    What the book raises is told in the result.
+    The result has what the book raises.
     """
     span = "all orders" if not since else f"the orders since {instant_text(since)}"
     try:
@@ -191,8 +194,10 @@ def find_orders(
     except ResequencerError as error:
         return UnitOrders((), is_complete=False, searched=f"no orders: {printable(str(error))}")
     listed = list_orders(given, outcomes, now)
-    searched = span if len(listed) <= _MOST else f"the newest {_MOST} of {len(listed)} in {span}"
-    return UnitOrders(tuple(tell_order(each) for each in reversed(listed[:_MOST])), not since and len(listed) <= _MOST, searched)
+    searched = span if len(listed) <= _MAX_FOUND else f"the newest {_MAX_FOUND} of {len(listed)} in {span}"
+    return UnitOrders(
+        tuple(tell_order(each) for each in reversed(listed[:_MAX_FOUND])), not since and len(listed) <= _MAX_FOUND, searched
+    )
 
 
 DAY_MS = 86_400_000
@@ -313,16 +318,16 @@ def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[
             return "How much of the input is unread is not known: a queue does not tell it to a program that does not read it."
     except ResequencerError as error:
         return f"How much of the input is unread is not known: {printable(str(error))}."
-    told = []
+    unread = []
     for each in partitions:
         end, position = ends.get(each), read_to.get(each)
         if end and position is None:
-            told.append(f"{each} ends at {end:,}, and the storage has no position of it")
+            unread.append(f"{each} ends at {end:,}, and the storage has no position of it")
         elif end and position is not None and end > position:
-            told.append(f"{each} {end - position:,}")
-    if not told:
+            unread.append(f"{each} {end - position:,}")
+    if not unread:
         return "Nothing of the input is unread."
-    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(told)}."
+    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(unread)}."
 
 
 def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
@@ -376,8 +381,8 @@ def _look_in(
         if here is not None:
             found.append(_Found(partition, here))
     found.sort(key=lambda each: each.view.waits is None)
-    said = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
-    return _Looked(tuple(found), tuple(looked_in), (*problems, *said))
+    failures = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
+    return _Looked(tuple(found), tuple(looked_in), (*problems, *failures))
 
 
 def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tuple[str, ...]]:

@@ -127,17 +127,17 @@ def find_group(identity: Identity, view: StoreView, key: str) -> GroupAnswer | N
 
 
 def find_members(
-    identity: Identity, view: StoreView, key: str, after: str, most: int
+    identity: Identity, view: StoreView, key: str, after: str, limit: int
 ) -> tuple[tuple[GroupMember, ...], str | None]:
-    """Return up to `most` members behind `after`, and the `after` of those that follow; None if none follow."""
+    """Return up to `limit` members behind `after`, and the `after` of those that follow; None if none follow."""
     may_see = identity.may(Role.PAYMENTS)
-    found = view.members(key, after, most + 1)
+    found = view.members(key, after, limit + 1)
     members = []
-    for unit, body in found[:most]:
+    for unit, body in found[:limit]:
         each = decode_member(body)
         amount, currency = (each.amount, each.currency) if may_see else (None, None)
         members.append(GroupMember(unit, each.status, amount, currency, each.instruction))
-    return tuple(members), members[-1].unit if len(found) > most else None
+    return tuple(members), members[-1].unit if len(found) > limit else None
 
 
 def bar_of(group: GroupView) -> tuple[Segment, ...]:
@@ -145,8 +145,8 @@ def bar_of(group: GroupView) -> tuple[Segment, ...]:
     seen = sum(each.count for each in group.statuses)
     whole = max(group.total or 0, seen, 1)
     counts = [(each.status, each.count) for each in group.statuses]
-    left = (group.total or seen) - seen
-    parts: list[tuple[str | None, int]] = [*counts, *([(None, left)] if left > 0 else [])]
+    absent = (group.total or seen) - seen
+    parts: list[tuple[str | None, int]] = [*counts, *([(None, absent)] if absent > 0 else [])]
     segments, x = [], 0.0
     for status, count in parts:
         width = 100 * count / whole
@@ -208,11 +208,11 @@ def groups_of(console: Console) -> Groups:
     return console.groups
 
 
-def list_groups(console: Console, request: Request, wanted: GroupFilter, most: int) -> ListedGroups:
-    """Return up to `most` groups of a filter, as they are in the values now: the index may be some seconds older."""
+def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: int) -> ListedGroups:
+    """Return up to `limit` groups of a filter, as they are in the values now: the index may be some seconds older."""
     groups, identity = groups_of(console), identity_of(request)
     try:
-        found = groups.watch.find(wanted._replace(sees_parties=identity.may(Role.PAYMENTS)), most)
+        found = groups.watch.find(wanted._replace(sees_parties=identity.may(Role.PAYMENTS)), limit)
         with groups.watch.reading() as view:
             heads = [(key, head.body) for key in found.keys if (head := view.find(key)) is not None]
     except ResequencerError as error:
@@ -234,14 +234,14 @@ def get_group(console: Console, request: Request, key: str) -> GroupAnswer:
 
 
 def get_members(
-    console: Console, request: Request, key: str, after: str, most: int
+    console: Console, request: Request, key: str, after: str, limit: int
 ) -> tuple[tuple[GroupMember, ...], str | None]:
     """Return members of a group and the `after` of the next ones; an answer 404 if there is no such group."""
     groups = groups_of(console)
     with _answered(key), groups.watch.reading() as view:
         if view.find(key) is None:
             raise _missing(groups.watch.look())
-        return find_members(identity_of(request), view, key, after, most)
+        return find_members(identity_of(request), view, key, after, limit)
 
 
 class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -369,13 +369,13 @@ def group_operations(console: Console) -> list[Operation]:
     def events(request: Request, query: EventsQuery) -> EventStream:
         ours = groups_of(console)
         console.listening.check()
-        said = request.headers.get(_LAST_EVENT) or query.after
+        last = request.headers.get(_LAST_EVENT) or query.after
         try:
-            after = place_of(said) if said else None
+            after = place_of(last) if last else None
         except NoPlace as error:
-            raise HTTPException(400, f"after is {shown(said[:100])}; the id of an event is expected") from error
-        told = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
-        return EventStream(console.listening.counted(told))
+            raise HTTPException(400, f"after is {shown(last[:100])}; the id of an event is expected") from error
+        events = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
+        return EventStream(console.listening.counted(events))
 
     def group(request: Request, query: msgspec.Struct) -> GroupAnswer:
         del query

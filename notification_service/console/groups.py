@@ -1,4 +1,4 @@
-"""The groups as the console shows them: an index in an SQLite file, kept fresh by a thread while somebody looks.
+"""The groups as the console shows them: an index in an SQLite file, kept fresh by a thread while people look.
 
 The index has the groups in the order of the page, by state and by text. It is made of the heads in pieces, and what did not
 change since is not written again; so neither a page nor a refresh has all groups in memory. It is the console's own and can be
@@ -37,7 +37,7 @@ _BUSY_SECONDS = 5.0
 _SEARCH_SECONDS = 2.0
 """How long a text is searched for: among a million groups a search for one that is not there takes longer."""
 _STEPS = 10_000
-_ANEW = """
+_SCHEMA = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
     CREATE TABLE known (key TEXT PRIMARY KEY, mark BLOB NOT NULL, place INTEGER NOT NULL, at INTEGER NOT NULL,
@@ -52,7 +52,7 @@ _PLACES = {GroupState.OPEN: 0, GroupState.INCOMPLETE: 0, GroupState.COMPLETE: 1,
 
 
 class IndexUnusable(TransientError):
-    """The file cannot be written or read; with `is_damaged` it must be made anew."""
+    """The file cannot be written or read; with `is_damaged` it must be made again."""
 
     def __init__(self, path: Path, error: sqlite3.Error | OSError, *, is_damaged: bool) -> None:
         self.is_damaged = is_damaged
@@ -125,8 +125,8 @@ class GroupIndex:
             connection.execute("DELETE FROM known WHERE key > ?", (after,))
             return _totals(connection)
 
-    def find(self, wanted: GroupFilter, most: int) -> Found:
-        """Return the first `most` keys: what is not through, the oldest first; then the others, the latest change first.
+    def find(self, wanted: GroupFilter, limit: int) -> Found:
+        """Return the first `limit` keys: what is not through, the oldest first; then the others, the latest change first.
 
         Raises:
             IndexUnusable: It cannot be read.
@@ -142,7 +142,7 @@ class GroupIndex:
             # All rows in the order of the table are read ten times as fast as in the order of an index.
             order = "+place, +at, +key" if wanted.text else "place, at, key"
             listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
-            keys = tuple(_until_interrupted(connection, listed, (*values, most)))
+            keys = tuple(_until_interrupted(connection, listed, (*values, limit)))
             if monotonic() > until:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
             connection.set_progress_handler(None, 0)
@@ -151,7 +151,7 @@ class GroupIndex:
         return Found(keys, min(matching, _MAX_COUNTED), matching <= _MAX_COUNTED)
 
     def delete(self) -> None:
-        """Delete the file: the next refresh makes it anew."""
+        """Delete the file: the next refresh makes it again."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -165,10 +165,10 @@ class GroupIndex:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
+            self.delete()  # Of an earlier process: made again it cannot be of another service or another version.
             connection = sqlite3.connect(make_private(self._path), timeout=_BUSY_SECONDS, isolation_level=None)
             try:
-                connection.executescript(_ANEW)
+                connection.executescript(_SCHEMA)
             except BaseException:
                 connection.close()
                 raise
@@ -299,13 +299,13 @@ class GroupsWatch:
         self._refresher.look(_GLANCE)
         return self.totals if self._freshness.problem is None else None
 
-    def find(self, wanted: GroupFilter, most: int) -> Found:
+    def find(self, wanted: GroupFilter, limit: int) -> Found:
         """Return the first keys of a filter.
 
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        return Found() if self._index is None else self._index.find(wanted, most)
+        return Found() if self._index is None else self._index.find(wanted, limit)
 
     @contextmanager
     def reading(self) -> Iterator[StoreView]:
@@ -353,7 +353,7 @@ _REMEMBERED = 1_000
 
 
 class GivenClose(NamedTuple):
-    """Who has told to close a group by this console, and when."""
+    """Who ordered by this console to close a group, and when."""
 
     by: str
     at: Instant
@@ -366,7 +366,7 @@ class Groups:
         self.source = source
         self._clock = clock
         self.feed = CompletionFeed(source.open_completions, clock)
-        self.watch = GroupsWatch(source, clock, self.feed.tell_change)
+        self.watch = GroupsWatch(source, clock, self.feed.note_change)
         self._given: OrderedDict[str, GivenClose] = OrderedDict()
         self._lock = Lock()
 
@@ -385,7 +385,7 @@ class Groups:
                 self._given.popitem(last=False)
 
     def find_given(self, key: str) -> GivenClose | None:
-        """Return who told to close the group; None if nobody did, or if it was long ago."""
+        """Return who ordered to close the group; None without such an order, or if it was long ago."""
         with self._lock:
             return self._given.get(key)
 

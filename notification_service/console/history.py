@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from notification_service.connectors.dead_letters.actions import EditProposed
 from notification_service.console.access.identity import Identity
-from notification_service.console.dead_letters import Filter, list_letters, open_letters
+from notification_service.console.dead_letters import Filter, list_dead_letters, open_dead_letters_for
 from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import OrderState, list_orders
 from notification_service.console.sources import ArchiveDistance, Sources
@@ -73,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """The counters of one worker's process; `process` tells when they begin anew."""
+    """The counters of one worker's process; `process` tells when they begin again at 0."""
 
     process: int | None
     records: int
@@ -106,14 +106,14 @@ class History:
             minute = now - now % _MINUTE_MS
             if minute != self._current.minute:
                 self._finish(minute)
-            records, notifications, letters = (sum(column) for column in zip(*gained, strict=True))
+            records, notifications, dead_letters = (sum(column) for column in zip(*gained, strict=True))
             whole, current = service.whole, self._current
             lag = sum(each.lag or 0 for each in whole.partitions)
             self._current = Minute(
                 minute,
                 current.records + records,
                 current.notifications + notifications,
-                current.dead_letters + letters,
+                current.dead_letters + dead_letters,
                 max(current.waiting, whole.units.waiting),
                 max(current.lag, lag),
             )
@@ -141,8 +141,8 @@ class History:
 
     def _gained(self, report: StatusReport) -> tuple[int, int, int]:
         """What a worker has done since its last report. A new process begins at 0; what the old one did last is unknown."""
-        notifications, letters = sum(report.notifications.values()), sum(report.dead_letters.values())
-        now = _Counts(report.worker_process_id, report.counts.get("records", 0), notifications, letters)
+        notifications, dead_letters = sum(report.notifications.values()), sum(report.dead_letters.values())
+        now = _Counts(report.worker_process_id, report.counts.get("records", 0), notifications, dead_letters)
         last = self._last.get(report.slot)
         self._last[report.slot] = now
         if last is None:
@@ -170,7 +170,7 @@ class History:
             self._has_failed = True
 
     def _load(self) -> list[Minute]:
-        """What an earlier console kept. A damaged file is begun anew."""
+        """What an earlier console kept. A damaged file is deleted."""
         try:
             with closing(self._connect()) as connection:
                 return [Minute(*row) for row in connection.execute("SELECT * FROM minutes ORDER BY minute")]
@@ -194,10 +194,10 @@ class History:
 
 
 _EVERY_SECONDS = 5.0
-_LETTERS_EVERY_SECONDS = 30.0
+_DEAD_LETTERS_EVERY_SECONDS = 30.0
 _PROPOSALS_EVERY_SECONDS = 5.0
 _ARCHIVE_EVERY_SECONDS = 30.0
-_SHARE = 50
+_PAUSE_FACTOR = 50
 """Logs and the archive are looked at again only after this many times as long as it took, since they need reading."""
 
 _READER = Identity("console", frozenset(), sends_by_itself=False)
@@ -214,7 +214,7 @@ class Sampler:
         self._sources = sources
         self._history = history
         self._stopping = Event()
-        self._letters_due = 0.0
+        self._dead_letters_due = 0.0
         self._open_orders = sources.open_orders if has_approval else None
         self._proposals_due = 0.0
         self._archive_due = 0.0
@@ -239,8 +239,8 @@ class Sampler:
         report = self._sources.find_report()
         if report is not None:
             self._history.add(report, self._sources.steady_clock.now())
-        if monotonic() >= self._letters_due:
-            self._count_letters()
+        if monotonic() >= self._dead_letters_due:
+            self._count_dead_letters()
         if monotonic() >= self._proposals_due:
             self.count_proposals()
         if monotonic() >= self._archive_due:
@@ -259,7 +259,7 @@ class Sampler:
         except ResequencerError:
             self.open_proposals = None
         finally:
-            self._proposals_due = monotonic() + max(_PROPOSALS_EVERY_SECONDS, _SHARE * (monotonic() - begun))
+            self._proposals_due = monotonic() + max(_PROPOSALS_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))
 
     def look_at_archive(self) -> None:
         """Read the distances again."""
@@ -269,7 +269,7 @@ class Sampler:
         except ResequencerError:
             self.archive_distances = None
         finally:
-            self._archive_due = monotonic() + max(_ARCHIVE_EVERY_SECONDS, _SHARE * (monotonic() - begun))
+            self._archive_due = monotonic() + max(_ARCHIVE_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -279,14 +279,14 @@ class Sampler:
                 _log.exception("the console could not look at the service; it tries again")
             self._stopping.wait(_EVERY_SECONDS)
 
-    def _count_letters(self) -> None:
+    def _count_dead_letters(self) -> None:
         begun = monotonic()
         try:
-            with open_letters(self._sources, _READER) as store:
-                found = list_letters(store, Filter(), self._sources.clock.now())
+            with open_dead_letters_for(self._sources, _READER) as store:
+                found = list_dead_letters(store, Filter(), self._sources.clock.now())
             self.new_dead_letters = dict(found.new_by_reason)
             self.proposed_edits = found.by_state.get(EditProposed.state, 0)
         except ResequencerError:
             self.new_dead_letters = self.proposed_edits = None
         finally:
-            self._letters_due = monotonic() + max(_LETTERS_EVERY_SECONDS, _SHARE * (monotonic() - begun))
+            self._dead_letters_due = monotonic() + max(_DEAD_LETTERS_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))

@@ -120,9 +120,9 @@ class _Peer:
 
     def _fetch(self, answered: Event) -> None:
         try:
-            told = fetch(self._url, self._token)
+            answer = fetch(self._url, self._token)
             at = instant_text(self._clock.now())
-            self.answer = PeerAnswer(self._url, True, told.state, at, told.workers)
+            self.answer = PeerAnswer(self._url, True, answer.state, at, answer.workers)
         except PeerFailed as error:
             self.answer = msgspec.structs.replace(self.answer, is_answering=False, problem=str(error))
         except Exception:  # noqa: BLE001 - The outermost loop of the thread: the next look may succeed.
@@ -175,11 +175,11 @@ async def _body(answer: httpx.Response) -> bytes:
 def _checked(body: bytes) -> ServiceAnswer:
     """Return the answer if the pages can show it."""
     try:
-        told = msgspec.json.decode(body, type=ServiceAnswer)
-        for each in told.workers:
+        answer = msgspec.json.decode(body, type=ServiceAnswer)
+        for each in answer.workers:
             instant_of(each.report.reported_at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise PeerFailed("its answer is not that of a console of this version") from error
-    if len(told.workers) > _MAX_WORKERS:
+    if len(answer.workers) > _MAX_WORKERS:
         raise PeerFailed(f"its answer has more than {_MAX_WORKERS:,} workers")
-    return told
+    return answer
