@@ -32,8 +32,7 @@ from benchmarks._workload import CONFIGURATION, override, serving
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.storages import storage_kind
 from notification_service.console.sources import Sources
-from notification_service.console.waiting.query import WaitingFilter
-from notification_service.console.waiting.refresher import WaitingUnits
+from notification_service.console.waiting import WaitingFilter, WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits

@@ -145,9 +145,9 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         make_application,  # Here, for these libraries take half a second to import.
     )
     from notification_service.console.context import Console
-    from notification_service.console.listening import CannotListen, listen, url_of
-    from notification_service.console.metrics_endpoint import make_metrics_application
+    from notification_service.console.prometheus import make_metrics_application
     from notification_service.console.server import Endpoint, serve
+    from notification_service.console.settings import CannotListen, listen, url_of
     from notification_service.wiring.console.access import check_tls, make_authenticator
     from notification_service.wiring.console.sources import console_sources
 

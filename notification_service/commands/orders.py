@@ -12,11 +12,9 @@ import msgspec
 from guardian.ports import OrderBook
 from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.orders.giving import NotGiven, Wish, give, make_order
-from notification_service.console.orders.listing import list_orders
-from notification_service.console.orders.order_answer import ToldOrder, tell_order
+from notification_service.console.find_unit import known_partitions
+from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, tell_order
 from notification_service.console.sources import Sources
-from notification_service.console.units.find import known_partitions
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_order_book
 from notification_service.wiring.console.sources import console_sources

@@ -18,12 +18,21 @@ from notification_service.configuration.configuration import Configuration
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.durations import duration_text, relative_text
+from notification_service.console.find_unit import (
+    DAY_MS,
+    NOT_STORED,
+    Search,
+    duration_text,
+    find_hindrance,
+    find_service_hindrance,
+    find_story,
+    known_partitions,
+    prospect_of,
+    relative_text,
+)
 from notification_service.console.sources import Sources
-from notification_service.console.units.find import DAY_MS, NOT_STORED, Search, find_story, known_partitions
-from notification_service.console.units.prospects import find_hindrance, find_service_hindrance, prospect_of
-from notification_service.console.units.story import UnitStory
-from notification_service.console.waiting.query import WaitingUnit
+from notification_service.console.unit_story import UnitStory
+from notification_service.console.waiting import WaitingUnit
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.simulator.verify.story import Arrival, Step, StepKind
 from notification_service.status.report import UnitWait

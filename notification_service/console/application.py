@@ -19,22 +19,22 @@ from starlette.staticfiles import StaticFiles
 from notification_service.console.access.identity import Authenticator
 from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits
 from notification_service.console.access.roles import route
-from notification_service.console.api.operation import JSON, Operation, route_of
-from notification_service.console.api.topic_delivery import topic_delivery_operations
 from notification_service.console.context import Console
-from notification_service.console.dead_letters.api import dead_letter_operations
-from notification_service.console.dead_letters.page import dead_letter_routes
+from notification_service.console.dead_letter_pages import dead_letter_operations, dead_letter_routes
 from notification_service.console.delivery import delivery_operations, delivery_routes
-from notification_service.console.groups.api import group_operations
-from notification_service.console.groups.page import group_routes
-from notification_service.console.orders.api import order_operations
-from notification_service.console.orders.page import order_routes
-from notification_service.console.overview import overview_routes, service_operations, worker_routes
-from notification_service.console.partitions import partition_operations, partition_routes
-from notification_service.console.regions import region_operations, region_routes
-from notification_service.console.units.api import unit_operations
-from notification_service.console.units.page import unit_routes
-from notification_service.console.waiting.page import waiting_routes
+from notification_service.console.group_pages import group_operations, group_routes
+from notification_service.console.operation import JSON, Operation, route_of
+from notification_service.console.order_pages import order_operations, order_routes
+from notification_service.console.overview import (
+    overview_routes,
+    partition_operations,
+    partition_routes,
+    region_operations,
+    region_routes,
+    service_operations,
+    worker_routes,
+)
+from notification_service.console.unit_pages import unit_operations, unit_routes, waiting_routes
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
@@ -85,7 +85,6 @@ def operations_of(console: Console) -> list[Operation]:
         *region_operations(console),
         *order_operations(console),
         *delivery_operations(console),
-        *topic_delivery_operations(console),
         *group_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
@@ -112,9 +111,9 @@ async def _ticks(request: Request, console: Console) -> AsyncIterator[str]:
     last = ""
     while not await request.is_disconnected():
         report = await asyncio.to_thread(console.sources.find_report)
-        told = "" if report is None else f"{report.state} {report.whole.reported_at}"
-        yield f"event: {'changed' if told != last else 'same'}\ndata: {int(console.sources.clock.now())}\n\n"
-        last = told
+        state = "" if report is None else f"{report.state} {report.whole.reported_at}"
+        yield f"event: {'changed' if state != last else 'same'}\ndata: {int(console.sources.clock.now())}\n\n"
+        last = state
         await asyncio.sleep(_EVERY_SECONDS)
 
 

@@ -1,14 +1,18 @@
-"""What all pages and routes share."""
+"""What all pages and operations share: templates, views of the storage, the audit log, and who listens to events."""
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from threading import Condition, Lock
 from time import monotonic
 from typing import Any, NoReturn
 
 import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
@@ -16,22 +20,89 @@ from starlette.templating import Jinja2Templates
 from notification_service.console.access.client import Client
 from notification_service.console.access.identity import Identity
 from notification_service.console.access.layer import FormTokens
-from notification_service.console.groups.watch import Groups
-from notification_service.console.history import History
-from notification_service.console.listeners import Listening
+from notification_service.console.find_unit import duration_text, relative_text
+from notification_service.console.groups import Groups
+from notification_service.console.history import History, Sampler
 from notification_service.console.peers import Peers
-from notification_service.console.sampler import Sampler
 from notification_service.console.settings import HttpSettings
 from notification_service.console.sources import Sources
-from notification_service.console.templating import make_templates
-from notification_service.console.waiting.refresher import WaitingUnits
-from resequencer.clock import SteadyClock, instant_text
+from notification_service.console.waiting import WaitingUnits
+from resequencer.clock import Clock, Instant, SteadyClock, instant_of, instant_text
 from resequencer.errors import TransientError
+from resequencer.printable import counted, printable
 from resequencer.storage_port import StorageUnavailable
 from storage.private_file import make_private
 from storage.view_port import StorageView
 
-MOST = 4
+TEMPLATES = Path(__file__).parent / "templates"
+_ISO_INSTANT = re.compile(r"\b\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.\d]*Z")
+
+
+def make_templates(clock: Clock) -> Jinja2Templates:
+    """All texts are escaped. Ids of other systems pass the filter `visible`, which shows control characters as escapes."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "visible": printable,
+        "counted": counted,
+        "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
+        "instant": instant_shown,
+        "with_instants": lambda text: _ISO_INSTANT.sub(lambda found: instant_shown(found[0]), text),
+        "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
+        "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
+        "duration": duration_text,
+        "rate": rate_text,
+    }
+    return Jinja2Templates(env=environment)
+
+
+def instant_shown(at: Instant | str) -> str:
+    """Return an instant as pages show it, to the second; a text that is no instant as it is, made printable."""
+    try:
+        return instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19]
+    except ValueError:
+        return printable(str(at))
+
+
+def rate_text(per_second: float) -> str:
+    """Return a rate with so many digits that a rare event is not shown as none."""
+    return f"{per_second:.1f}" if per_second >= 0.1 or not per_second else f"{per_second:.3f}"
+
+
+MAX_LISTENERS = 100
+"""Each page that listens keeps a connection; half of those that the server has remain for requests."""
+
+
+class Listening:
+    """Counts those that listen now. Used by the server's thread alone, but for `check`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def check(self) -> None:
+        """Raises HTTPException (503): As many listen as may."""
+        if self.count >= MAX_LISTENERS:
+            problem = "too many pages are open; load this one again to see what is new"
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, problem, {"Retry-After": "10"})
+
+    async def counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        """Yield the events, and count the listener while it gets them."""
+        self.count += 1
+        try:
+            async for each in events:
+                yield each
+        finally:
+            self.count -= 1
+            if hasattr(events, "aclose"):
+                await events.aclose()
+
+
+MAX_VIEWS = 4
 """Views at once. Each keeps its connections, and with Infinispan some memory."""
 
 _WAIT_SECONDS = 2.0
@@ -69,7 +140,7 @@ class SharedViews:
     def _take(self) -> StorageView | None:
         until = monotonic() + self._wait_seconds
         with self._returned:
-            while not self._idle and self._lent >= MOST:
+            while not self._idle and self._lent >= MAX_VIEWS:
                 if not self._returned.wait(until - monotonic()):
                     return None
             self._lent += 1
@@ -97,7 +168,9 @@ class _NoneFree:
 
     @staticmethod
     def find_header(*_: object) -> NoReturn:
-        raise StorageUnavailable(f"{MOST} other pages wait for the storage, which does not answer them; try again in a moment")
+        raise StorageUnavailable(
+            f"{MAX_VIEWS} other pages wait for the storage, which does not answer them; try again in a moment"
+        )
 
     find_unit = find_waiting = find_header
 

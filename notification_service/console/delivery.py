@@ -1,158 +1,160 @@
-"""Delivery: jobs and receivers, as pages and operations of the API."""
+"""Delivery: jobs, receivers and topics that are delivered straight, as pages and operations of the API."""
 
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console import deliveries, topic_deliveries
+from notification_service.console.access.identity import Identity
 from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
-from notification_service.console.api.operation import Operation, change_of
 from notification_service.console.context import Console, identity_of
+from notification_service.console.dead_letters import answer_for
+from notification_service.console.operation import Because, Name, Operation, change_of, form_route, reason_of
 from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow
-from notification_service.delivery.ledger.intake import LONGEST_REASON
-from notification_service.status.delivery import DirectStatus, ScheduleStatus
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
+from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown
+from notification_service.delivery.ledger.ledger import Ledger
+from notification_service.status.delivery import BlockedStatus, DirectStatus, ScheduleStatus
+from resequencer.clock import instant_text
+from resequencer.record import Origin, Partition
 
 _SHOWN_ERRORS = 200
 _SHOWN_WAITING = 100
 _SHOWN_HELD = 100
+_WAIT_SECONDS = 10.0
+
+_Found = TypeVar("_Found")
+_Masked = TypeVar("_Masked", GateReport, RowError, WaitingRow, DirectStatus, BlockedStatus)
+
+
+def _masked(identity: Identity, found: Iterable[_Masked], field: str = "error") -> list[_Masked]:
+    """Return the values with the answers that this person may see in their `field`."""
+
+    def masked(each: _Masked) -> _Masked:
+        text = getattr(each, field)
+        return each if text is None else replace(each, **{field: answer_for(identity, text)})
+
+    return [masked(each) for each in found]
+
+
+def _topics_for(console: Console, identity: Identity) -> list[DirectStatus]:
+    """Return each receiver of topics with the answers that this person may see; without partitions if no worker reports it."""
+    reported = {each.receiver: each for each in console.sources.find_delivery().direct}
+    found = _masked(identity, (reported.get(name, DirectStatus(name)) for name in console.sources.direct_receivers), "reason")
+    return [
+        replace(
+            each,
+            partitions=tuple(replace(one, records=tuple(_masked(identity, one.records))) for one in each.partitions),
+        )
+        for each in found
+    ]
+
+
+def _ledger_of(console: Console) -> Ledger:
+    """Return the ledger; an answer 404 where no receiver is configured."""
+    if console.ledger is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no receiver is configured: nothing is delivered (delivery.receivers)")
+    return console.ledger
+
+
+def _get_job(console: Console, job: str) -> Job:
+    found = _ledger_of(console).find_job(job)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no job of this name")
+    return found
+
+
+def _check_receiver(console: Console, receiver: str) -> str:
+    """Return the receiver; an answer 404 if it is not configured."""
+    if receiver not in _ledger_of(console).receivers:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no receiver of this name")
+    return receiver
+
+
+def _change(console: Console, request: Request, action: str, change: Callable[[Ledger], _Found], **details: str) -> _Found:
+    """Write who does it, then do it. What the ledger refuses is answered with 409."""
+    console.audit_log.note(request, f"delivery.{action}", **details)
+    try:
+        return change(_ledger_of(console))
+    except JobRefused as error:
+        raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
+
+
+def _no_topics(console: Console, receiver: str) -> HTTPException:
+    return HTTPException(HTTPStatus.NOT_FOUND, str(ReceiverUnknown(receiver, console.sources.direct_receivers)))
 
 
 def delivery_routes(console: Console) -> list[Route]:
-    pages = _DeliveryPages(console)
-    changes = (
-        ("cancel", pages.cancel, "cancel-job"),
-        ("accept-loss", pages.accept_loss, "accept-loss"),
-        ("retry-failed", pages.retry_failed, "retry-failed"),
-        ("open-gate", pages.open_gate, "open-gate"),
-        ("release", pages.release, "release-unit"),
-        ("skip", pages.skip, "skip"),
-        ("skip-all", pages.skip_all, "skip-all"),
-        ("block", pages.block, "block"),
-    )
+    def overview(request: Request) -> Response:
+        ledger, person = console.ledger, identity_of(request)
+        return console.page(
+            request,
+            "jobs_and_receivers.html",
+            has_ledger=ledger is not None,
+            gates=[] if ledger is None else _masked(person, ledger.gates(), "reason"),
+            jobs=[] if ledger is None else ledger.jobs(),
+            direct=_topics_for(console, person),
+            schedules=console.sources.find_delivery().schedules,
+        )
+
+    def job(request: Request) -> Response:
+        found = _get_job(console, request.query_params.get("id", ""))
+        errors = _masked(identity_of(request), _ledger_of(console).errors(found.id, _SHOWN_ERRORS))
+        return console.page(request, "job.html", job=found, errors=errors, may_change=may_change(request))
+
+    def receiver(request: Request) -> Response:
+        name, person = _check_receiver(console, request.query_params.get("name", "")), identity_of(request)
+        ledger = _ledger_of(console)
+        (gate,) = _masked(person, (each for each in ledger.gates() if each.receiver == name), "reason")
+        return console.page(
+            request,
+            "receiver.html",
+            gate=gate,
+            waiting=_masked(person, ledger.waiting(name, _SHOWN_WAITING)),
+            held=ledger.held(name, _SHOWN_HELD),
+            may_change=may_change(request),
+        )
+
+    def topics(request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        found = next((each for each in _topics_for(console, identity_of(request)) if each.receiver == name), None)
+        if found is None:
+            raise _no_topics(console, name)
+        return console.page(request, "receiver_topics.html", found=found, may_change=may_change(request))
+
+    def may_change(request: Request) -> bool:
+        return identity_of(request).may(Role.OPERATOR)
+
+    def then(request: Request, taken: Any, answer: Any) -> Response:
+        """Show what an order did, or the job or the receiver that was changed."""
+        if isinstance(answer, Ordered):
+            return console.page(request, "ordered.html", receiver=taken.receiver, text=answer.outcome)
+        job_name = getattr(taken, "job", None)
+        page = f"receiver?{urlencode({'name': taken.receiver})}" if job_name is None else f"job?{urlencode({'id': job_name})}"
+        return RedirectResponse(f"/delivery/{page}", HTTPStatus.SEE_OTHER)
+
     return [
-        route("/delivery", pages.overview, name="delivery"),
-        route("/delivery/job", pages.job, name="delivery-job"),
-        route("/delivery/receiver", pages.receiver, name="delivery-receiver"),
-        route("/delivery/topics", pages.topics, name="delivery-topics"),
+        route("/delivery", overview, name="delivery"),
+        route("/delivery/job", job, name="delivery-job"),
+        route("/delivery/receiver", receiver, name="delivery-receiver"),
+        route("/delivery/topics", topics, name="delivery-topics"),
         *(
-            route(f"/delivery/{path}", page, needs=Role.OPERATOR, name=f"delivery-{name}", tokens=console.tokens)
-            for path, page, name in changes
+            form_route(console, each.path, each.takes, each.endpoint, then)
+            for each in (*_ledger_changes(console), *_topic_changes(console))
         ),
     ]
 
 
-class _DeliveryPages:
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def overview(self, request: Request) -> Response:
-        ledger, person = self._console.ledger, identity_of(request)
-        return self._console.page(
-            request,
-            "delivery/jobs_and_receivers.html",
-            has_ledger=ledger is not None,
-            gates=[] if ledger is None else deliveries.gates_for(person, ledger.gates()),
-            jobs=[] if ledger is None else ledger.jobs(),
-            direct=topic_deliveries.receivers_for(self._console, person),
-            schedules=self._console.sources.find_delivery().schedules,
-        )
-
-    def job(self, request: Request) -> Response:
-        job = deliveries.find_job(self._console, request.query_params.get("id", ""))
-        found = deliveries.ledger_of(self._console).errors(job.id, _SHOWN_ERRORS)
-        errors = deliveries.errors_for(identity_of(request), found)
-        return self._console.page(request, "delivery/job.html", job=job, errors=errors, may_change=self._may_change(request))
-
-    def receiver(self, request: Request) -> Response:
-        name = deliveries.check_receiver(self._console, request.query_params.get("name", ""))
-        ledger = deliveries.ledger_of(self._console)
-        person = identity_of(request)
-        (gate,) = deliveries.gates_for(person, (each for each in ledger.gates() if each.receiver == name))
-        return self._console.page(
-            request,
-            "delivery/receiver.html",
-            gate=gate,
-            waiting=deliveries.waiting_for(person, ledger.waiting(name, _SHOWN_WAITING)),
-            held=ledger.held(name, _SHOWN_HELD),
-            may_change=self._may_change(request),
-        )
-
-    def topics(self, request: Request) -> Response:
-        found = topic_deliveries.find_receiver(self._console, identity_of(request), request.query_params.get("name", ""))
-        return self._console.page(request, "delivery/topics.html", found=found, may_change=self._may_change(request))
-
-    def skip(self, request: Request) -> Response:
-        form = request.state.form
-        text = topic_deliveries.skip(self._console, request, *_fields(form, "receiver", "position", "because"))
-        return self._ordered(request, text)
-
-    def skip_all(self, request: Request) -> Response:
-        form = request.state.form
-        text = topic_deliveries.skip_all(self._console, request, *_fields(form, "receiver", "partition", "because"))
-        return self._ordered(request, text)
-
-    def block(self, request: Request) -> Response:
-        form = request.state.form
-        text = topic_deliveries.block(self._console, request, *_fields(form, "receiver", "partition", "because"))
-        return self._ordered(request, text)
-
-    def _ordered(self, request: Request, text: str) -> Response:
-        receiver = request.state.form.get("receiver", "")
-        return self._console.page(request, "delivery/ordered.html", receiver=receiver, text=text)
-
-    def cancel(self, request: Request) -> Response:
-        job = request.state.form.get("job", "")
-        deliveries.cancel_job(self._console, request, job)
-        return _to_job(job)
-
-    def accept_loss(self, request: Request) -> Response:
-        job, because = _fields(request.state.form, "job", "because")
-        deliveries.accept_loss(self._console, request, job, because)
-        return _to_job(job)
-
-    def retry_failed(self, request: Request) -> Response:
-        form = request.state.form
-        job = form.get("job", "")
-        deliveries.retry_failed(self._console, request, job, with_late=form.get("late") == "yes")
-        return _to_job(job)
-
-    def open_gate(self, request: Request) -> Response:
-        receiver = request.state.form.get("receiver", "")
-        deliveries.open_gate(self._console, request, receiver)
-        return _to_receiver(receiver)
-
-    def release(self, request: Request) -> Response:
-        form = request.state.form
-        receiver = form.get("receiver", "")
-        deliveries.release_unit(self._console, request, receiver, form.get("unit", ""))
-        return _to_receiver(receiver)
-
-    def _may_change(self, request: Request) -> bool:
-        return identity_of(request).may(Role.OPERATOR)
-
-
-def _fields(form: Mapping[str, str], *names: str) -> Iterator[str]:
-    return (form.get(name, "") for name in names)
-
-
-def _to_job(job: str) -> Response:
-    return RedirectResponse(f"/delivery/job?{urlencode({'id': job})}", HTTPStatus.SEE_OTHER)
-
-
-def _to_receiver(receiver: str) -> Response:
-    return RedirectResponse(f"/delivery/receiver?{urlencode({'name': receiver})}", HTTPStatus.SEE_OTHER)
-
-
-Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
-Because = Annotated[str, Meta(min_length=1, max_length=LONGEST_REASON)]
 Limit = Annotated[int, Meta(ge=1, le=500)]
 
 
@@ -237,56 +239,145 @@ class Changed(msgspec.Struct, frozen=True):
     left: int | None = None
 
 
-def delivery_operations(console: Console) -> list[Operation]:
-    def delivery(request: Request, query: msgspec.Struct) -> DeliveryAnswer:
-        del query
-        identity = identity_of(request)
-        topics = tuple(topic_deliveries.receivers_for(console, identity))
-        schedules = console.sources.find_delivery().schedules
-        if (topics or schedules) and console.ledger is None:
-            return DeliveryAnswer((), (), topics, schedules)
-        ledger = deliveries.ledger_of(console)
-        return DeliveryAnswer(tuple(deliveries.gates_for(identity, ledger.gates())), tuple(ledger.jobs()), topics, schedules)
+class SkippedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A blocked record of a topic: its receiver, its `position` (TOPIC-PARTITION@OFFSET), and why it is given up."""
 
-    def job(request: Request, query: JobQuery) -> JobAnswer:
-        found = deliveries.find_job(console, query.job)
-        errors = deliveries.ledger_of(console).errors(found.id, query.limit)
-        return JobAnswer(found, tuple(deliveries.errors_for(identity_of(request), errors)))
+    receiver: Name
+    position: Name
+    because: Because
 
-    def receiver(request: Request, query: ReceiverQuery) -> ReceiverAnswer:
-        name, ledger = deliveries.check_receiver(console, query.receiver), deliveries.ledger_of(console)
-        held = tuple(unit for unit, _ in ledger.held(name, query.limit))
-        waiting = deliveries.waiting_for(identity_of(request), ledger.waiting(name, query.limit))
-        return ReceiverAnswer(tuple(waiting), held)
 
-    def cancel(request: Request, told: JobName) -> Changed:
-        deliveries.cancel_job(console, request, told.job)
+class OrderedPartition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `partition` (TOPIC-PARTITION) that is delivered straight from its topic, its receiver, and why this is ordered."""
+
+    receiver: Name
+    partition: Name
+    because: Because
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """What came of an order for a partition. If no worker has executed it yet, this says so: its next owner will."""
+
+    outcome: str
+
+
+def _ledger_changes(console: Console) -> list[Operation]:
+    def cancel(request: Request, taken: JobName) -> Changed:
+        job = _get_job(console, taken.job).id
+        _change(console, request, "cancel", lambda ledger: ledger.cancel_job(job), job=job)
         return Changed()
 
-    def accept(request: Request, told: AcceptLoss) -> Changed:
-        deliveries.accept_loss(console, request, told.job, told.because)
+    def accept(request: Request, taken: AcceptLoss) -> Changed:
+        job, because, by = _get_job(console, taken.job).id, taken.because.strip(), identity_of(request).name
+        details = {"job": job, "because": because}
+        _change(console, request, "accept-loss", lambda ledger: ledger.accept_loss(job, by, taken.because), **details)
         return Changed()
 
-    def retry(request: Request, told: RetryFailed) -> Changed:
-        return Changed(*deliveries.retry_failed(console, request, told.job, with_late=told.late))
+    def retry(request: Request, taken: RetryFailed) -> Changed:
+        job, late = _get_job(console, taken.job).id, str(taken.late).lower()
+        details = {"job": job, "late": late}
+        change = _change(
+            console, request, "retry-failed", lambda ledger: ledger.retry_failed(job, with_late=taken.late), **details
+        )
+        return Changed(*change)
 
-    def open_gate(request: Request, told: ReceiverName) -> Changed:
-        deliveries.open_gate(console, request, told.receiver)
+    def open_gate(request: Request, taken: ReceiverName) -> Changed:
+        receiver = _check_receiver(console, taken.receiver)
+        _change(console, request, "open-gate", lambda ledger: ledger.open_gate(receiver), receiver=receiver)
         return Changed()
 
-    def release(request: Request, told: HeldUnit) -> Changed:
-        deliveries.release_unit(console, request, told.receiver, told.unit)
+    def release(request: Request, taken: HeldUnit) -> Changed:
+        receiver, unit = _check_receiver(console, taken.receiver), taken.unit
+        _change(console, request, "release", lambda ledger: ledger.release_unit(receiver, unit), receiver=receiver, unit=unit)
         return Changed()
 
     return [
-        Operation("/delivery", "delivery", delivery, DeliveryAnswer, "The gates of the receivers, and the jobs"),
-        Operation("/delivery/job", "delivery-job", job, JobAnswer, "A job, and why rows of it failed", JobQuery),
-        Operation(
-            "/delivery/receiver", "delivery-receiver", receiver, ReceiverAnswer, "What waits for a receiver", ReceiverQuery
-        ),
         change_of("/delivery/cancel", "cancel-job", cancel, Changed, "Deliver nothing more of a job", JobName),
         change_of("/delivery/accept-loss", "accept-loss", accept, Changed, "Do without what is missing of a source", AcceptLoss),
         change_of("/delivery/retry-failed", "retry-failed", retry, Changed, "Deliver the failed rows again", RetryFailed),
         change_of("/delivery/open-gate", "open-gate", open_gate, Changed, "Open a shut gate now", ReceiverName),
         change_of("/delivery/release", "release-unit", release, Changed, "Let a held unit go on", HeldUnit),
+    ]
+
+
+def _order(
+    console: Console,
+    request: Request,
+    kind: DirectOrderKind,
+    taken: SkippedRecord | OrderedPartition,
+    partition: Partition,
+    offset: int | None = None,
+) -> Ordered:
+    """Write who does it, then give the order and wait for its outcome. What the owner refuses is answered with 409."""
+    receiver, because = taken.receiver, reason_of(taken.because)
+    if receiver not in console.sources.direct_receivers:
+        raise _no_topics(console, receiver)
+    place = str(partition) if offset is None else str(Origin(partition, offset))
+    console.audit_log.note(request, f"delivery.{kind.value}", receiver=receiver, place=place, because=because)
+    by, at = identity_of(request).name, instant_text(console.sources.clock.now())
+    given = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=because, at=at, offset=offset)
+    assert console.sources.order_delivery is not None, "there are such receivers"
+    try:
+        outcome = console.sources.order_delivery(receiver, partition, given, _WAIT_SECONDS)
+    except OrderRefused as error:
+        raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
+    if outcome is None:
+        problem = f"no worker has executed it within {_WAIT_SECONDS:g} s: the next owner of {partition} will"
+        return Ordered(f"the order is given, and {problem}")
+    if outcome.result is DirectResult.REFUSED:
+        raise HTTPException(HTTPStatus.CONFLICT, outcome.text)
+    return Ordered(outcome.text)
+
+
+def _topic_changes(console: Console) -> list[Operation]:
+    def skip(request: Request, taken: SkippedRecord) -> Ordered:
+        origin = Origin.find(taken.position)
+        if origin is None:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is TOPIC-PARTITION@OFFSET, such as NOTIFICATIONS-0@17")
+        return _order(console, request, DirectOrderKind.SKIP, taken, origin.partition, origin.offset)
+
+    def of_partition(kind: DirectOrderKind) -> Callable[[Request, OrderedPartition], Ordered]:
+        def ordered(request: Request, taken: OrderedPartition) -> Ordered:
+            partition = Partition.find(taken.partition)
+            if partition is None:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, "the partition is TOPIC-PARTITION, such as NOTIFICATIONS-0")
+            return _order(console, request, kind, taken, partition)
+
+        return ordered
+
+    skip_all, block = of_partition(DirectOrderKind.SKIP_ALL), of_partition(DirectOrderKind.BLOCK)
+    return [
+        change_of("/delivery/skip", "skip", skip, Ordered, "Make a blocked record of a topic a dead letter", SkippedRecord),
+        change_of("/delivery/skip-all", "skip-all", skip_all, Ordered, "Skip all that fails in a partition", OrderedPartition),
+        change_of("/delivery/block", "block", block, Ordered, "Try again what fails in a partition", OrderedPartition),
+    ]
+
+
+def delivery_operations(console: Console) -> list[Operation]:
+    def delivery(request: Request, query: msgspec.Struct) -> DeliveryAnswer:
+        del query
+        identity = identity_of(request)
+        topics = tuple(_topics_for(console, identity))
+        schedules = console.sources.find_delivery().schedules
+        if (topics or schedules) and console.ledger is None:
+            return DeliveryAnswer((), (), topics, schedules)
+        ledger = _ledger_of(console)
+        return DeliveryAnswer(tuple(_masked(identity, ledger.gates(), "reason")), tuple(ledger.jobs()), topics, schedules)
+
+    def job(request: Request, query: JobQuery) -> JobAnswer:
+        found = _get_job(console, query.job)
+        return JobAnswer(found, tuple(_masked(identity_of(request), _ledger_of(console).errors(found.id, query.limit))))
+
+    def receiver(request: Request, query: ReceiverQuery) -> ReceiverAnswer:
+        name, ledger = _check_receiver(console, query.receiver), _ledger_of(console)
+        held = tuple(unit for unit, _ in ledger.held(name, query.limit))
+        return ReceiverAnswer(tuple(_masked(identity_of(request), ledger.waiting(name, query.limit))), held)
+
+    summary = "What waits for a receiver"
+    return [
+        Operation("/delivery", "delivery", delivery, DeliveryAnswer, "The gates of the receivers, and the jobs"),
+        Operation("/delivery/job", "delivery-job", job, JobAnswer, "A job, and why rows of it failed", JobQuery),
+        Operation("/delivery/receiver", "delivery-receiver", receiver, ReceiverAnswer, summary, ReceiverQuery),
+        *_ledger_changes(console),
+        *_topic_changes(console),
     ]

@@ -1,4 +1,4 @@
-"""What the service did over the last hours, a row for each minute, kept by the console in the run directory."""
+"""What the service did over the last hours, and a thread of the console that looks at it now and then."""
 
 import logging
 import sqlite3
@@ -6,12 +6,22 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import NamedTuple
 
+from notification_service.connectors.dead_letters.actions import EditProposed
+from notification_service.console.access.identity import Identity
+from notification_service.console.dead_letters import Filter, list_dead_letters, open_dead_letters_for
+from notification_service.console.find_unit import known_partitions
+from notification_service.console.orders import OrderState, list_orders
+from notification_service.console.sources import ArchiveDistance, Sources
 from notification_service.status.report import StatusReport
 from notification_service.status.service_report import ServiceReport
 from resequencer.clock import Instant, SteadyClock
+from resequencer.errors import ResequencerError
+from resequencer.order import PROPOSAL_MS
+from resequencer.record import Partition
 from storage.private_file import make_private
 
 _log = logging.getLogger("resequencer.console")
@@ -63,7 +73,7 @@ class _Seen(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """The counters of one worker's process; `process` tells when they begin anew."""
+    """The counters of one worker's process; `process` tells when they begin again at 0."""
 
     process: int | None
     records: int
@@ -96,14 +106,14 @@ class History:
             minute = now - now % _MINUTE_MS
             if minute != self._current.minute:
                 self._finish(minute)
-            records, notifications, letters = (sum(column) for column in zip(*gained, strict=True))
+            records, notifications, dead_letters = (sum(column) for column in zip(*gained, strict=True))
             whole, current = service.whole, self._current
             lag = sum(each.lag or 0 for each in whole.partitions)
             self._current = Minute(
                 minute,
                 current.records + records,
                 current.notifications + notifications,
-                current.dead_letters + letters,
+                current.dead_letters + dead_letters,
                 max(current.waiting, whole.units.waiting),
                 max(current.lag, lag),
             )
@@ -131,8 +141,8 @@ class History:
 
     def _gained(self, report: StatusReport) -> tuple[int, int, int]:
         """What a worker has done since its last report. A new process begins at 0; what the old one did last is unknown."""
-        notifications, letters = sum(report.notifications.values()), sum(report.dead_letters.values())
-        now = _Counts(report.worker_process_id, report.counts.get("records", 0), notifications, letters)
+        notifications, dead_letters = sum(report.notifications.values()), sum(report.dead_letters.values())
+        now = _Counts(report.worker_process_id, report.counts.get("records", 0), notifications, dead_letters)
         last = self._last.get(report.slot)
         self._last[report.slot] = now
         if last is None:
@@ -160,7 +170,7 @@ class History:
             self._has_failed = True
 
     def _load(self) -> list[Minute]:
-        """What an earlier console kept. A damaged file is begun anew."""
+        """What an earlier console kept. A damaged file is deleted."""
         try:
             with closing(self._connect()) as connection:
                 return [Minute(*row) for row in connection.execute("SELECT * FROM minutes ORDER BY minute")]
@@ -181,3 +191,102 @@ class History:
             connection.close()
             raise sqlite3.DatabaseError(f"version {version}")
         return connection
+
+
+_EVERY_SECONDS = 5.0
+_DEAD_LETTERS_EVERY_SECONDS = 30.0
+_PROPOSALS_EVERY_SECONDS = 5.0
+_ARCHIVE_EVERY_SECONDS = 30.0
+_PAUSE_FACTOR = 50
+"""Logs and the archive are looked at again only after this many times as long as it took, since they need reading."""
+
+_READER = Identity("console", frozenset(), sends_by_itself=False)
+
+
+class Sampler:
+    """Keeps the history, the number of dead letters about which nothing was done, that of orders to approve, and the archive's
+    distances.
+
+    With `has_approval` some kinds of orders need a second person.
+    """
+
+    def __init__(self, sources: Sources, history: History, *, has_approval: bool = False) -> None:
+        self._sources = sources
+        self._history = history
+        self._stopping = Event()
+        self._dead_letters_due = 0.0
+        self._open_orders = sources.open_orders if has_approval else None
+        self._proposals_due = 0.0
+        self._archive_due = 0.0
+        self._thread = Thread(target=self._run, name="sampler", daemon=True)
+        self.new_dead_letters: Mapping[str, int] | None = None
+        """By reason; None before they were counted, and while they cannot be read."""
+        self.proposed_edits: int | None = None
+        """Dead letters of which a person proposed an edit; None as above."""
+        self.open_proposals: int | None = None
+        """Orders that wait for a second person; None before they were counted, if they cannot be read, and without approval."""
+        self.archive_distances: Mapping[Partition, ArchiveDistance] | None = None
+        """None before the first look, and while the brokers or the archive cannot be read."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def sample(self) -> None:
+        """Look once."""
+        report = self._sources.find_report()
+        if report is not None:
+            self._history.add(report, self._sources.steady_clock.now())
+        if monotonic() >= self._dead_letters_due:
+            self._count_dead_letters()
+        if monotonic() >= self._proposals_due:
+            self.count_proposals()
+        if monotonic() >= self._archive_due:
+            self.look_at_archive()
+
+    def count_proposals(self) -> None:
+        """Count the proposals again."""
+        if self._open_orders is None:
+            return
+        begun, now = monotonic(), self._sources.clock.now()
+        try:
+            known, _ = known_partitions(self._sources, self._sources.find_report())
+            with closing(self._open_orders()) as book:
+                listed = list_orders(book.orders(known, max(0, now - PROPOSAL_MS)), (), now)
+            self.open_proposals = sum(each.state is OrderState.PROPOSED for each in listed)
+        except ResequencerError:
+            self.open_proposals = None
+        finally:
+            self._proposals_due = monotonic() + max(_PROPOSALS_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))
+
+    def look_at_archive(self) -> None:
+        """Read the distances again."""
+        begun = monotonic()
+        try:
+            self.archive_distances = self._sources.find_archive_distances()
+        except ResequencerError:
+            self.archive_distances = None
+        finally:
+            self._archive_due = monotonic() + max(_ARCHIVE_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.sample()
+            except Exception:  # noqa: BLE001 - The outermost loop of the thread: the next look may succeed.
+                _log.exception("the console could not look at the service; it tries again")
+            self._stopping.wait(_EVERY_SECONDS)
+
+    def _count_dead_letters(self) -> None:
+        begun = monotonic()
+        try:
+            with open_dead_letters_for(self._sources, _READER) as store:
+                found = list_dead_letters(store, Filter(), self._sources.clock.now())
+            self.new_dead_letters = dict(found.new_by_reason)
+            self.proposed_edits = found.by_state.get(EditProposed.state, 0)
+        except ResequencerError:
+            self.new_dead_letters = self.proposed_edits = None
+        finally:
+            self._dead_letters_due = monotonic() + max(_DEAD_LETTERS_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))

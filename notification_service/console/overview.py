@@ -1,6 +1,7 @@
-"""The overview, the workers, and what the API says of the service."""
+"""The service: the overview, the workers, the partitions and the regions, as pages and operations of the API."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
@@ -13,13 +14,15 @@ from starlette.routing import Route
 
 from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
-from notification_service.console.api.operation import Operation, change_of
 from notification_service.console.context import Console, identity_of
 from notification_service.console.history import Minute
-from notification_service.console.partitions import partition_table
-from notification_service.console.service_answer import ServiceAnswer, WorkerAnswer, service_answer, worker_answers
-from notification_service.status.service_report import NOT_RUNNING, STALE
+from notification_service.console.operation import Operation, change_of, form_route
+from notification_service.console.peers import ServiceAnswer, WorkerAnswer, service_answer, worker_answers
+from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant
+from resequencer.errors import ResequencerError
+from resequencer.record import Partition
 
 _WIDTH, _HEIGHT = 720, 90
 _BARS = 72
@@ -112,53 +115,6 @@ def overview_routes(console: Console) -> list[Route]:
     return [route("/", overview, name="overview")]
 
 
-def worker_routes(console: Console) -> list[Route]:
-    def workers(request: Request) -> Response:
-        return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
-
-    def restart(request: Request) -> Response:
-        slot = _slot(request)
-        console.audit_log.note(request, "worker.restart", slot=slot)
-        if not console.sources.workers.restart(slot):
-            raise HTTPException(
-                HTTPStatus.CONFLICT, f"worker {slot} does not run here, would not be started again, or was asked already"
-            )
-        return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
-
-    def threads(request: Request) -> Response:
-        slot = _slot(request)
-        console.audit_log.note(request, "worker.threads", slot=slot)
-        dump = console.sources.workers.dump_threads(slot)
-        if dump is None:
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {slot} does not run on this machine, or did not answer")
-        return console.page(request, "threads.html", slot=slot, dump=dump)
-
-    return [
-        route("/workers", workers, name="workers"),
-        route("/workers/restart", restart, needs=Role.OPERATOR, name="restart-worker", tokens=console.tokens),
-        route("/workers/threads", threads, needs=Role.OPERATOR, name="worker-threads", tokens=console.tokens),
-    ]
-
-
-def _slot(request: Request) -> int:
-    text = request.state.form.get("slot", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the slot is the number of a worker")
-    return int(text)
-
-
-class ServiceQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """With `peers` the answer has the workers of the group's other machines, too."""
-
-    peers: Literal["true", "false"] = "false"
-
-
-class WorkersAnswer(msgspec.Struct, frozen=True):
-    """The workers of this machine by slot; none if no service has reported yet."""
-
-    workers: tuple[WorkerAnswer, ...]
-
-
 class OneWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The worker in this slot."""
 
@@ -178,6 +134,61 @@ class Threads(msgspec.Struct, frozen=True):
     threads: str
 
 
+def worker_routes(console: Console) -> list[Route]:
+    restart, threads = _worker_changes(console)
+
+    def workers(request: Request) -> Response:
+        return console.page(request, "workers.html", service=console.sources.find_report(), peers=console.peers.look())
+
+    def show_workers(request: Request, worker: OneWorker, answer: Restarted) -> Response:
+        del request, worker, answer
+        return RedirectResponse("/workers", HTTPStatus.SEE_OTHER)
+
+    def show_threads(request: Request, worker: OneWorker, answer: Threads) -> Response:
+        return console.page(request, "threads.html", slot=worker.slot, dump=answer.threads)
+
+    return [
+        route("/workers", workers, name="workers"),
+        form_route(console, "/workers/restart", OneWorker, restart, show_workers),
+        form_route(console, "/workers/threads", OneWorker, threads, show_threads),
+    ]
+
+
+def _worker_changes(
+    console: Console,
+) -> tuple[Callable[[Request, OneWorker], Restarted], Callable[[Request, OneWorker], Threads]]:
+    """Return what pages and operations do with a worker: restart it, and show what its threads do."""
+
+    def restart(request: Request, worker: OneWorker) -> Restarted:
+        console.audit_log.note(request, "worker.restart", slot=worker.slot)
+        if not console.sources.workers.restart(worker.slot):
+            raise HTTPException(
+                HTTPStatus.CONFLICT, f"worker {worker.slot} does not run here, would not be started again, or was asked already"
+            )
+        return Restarted(worker.slot)
+
+    def threads(request: Request, worker: OneWorker) -> Threads:
+        console.audit_log.note(request, "worker.threads", slot=worker.slot)
+        dump = console.sources.workers.dump_threads(worker.slot)
+        if dump is None:
+            raise HTTPException(HTTPStatus.CONFLICT, f"worker {worker.slot} does not run on this machine, or did not answer")
+        return Threads(worker.slot, dump)
+
+    return restart, threads
+
+
+class ServiceQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """With `peers` the answer has the workers of the group's other machines, too."""
+
+    peers: Literal["true", "false"] = "false"
+
+
+class WorkersAnswer(msgspec.Struct, frozen=True):
+    """The workers of this machine by slot; none if no service has reported yet."""
+
+    workers: tuple[WorkerAnswer, ...]
+
+
 class TokenAnswer(msgspec.Struct, frozen=True):
     """A token for one request that changes something, for the header `x-form-token`; valid for two hours."""
 
@@ -185,7 +196,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
 
 
 def service_operations(console: Console) -> list[Operation]:
-    sources = console.sources
+    sources, (restart, threads) = console.sources, _worker_changes(console)
 
     def service(request: Request, query: ServiceQuery) -> ServiceAnswer:
         del request
@@ -195,21 +206,6 @@ def service_operations(console: Console) -> list[Operation]:
     def workers(request: Request, query: msgspec.Struct) -> WorkersAnswer:
         del request, query
         return WorkersAnswer(worker_answers(sources.find_report()))
-
-    def restart(request: Request, worker: OneWorker) -> Restarted:
-        console.audit_log.note(request, "worker.restart", slot=worker.slot)
-        if not sources.workers.restart(worker.slot):
-            raise HTTPException(
-                HTTPStatus.CONFLICT, f"worker {worker.slot} does not run here, would not be started again, or was asked already"
-            )
-        return Restarted(worker.slot)
-
-    def threads(request: Request, worker: OneWorker) -> Threads:
-        console.audit_log.note(request, "worker.threads", slot=worker.slot)
-        dump = sources.workers.dump_threads(worker.slot)
-        if dump is None:
-            raise HTTPException(HTTPStatus.CONFLICT, f"worker {worker.slot} does not run on this machine, or did not answer")
-        return Threads(worker.slot, dump)
 
     def token(request: Request, query: msgspec.Struct) -> TokenAnswer:
         del query
@@ -221,4 +217,219 @@ def service_operations(console: Console) -> list[Operation]:
         change_of("/workers/restart", "restart-worker", restart, Restarted, "Let a worker end and start again", OneWorker),
         change_of("/workers/threads", "worker-threads", threads, Threads, "What the threads of a worker do now", OneWorker),
         Operation("/token", "token", token, TokenAnswer, "A token for one request that changes something"),
+    ]
+
+
+class PartitionRow(NamedTuple):
+    """One partition. What is not known is None. `stored` is the next offset to read by the storage, `end` the log's end now."""
+
+    partition: str
+    held: PartitionStatus | None
+    untaken: UntakenPartition | None
+    stored: int | None
+    end: int | None
+
+    @property
+    def position(self) -> int | None:
+        return self.held.read_to if self.held else self.stored
+
+    @property
+    def lag(self) -> int | None:
+        """How far the log goes on beyond what was read: offsets on Kafka, bytes of files."""
+        return None if self.end is None or self.position is None else max(0, self.end - self.position)
+
+    @property
+    def undecided(self) -> int | None:
+        """How much a restart would read again: from the acknowledged position to where reading is, in the unit of `lag`."""
+        return None if self.held is None else max(0, self.held.read_to - self.held.acknowledged)
+
+    @property
+    def is_held_back(self) -> bool:
+        return self.held is not None and not (self.held.held_by is None and self.held.held_by_unit is None)
+
+    @property
+    def advice(self) -> str | None:
+        """What an operator can do about what holds the position back, None if nothing does."""
+        if self.untaken is not None:
+            return f"repair the {self.untaken.unavailable}; the worker then takes the partition over by itself"
+        if self.held is None or not self.is_held_back:
+            return None
+        if self.held.held_by_unit is not None:
+            return "look at what this unit waits for; the position moves on when the unit is done, or at its deadline"
+        return "nothing while this is new; if it stays for minutes, look at the worker's state and at the oldest waiting units"
+
+
+class PartitionTable(NamedTuple):
+    """All rows, and what could not be found out."""
+
+    rows: tuple[PartitionRow, ...]
+    problems: tuple[str, ...]
+
+
+def partition_routes(console: Console) -> list[Route]:
+    def partitions(request: Request) -> Response:
+        service = console.sources.find_report()
+        table = partition_table(console, service)
+        is_running = service is not None and service.state != NOT_RUNNING
+        may_order = console.sources.open_orders is not None and identity_of(request).may(Role.OPERATOR)
+        return console.page(request, "partitions.html", table=table, is_running=is_running, may_order=may_order)
+
+    return [route("/partitions", partitions, name="partitions")]
+
+
+def partition_table(console: Console, service: ServiceReport | None) -> PartitionTable:
+    """Put together what the reports, the log and the storage say. A part that does not answer leaves its column empty."""
+    problems: list[str] = []
+    whole = service.whole if service is not None and service.state != NOT_RUNNING else None
+    held = {each.partition: each for each in whole.partitions} if whole else {}
+    untaken = {each.partition: each for each in whole.untaken} if whole else {}
+    ends: Mapping[Partition, int] = {}
+    try:
+        ends = console.sources.find_ends()
+    except ResequencerError as error:
+        problems.append(f"the ends of the logs are not known: {error}")
+    known = ends or _partitions(console)
+    stored = dict(_stored(console, known, problems))
+    names = {str(each): each for each in known} | {name: Partition.find(name) for name in (*held, *untaken)}
+    order = sorted(names, key=lambda name: names[name] or Partition(name, 0))
+    rows = tuple(
+        PartitionRow(name, held.get(name), untaken.get(name), stored.get(name), ends.get(names[name] or Partition(name, 0)))
+        for name in order
+    )
+    return PartitionTable(rows, tuple(problems))
+
+
+def _partitions(console: Console) -> Collection[Partition]:
+    """Return the partitions of an input whose ends are not known."""
+    try:
+        return console.sources.find_partitions()
+    except ResequencerError:
+        return ()
+
+
+def _stored(console: Console, partitions: Collection[Partition], problems: list[str]) -> Iterator[tuple[str, int]]:
+    with console.viewing() as view:
+        if view is None:
+            return
+        for each in partitions:
+            try:
+                header = view.find_header(each)
+            except ResequencerError as error:
+                problems.append(f"the storage's position is not known: {error}")
+                return
+            if header is not None and header.next_offset is not None:
+                yield str(each), header.next_offset
+
+
+class PartitionAnswer(msgspec.Struct, frozen=True):
+    """One partition of the input. `held` is what its worker reports, `untaken` why a worker could not take it over yet.
+
+    `stored` is the next offset to read as the storage has it, `end` where the log ends now, `lag` how far it goes beyond what was
+    read: offsets on Kafka, bytes of files. `undecided` is what a restart would read again, in the same unit; `advice` is what to
+    do about what holds the position back, null if nothing does. What is not known is null.
+    """
+
+    partition: str
+    held: PartitionStatus | None
+    untaken: UntakenPartition | None
+    stored: int | None
+    end: int | None
+    lag: int | None
+    undecided: int | None
+    advice: str | None
+
+
+class PartitionsAnswer(msgspec.Struct, frozen=True):
+    """The partitions in order, and what could not be found out."""
+
+    partitions: tuple[PartitionAnswer, ...]
+    problems: tuple[str, ...]
+
+
+def partition_operations(console: Console) -> list[Operation]:
+    def partitions(request: Request, query: msgspec.Struct) -> PartitionsAnswer:
+        del request, query
+        table = partition_table(console, console.sources.find_report())
+        return PartitionsAnswer(tuple(map(_answer, table.rows)), table.problems)
+
+    return [Operation("/partitions", "partitions", partitions, PartitionsAnswer, "The partitions of the input")]
+
+
+def _answer(row: PartitionRow) -> PartitionAnswer:
+    return PartitionAnswer(row.partition, row.held, row.untaken, row.stored, row.end, row.lag, row.undecided, row.advice)
+
+
+class OneRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The region of the worker in this slot. With `force` it is reset although it has not failed."""
+
+    slot: Annotated[int, Meta(ge=0, le=999)]
+    force: bool = False
+
+
+class ResetOrdered(msgspec.Struct, frozen=True):
+    """The worker in this slot was told to reset its region. What came of it is `answer` of the region."""
+
+    slot: int
+
+
+def region_routes(console: Console) -> list[Route]:
+    def regions(request: Request) -> Response:
+        may_reset = console.sources.regions is not None and identity_of(request).may(Role.OPERATOR)
+        service, bridge = console.sources.find_report(), console.sources.find_bridge().bridge
+        return console.page(request, "regions.html", service=service, may_reset=may_reset, bridge=bridge)
+
+    def show_regions(request: Request, one: OneRegion, answer: ResetOrdered) -> Response:
+        del request, one, answer
+        return RedirectResponse("/regions", HTTPStatus.SEE_OTHER)
+
+    return [
+        route("/regions", regions, name="regions"),
+        form_route(console, "/regions/reset", OneRegion, partial(_order_reset, console), show_regions),
+    ]
+
+
+def _order_reset(console: Console, request: Request, one: OneRegion) -> ResetOrdered:
+    """Give the order in the name of the person who asks. The worker executes or refuses it within a second.
+
+    Raises:
+        HTTPException: There is no such worker here (409), or the order could not be written (503).
+    """
+    console.audit_log.note(request, "region.reset", slot=one.slot, force=one.force)
+    regions = console.sources.regions
+    try:
+        is_given = regions is not None and regions.reset(one.slot, identity_of(request).name, is_forced=one.force)
+    except ResequencerError as error:
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+    if not is_given:
+        raise HTTPException(HTTPStatus.CONFLICT, f"worker {one.slot} does not run on this machine")
+    return ResetOrdered(one.slot)
+
+
+class RegionAnswer(msgspec.Struct, frozen=True):
+    """The region of the worker in `slot`; `state` is the worker's. `region` is null until the worker has told it."""
+
+    slot: int
+    state: str
+    region: RegionStatus | None
+
+
+class RegionsAnswer(msgspec.Struct, frozen=True):
+    """The regions of the workers of this machine by slot; none if no service has reported yet."""
+
+    regions: tuple[RegionAnswer, ...]
+
+
+def region_operations(console: Console) -> list[Operation]:
+    def regions(request: Request, query: msgspec.Struct) -> RegionsAnswer:
+        del request, query
+        found = console.sources.find_report()
+        workers = () if found is None else found.workers
+        return RegionsAnswer(tuple(RegionAnswer(report.slot, state, report.region) for state, report in workers))
+
+    reset = partial(_order_reset, console)
+    return [
+        Operation("/regions", "regions", regions, RegionsAnswer, "The regions of the workers of this machine"),
+        change_of(
+            "/regions/reset", "reset-region", reset, ResetOrdered, "Let a region go back to its last checkpoint", OneRegion
+        ),
     ]

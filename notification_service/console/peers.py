@@ -1,4 +1,4 @@
-"""The consoles of the group's other machines: asked in the background, and never trusted."""
+"""The service as the API shows it, and the consoles of the group's other machines: asked in the background, and never trusted."""
 
 import asyncio
 import logging
@@ -9,9 +9,57 @@ from time import monotonic
 import httpx
 import msgspec
 
-from notification_service.console.service_answer import PeerAnswer, ServiceAnswer
+from notification_service.status.report import StatusReport
+from notification_service.status.service_report import NOT_RUNNING, ServedStatus, ServiceReport
 from resequencer.clock import Clock, instant_of, instant_text
 from resequencer.printable import printable
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True):
+    """A worker's present state, such as `ready` or `stale`, and its last report."""
+
+    state: str
+    report: StatusReport
+
+
+class PeerAnswer(msgspec.Struct, frozen=True):
+    """What the console of another machine said last: its service's state and workers, and when (`as_of`, null: never).
+
+    If it is not answering, `problem` says why.
+    """
+
+    url: str
+    is_answering: bool
+    state: str | None
+    as_of: str | None
+    workers: tuple[WorkerAnswer, ...]
+    problem: str | None = None
+
+
+class ServiceAnswer(msgspec.Struct, frozen=True):
+    """The present state of the service; `report` combines the reports of its `workers`, as `status --json` does.
+
+    `report` is null if no service has reported yet. `peers` are the group's other machines, null unless they were asked for.
+    """
+
+    state: str
+    report: StatusReport | None
+    workers: tuple[WorkerAnswer, ...]
+    served: ServedStatus
+    peers: tuple[PeerAnswer, ...] | None = None
+
+
+def service_answer(
+    service: ServiceReport | None, served: ServedStatus, peers: tuple[PeerAnswer, ...] | None = None
+) -> ServiceAnswer:
+    if service is None:
+        return ServiceAnswer(NOT_RUNNING, None, (), served, peers)
+    return ServiceAnswer(service.state, service.whole, worker_answers(service), served, peers)
+
+
+def worker_answers(service: ServiceReport | None) -> tuple[WorkerAnswer, ...]:
+    return () if service is None else tuple(WorkerAnswer(state, report) for state, report in service.workers)
+
 
 _log = logging.getLogger("resequencer.console")
 _EVERY_SECONDS = 2.0
@@ -72,9 +120,9 @@ class _Peer:
 
     def _fetch(self, answered: Event) -> None:
         try:
-            told = fetch(self._url, self._token)
+            answer = fetch(self._url, self._token)
             at = instant_text(self._clock.now())
-            self.answer = PeerAnswer(self._url, True, told.state, at, told.workers)
+            self.answer = PeerAnswer(self._url, True, answer.state, at, answer.workers)
         except PeerFailed as error:
             self.answer = msgspec.structs.replace(self.answer, is_answering=False, problem=str(error))
         except Exception:  # noqa: BLE001 - The outermost loop of the thread: the next look may succeed.
@@ -127,11 +175,11 @@ async def _body(answer: httpx.Response) -> bytes:
 def _checked(body: bytes) -> ServiceAnswer:
     """Return the answer if the pages can show it."""
     try:
-        told = msgspec.json.decode(body, type=ServiceAnswer)
-        for each in told.workers:
+        answer = msgspec.json.decode(body, type=ServiceAnswer)
+        for each in answer.workers:
             instant_of(each.report.reported_at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise PeerFailed("its answer is not that of a console of this version") from error
-    if len(told.workers) > _MAX_WORKERS:
+    if len(answer.workers) > _MAX_WORKERS:
         raise PeerFailed(f"its answer has more than {_MAX_WORKERS:,} workers")
-    return told
+    return answer

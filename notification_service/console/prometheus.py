@@ -1,19 +1,23 @@
-"""What Prometheus is told of a service: its metrics by name, and their samples out of the workers' reports."""
+"""The metrics as Prometheus reads them: `/metrics`, without a login, at an address of its own."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from guardian.metrics import HistogramReport
 from guardian.region import RegionState
-from notification_service.console.groups.index import GroupTotals
-from notification_service.console.side_metrics import aggregation_metrics, bridge_metrics
+from notification_service.console.groups import Groups, GroupTotals
 from notification_service.console.sources import ArchiveDistance
-from notification_service.status.aggregation import AggregationStatus, BridgeStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeState, BridgeStatus, StoreStatus
 from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from notification_service.status.report import PartitionStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -23,6 +27,7 @@ from resequencer.record import Partition
 STATES = (*[state.value for state in State], STALE)
 _PREFIX = "resequencer_"
 
+_Measured = TypeVar("_Measured")
 Value: TypeAlias = float | HistogramReport
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], Value | None]]
 """The values of all labels but `slot`, each with the value; None if it is not known, which leaves the sample out."""
@@ -415,68 +420,57 @@ class ServiceCollector(Collector):
         workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
-            yield GaugeMetricFamily(f"{_PREFIX}{name}", SERVICE_METRICS[name], value=float(value))
-        name, meaning = NEW_DEAD_LETTERS
-        letters = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("reason",))
-        for reason, count in (self._find_new_dead_letters() or {}).items():
-            letters.add_metric((reason,), count)
-        yield letters
+            yield _metric((name, SERVICE_METRICS[name]), (), [((), float(value))])
+        letters = self._find_new_dead_letters() or {}
+        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in letters.items()))
         distances = self._find_archive_distances() or {}
-        for name, (meaning, get) in ARCHIVE_METRICS.items():
-            family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("partition",))
-            for partition, distance in distances.items():
-                family.add_metric((str(partition),), get(distance))
-            yield family
+        yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
         delivery = self._find_delivery()
         yield from _of_delivery(delivery)
-        yield from _of_schedules(delivery)
+        yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
         yield from aggregation_metrics(*self._find_aggregation())
         yield from bridge_metrics(self._find_bridge())
         for each in METRICS:
             yield _family(each, workers)
 
 
-def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
-    name, meaning = DELIVERY_WORKERS
-    delivering = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=())
-    if status.delivery_workers:
-        delivering.add_metric((), sum(each.problem is None for each in status.delivery_workers))
-    yield delivering
-    for name, (meaning, get) in GATE_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver",))
-        for gate in status.gates:
-            if (value := get(gate)) is not None:
-                family.add_metric((gate.receiver,), value)
-        if name == "delivery_gate_open":
-            for receiver in status.direct:
-                family.add_metric((receiver.receiver,), int(receiver.reason is None))
-        yield family
-    yield _retries(status)
-    for name, (meaning, find) in TOPIC_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "topic"))
-        for labels, partitions in _by_topic(status).items():
-            if (value := find(partitions)) is not None:
-                family.add_metric(labels, value)
-        yield family
-
-
-def _retries(status: DeliveryStatus) -> Metric:
-    name, meaning = RETRIES
-    family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("receiver", "mode"))
-    for gate in status.gates:
-        for mode, number in gate.retries:
-            family.add_metric((gate.receiver, mode), number)
+def _metric(
+    named: tuple[str, str],
+    labels: Sequence[str],
+    samples: Iterable[tuple[tuple[str, ...], float | None]],
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> Metric:
+    """Return a metric of a name and a meaning, with its samples. One without a value is absent."""
+    name, meaning = named
+    family = kind(f"{_PREFIX}{name}", meaning, labels=labels)
+    for values, value in samples:
+        if value is not None:
+            family.add_metric(values, value)
     return family
 
 
-def _of_schedules(status: DeliveryStatus) -> Iterator[Metric]:
-    for name, (meaning, get) in SCHEDULE_METRICS.items():
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", meaning, labels=("schedule",))
-        for each in status.schedules:
-            value = get(each)
-            if value is not None:
-                family.add_metric((each.schedule,), value)
-        yield family
+def _metrics(
+    table: Mapping[str, tuple[str, Callable[[_Measured], float | None]]],
+    labels: Sequence[str],
+    measured: Sequence[tuple[tuple[str, ...], _Measured]],
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> Iterator[Metric]:
+    """Yield the metrics of a table; each has a sample for each of what is measured, with these values of the labels."""
+    for name, (meaning, get) in table.items():
+        yield _metric((name, meaning), labels, ((values, get(each)) for values, each in measured), kind)
+
+
+def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
+    delivering = sum(each.problem is None for each in status.delivery_workers)
+    yield _metric(DELIVERY_WORKERS, (), [((), delivering)] if status.delivery_workers else [])
+    for each in _metrics(GATE_METRICS, ("receiver",), [((gate.receiver,), gate) for gate in status.gates]):
+        if each.name == f"{_PREFIX}delivery_gate_open":
+            for receiver in status.direct:
+                each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
+        yield each
+    retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
+    yield _metric(RETRIES, ("receiver", "mode"), retries)
+    yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))
 
 
 def _seconds(instant: str | None) -> float | None:
@@ -508,3 +502,106 @@ def _family(described: Described, workers: Iterable[Worker]) -> Metric:
 
 def _buckets(report: HistogramReport) -> list[tuple[str, float]]:
     return list(zip([*map(str, report.bounds), "+Inf"], report.counts, strict=True))
+
+
+AGGREGATION_WORKERS = (
+    "aggregation_workers_running",
+    "How many aggregation workers of the service run; absent where payments of messages are not counted.",
+)
+STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
+    "aggregation_store_stands_still": (
+        "1 while a problem keeps the store from applying commands, also of a single partition; 0 otherwise.",
+        lambda each: int(each.problem is not None or each.untaken > 0),
+    ),
+    "aggregation_commands_behind": (
+        "What is not applied yet of the commands that the service's workers read: offsets, with files bytes.",
+        lambda each: each.behind,
+    ),
+}
+"""Gauges with the label `store`."""
+STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
+    "aggregation_commands_applied": ("Commands that were applied, since the workers' starts.", lambda each: each.applied),
+    "aggregation_completions": (
+        "Completions, as reports on groups are, since the workers' starts.",
+        lambda each: each.completed,
+    ),
+    "aggregation_dead_letters": ("Commands that cannot be applied, since the workers' starts.", lambda each: each.dead_letters),
+}
+"""Counters with the label `store`."""
+GROUPS = ("groups", "Groups by their state, as they were within the last minutes; absent while they cannot be read.")
+"""A gauge with the label `state`."""
+GROUP_GAUGES: Mapping[str, tuple[str, Callable[[GroupTotals], float | None]]] = {
+    "groups_with_problems": (
+        "Groups that are not through and cannot complete by themselves; absent as above.",
+        lambda each: each.with_problems,
+    ),
+    "groups_oldest_open_timestamp_seconds": (
+        "When the oldest group that is not through began; absent if there is none.",
+        lambda each: None if each.oldest_at is None else each.oldest_at / 1_000,
+    ),
+}
+
+
+def aggregation_metrics(status: AggregationStatus, totals: GroupTotals | None) -> Iterator[Metric]:
+    """Yield the metrics. `totals` is None where groups are not counted, or cannot be read."""
+    running = sum(each.problem is None for each in status.aggregation_workers)
+    yield _metric(AGGREGATION_WORKERS, (), [((), running)] if status.aggregation_workers else [])
+    stores = [((each.store,), each) for each in status.stores]
+    yield from _metrics(STORE_GAUGES, ("store",), stores)
+    yield from _metrics(STORE_COUNTERS, ("store",), stores, CounterMetricFamily)
+    by_state = {} if totals is None else totals.by_state
+    yield _metric(GROUPS, ("state",), (((state,), count) for state, count in by_state.items()))
+    yield from _metrics(GROUP_GAUGES, (), [] if totals is None else [((), totals)])
+
+
+BRIDGE_GAUGES: Mapping[str, tuple[str, Callable[[BridgeState], float]]] = {
+    "bridge_running": (
+        "1 while the bridge runs, 0 while it does not; absent where none is configured.",
+        lambda each: int(each.process_id is not None),
+    ),
+    "bridge_stands_still": (
+        "1 while the bridge takes nothing, because its source or its start does not go on, or it does not run; 0 otherwise.",
+        lambda each: int(each.problem is not None),
+    ),
+    "bridge_messages_waiting": (
+        "Messages that the bridge has taken and that are not acknowledged yet.",
+        lambda each: each.waiting,
+    ),
+}
+BRIDGE_COUNTER = (
+    "bridge_messages_appended",
+    "Messages that the bridge has appended and acknowledged, since its start.",
+)
+
+
+def bridge_metrics(status: BridgeStatus) -> Iterator[Metric]:
+    """Yield the metrics, without samples where no bridge is configured."""
+    bridge = status.bridge
+    yield from _metrics(BRIDGE_GAUGES, (), [] if bridge is None else [((), bridge)])
+    yield _metric(BRIDGE_COUNTER, (), [] if bridge is None else [((), bridge.appended)], CounterMetricFamily)
+
+
+def make_metrics_application(
+    find_report: Callable[[], ServiceReport | None],
+    find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None,
+    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
+    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
+    groups: Groups | None = None,
+    find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
+) -> Starlette:
+    """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
+    registry = CollectorRegistry(auto_describe=False)
+
+    def find_aggregation() -> tuple[AggregationStatus, GroupTotals | None]:
+        return (AggregationStatus(), None) if groups is None else (groups.source.find_status(), groups.watch.glance())
+
+    collector = ServiceCollector(
+        find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation, find_bridge
+    )
+    registry.register(collector)
+
+    def metrics(request: Request) -> Response:
+        del request
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/metrics", metrics)])

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from guardian.ports import OrderBook
+from notification_service.aggregation.commands import CommandWriter
+from notification_service.aggregation.completions import CompletionsLog
+from notification_service.aggregation.view import StoreView
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from notification_service.console.groups.watch import GroupSource
-from notification_service.console.units.sent_notifications import left_unknown
-from notification_service.console.units.story import Left
+from notification_service.console.sent_notifications import left_unknown
+from notification_service.console.unit_story import Left
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.ledger.ledger import Ledger
-from notification_service.status.aggregation import BridgeStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.service_report import ServedStatus, ServiceReport
 from resequencer.clock import Clock, SteadyClock
@@ -41,6 +43,33 @@ class RegionControl(Protocol):
         Raises:
             ResequencerError: The order could not be given.
         """
+        ...
+
+
+class GroupSource(Protocol):
+    """The groups of a service. Whatever is opened is used by one thread, and closed by its user.
+
+    Any call but `find_status` may raise the errors of a transport (guardian/ports.py).
+    """
+
+    def claim(self) -> Path:
+        """Return a directory that is this console's alone until its process ends. The same at each call."""
+        ...
+
+    def open_view(self) -> StoreView:
+        """Open the one view of this process that is refreshed."""
+        ...
+
+    def open_copies(self) -> StoreView:
+        """Open a view of the values as the refreshed view has them, for a request. It waits for no server."""
+        ...
+
+    def open_commands(self) -> CommandWriter: ...
+
+    def open_completions(self) -> CompletionsLog: ...
+
+    def find_status(self) -> AggregationStatus:
+        """Return what the aggregation workers on this machine report."""
         ...
 
 

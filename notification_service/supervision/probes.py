@@ -14,8 +14,7 @@ from time import monotonic
 
 import msgspec
 
-from notification_service.console.listening import CannotListen, listen, url_of
-from notification_service.console.settings import ProbesEndpoint
+from notification_service.console.settings import CannotListen, ProbesEndpoint, listen, url_of
 from notification_service.status.report import State
 from notification_service.status.service_report import Served, ServedFile, find_reports, probes_file, service_report
 from resequencer.clock import Clock

@@ -9,24 +9,22 @@ from pathlib import Path
 from harness.waiting import DEADLINE_SECONDS
 
 from notification_service.console.prometheus import (
+    AGGREGATION_WORKERS,
     ARCHIVE_METRICS,
+    BRIDGE_COUNTER,
+    BRIDGE_GAUGES,
     DELIVERY_WORKERS,
     GATE_METRICS,
+    GROUP_GAUGES,
+    GROUPS,
     METRICS,
     NEW_DEAD_LETTERS,
     RETRIES,
     SCHEDULE_METRICS,
     SERVICE_METRICS,
-    TOPIC_METRICS,
-)
-from notification_service.console.side_metrics import (
-    AGGREGATION_WORKERS,
-    BRIDGE_COUNTER,
-    BRIDGE_GAUGES,
-    GROUP_GAUGES,
-    GROUPS,
     STORE_COUNTERS,
     STORE_GAUGES,
+    TOPIC_METRICS,
 )
 from servers.prometheus import find_promtool
 

@@ -10,8 +10,6 @@ SMALL = 100
 APART = {
     "notification_service/commands/delivery/schedules.py": "what it calls has the name of something else there",
     "notification_service/configuration/bridge_constraints.py": "its constants have the names of others there",
-    "notification_service/console/api/topic_delivery.py": "its request has the name of another one there",
-    "notification_service/console/listeners.py": "the probes of the supervisor use it without the web",
     "notification_service/delivery/direct/core/room.py": "its names are those of others there",
     "notification_service/worker/worker_report.py": "the worker is long enough",
 }

@@ -481,7 +481,7 @@ PLANTED = (
         "one-unit-page-says-nothing",
         "Every wait is visible: the payment, what it waits for, since when and until when.",
         _PROMISES,
-        "notification_service/console/units/state.py",
+        "notification_service/console/unit_story.py",
         "return Wait(waits.shown_waits_for, waits.kind.value, since, until,",
         "return Wait(waits.strategy, waits.kind.value, since, until,",
         ("tests/browser/test_console.py::test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for[files]",),

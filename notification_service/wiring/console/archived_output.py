@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from notification_service.console.units.sent_notifications import left_elsewhere, left_notification, left_unknown
-from notification_service.console.units.story import Left
+from notification_service.console.sent_notifications import left_elsewhere, left_notification, left_unknown
+from notification_service.console.unit_story import Left
 from notification_service.jobs.topic_archive.records_of_key import find_records
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError

@@ -22,9 +22,9 @@ from notification_service.configuration.storages import storage_kind
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
+from notification_service.console.sent_notifications import OutputFiles, left_in_queue
 from notification_service.console.sources import ArchiveDistance, Sources
-from notification_service.console.units.sent_notifications import OutputFiles, left_in_queue
-from notification_service.console.units.story import Left
+from notification_service.console.unit_story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.jobs.topic_archive.manifest import Ends
 from notification_service.jobs.topic_archive.newest import find_newest

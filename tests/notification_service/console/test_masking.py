@@ -7,8 +7,7 @@ import pytest
 
 from notification_service.console.access.identity import Identity
 from notification_service.console.access.role import Role
-from notification_service.console.dead_letters.listing import DeadLetterList, Row
-from notification_service.console.masking import MASKED, answer_for, error_for, list_for
+from notification_service.console.dead_letters import MASKED, DeadLetterList, Row, answer_for, error_for, list_for
 from resequencer.storage_port import WaitKind, Waits
 
 VIEWER = Identity("eve", frozenset({Role.OPERATOR}), sends_by_itself=False)

@@ -18,12 +18,12 @@ from guardian.ports import TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
+from notification_service.console import order_pages
 from notification_service.console.access.identity import Identity
 from notification_service.console.access.role import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.orders import book as order_book
-from notification_service.console.orders.listing import list_orders
+from notification_service.console.orders import list_orders
 from notification_service.status.report import Identity as Worker
 from notification_service.status.report import State, report
 from notification_service.status.service_report import service_report
@@ -311,7 +311,7 @@ def test_of_two_people_who_decide_at_the_same_moment_the_first_one_does_and_the_
     stage.give(OrderKind.RELEASE)
     (proposal,) = list_orders(stage.book.orders([P0], 0), (), stage.clock.now())
     stage.clock.advance(1)
-    monkeypatch.setattr(order_book, "recent_orders", lambda *_: [proposal])  # Both have read it before one of them decided.
+    monkeypatch.setattr(order_pages, "recent_orders", lambda *_: [proposal])  # Both have read it before one of them decided.
     stage.logins.name = "ben"
     assert stage.post(f"/orders/{first}", id=proposal.order.id, because="no").status_code == 303
     stage.logins.name = "cleo"

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.templating import TEMPLATES
+from notification_service.console.context import TEMPLATES
 from notification_service.status.report import (
     PartitionStatus,
     ServerStatus,
@@ -90,7 +90,7 @@ def test_before_the_first_report_the_pages_say_that_the_service_is_starting(tmp_
 
 
 def test_pages_that_listen_leave_connections_for_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("notification_service.console.listeners.MOST", 0)
+    monkeypatch.setattr("notification_service.console.context.MAX_LISTENERS", 0)
     client = client_of(make_sources(tmp_path))
     assert client.get("/events").status_code == 503
     assert client.get("/").status_code == 200

@@ -15,8 +15,7 @@ from harness.console_stage import client_of, make_sources
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from notification_service.console.peers import PeerFailed, Peers, fetch
-from notification_service.console.service_answer import PeerAnswer, service_answer
+from notification_service.console.peers import PeerAnswer, PeerFailed, Peers, fetch, service_answer
 from notification_service.status.report import PartitionStatus, State, StatusReport
 from notification_service.status.service_report import ServedStatus, service_report
 from resequencer.clock import instant_text

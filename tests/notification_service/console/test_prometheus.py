@@ -12,28 +12,26 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from guardian.metrics import COUNTED, HistogramReport, Histograms
-from notification_service.console.groups.watch import Groups
-from notification_service.console.metrics_endpoint import make_metrics_application
+from notification_service.console.groups import Groups
 from notification_service.console.prometheus import (
+    AGGREGATION_WORKERS,
     ARCHIVE_METRICS,
+    BRIDGE_COUNTER,
+    BRIDGE_GAUGES,
     COUNTERS,
     DELIVERY_WORKERS,
     GATE_METRICS,
+    GROUP_GAUGES,
+    GROUPS,
     METRICS,
     NEW_DEAD_LETTERS,
     RETRIES,
     SCHEDULE_METRICS,
     SERVICE_METRICS,
-    TOPIC_METRICS,
-)
-from notification_service.console.side_metrics import (
-    AGGREGATION_WORKERS,
-    BRIDGE_COUNTER,
-    BRIDGE_GAUGES,
-    GROUP_GAUGES,
-    GROUPS,
     STORE_COUNTERS,
     STORE_GAUGES,
+    TOPIC_METRICS,
+    make_metrics_application,
 )
 from notification_service.console.sources import ArchiveDistance
 from notification_service.status.aggregation import (
@@ -362,7 +360,7 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         "resequencer_groups_oldest_open_timestamp_seconds 1.7747400e+09",
     }
     assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == told | read
-    groups.watch._let_go()
+    groups.watch._close_view()
     stage.is_away = True
     groups.watch.refresh()
     assert shown() == told

@@ -16,8 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from notification_service.console import server
-from notification_service.console.listening import listen
-from notification_service.console.settings import Listener
+from notification_service.console.settings import Listener, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from notification_service.console.durations import relative_text
-from notification_service.console.templating import instant_shown, rate_text
+from notification_service.console.context import instant_shown, rate_text
+from notification_service.console.find_unit import relative_text
 
 
 @pytest.mark.parametrize(("per_second", "shown"), [(0.0, "0.0"), (1 / 300, "0.003"), (0.1, "0.1"), (12.34, "12.3")])

@@ -7,7 +7,7 @@ from threading import Event, Thread
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
-from notification_service.console.context import MOST, SharedViews
+from notification_service.console.context import MAX_VIEWS, SharedViews
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable
 from storage.view_port import UnitView, WaitingChanges
@@ -91,14 +91,14 @@ def test_pages_one_after_the_other_use_one_view() -> None:
 
 
 def test_a_page_for_which_no_view_is_free_is_told_so_and_the_next_one_reads_again() -> None:
-    opened = Opened(slow=MOST)
+    opened = Opened(slow=MAX_VIEWS)
     views = SharedViews(opened.open, wait_seconds=0.01)
-    with reading(views, opened, MOST), views.lent() as view:
+    with reading(views, opened, MAX_VIEWS), views.lent() as view:
         for look in (view.find_header, lambda each: view.find_unit(each, "a"), lambda each: view.find_waiting(each, None)):
             with pytest.raises(StorageUnavailable, match="4 other pages wait"):
                 look(P0)
     with ExitStack() as stack:
-        lent = [stack.enter_context(views.lent()) for _ in range(MOST)]
+        lent = [stack.enter_context(views.lent()) for _ in range(MAX_VIEWS)]
         assert sorted(map(id, lent)) == sorted(map(id, opened.views))
 
 
@@ -106,14 +106,14 @@ def test_a_view_that_cannot_be_opened_takes_no_place() -> None:
     opened = Opened()
 
     def fail() -> View:
-        if len(failures) < MOST:
+        if len(failures) < MAX_VIEWS:
             failures.append(1)
             raise StorageUnavailable("away")
         return opened.open()
 
     failures: list[int] = []
     views = SharedViews(fail, wait_seconds=0.01)
-    for _ in range(MOST):
+    for _ in range(MAX_VIEWS):
         with pytest.raises(StorageUnavailable, match="away"), views.lent():
             pass
     with views.lent() as view:

@@ -21,10 +21,9 @@ from notification_service.aggregation.completions import Completed, Place
 from notification_service.console.access.identity import NoLogin
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
+from notification_service.console.completion_stream import CompletionFeed, NoPlace, place_of, place_text, stream
 from notification_service.console.context import Console
-from notification_service.console.groups.feed import CompletionFeed
-from notification_service.console.groups.stream import stream
-from notification_service.console.groups.watch import Groups, NoPlace, place_of, place_text
+from notification_service.console.groups import Groups
 
 URL = "/api/v1/groups/events"
 SECONDS = 60.0
@@ -92,7 +91,7 @@ class Client:
 
     async def follow(self, feed: CompletionFeed, groups: Groups, until: int) -> None:
         """Listen until so many groups were told of, as one connection does."""
-        events = stream(feed, groups.watch, place_of(self.last) if self.last else None, with_progress=False)
+        events = stream(feed, place_of(self.last) if self.last else None, None)
         async with asyncio.timeout(SECONDS):
             async for text in events:
                 self.take(text)
@@ -120,7 +119,7 @@ def ours(groups: GroupStage) -> Iterator[Groups]:
 @pytest.fixture
 def feed(log: Log, groups: GroupStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompletionFeed]:
     for name in ("_PAUSE_SECONDS", "_AGAIN_SECONDS"):
-        monkeypatch.setattr(f"notification_service.console.groups.feed.{name}", 0.01)
+        monkeypatch.setattr(f"notification_service.console.completion_stream.{name}", 0.01)
     made = CompletionFeed(log.open, groups.clock, max_kept=100)
     yield made
     made.close()
@@ -206,7 +205,7 @@ def test_who_falls_behind_is_cut_off_and_resumes_without_loss(feed: CompletionFe
 
     async def slow() -> None:
         await client.follow(feed, ours, 0)
-        events = stream(feed, ours.watch, place_of(client.last), with_progress=False)
+        events = stream(feed, place_of(client.last), None)
         client.take(await anext(events))
         client.take(await anext(events))  # Since then it takes nothing.
         other = Client(client.last)
@@ -285,7 +284,7 @@ def test_without_a_listener_nothing_is_read_after_a_while(
     client = Client()
     run(client.follow(feed, ours, 0))
     assert feed._thread is not None, "it may come back"
-    monkeypatch.setattr("notification_service.console.groups.feed._LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("notification_service.console.completion_stream._LINGER_SECONDS", 0.0)
 
     async def once() -> None:
         await client.follow(feed, ours, 0)
@@ -397,7 +396,7 @@ def test_a_browser_that_reads_nothing_is_cut_off_and_its_place_is_free(
     url: str, console: Console, groups: GroupStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection takes what the kernel holds for it, and no more; then it has a while."""
-    monkeypatch.setattr("notification_service.console.groups.stream._SEND_SECONDS", 0.3)
+    monkeypatch.setattr("notification_service.console.completion_stream._SEND_SECONDS", 0.3)
     complete(groups, "A")
     file = groups.directory / "out" / "completions.jsonl"
     line = file.read_bytes()

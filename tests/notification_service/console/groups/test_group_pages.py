@@ -253,7 +253,7 @@ def test_a_store_that_does_not_answer_is_told_with_since_when_and_what_was_read_
     fill(stage.groups)
     stage.look()
     assert "cannot be read" not in stage.text("/groups")
-    stage.console.groups.watch._let_go()
+    stage.console.groups.watch._close_view()
     stage.groups.is_away = True
     stage.groups.clock.advance(60_000)
     stage.console.groups.watch.refresh()
@@ -306,8 +306,8 @@ def test_a_search_that_takes_too_long_is_given_up_and_says_so(stage: Stage, monk
     for number in range(300):
         stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
     stage.look()
-    monkeypatch.setattr("notification_service.console.groups.index._SEARCH_SECONDS", -1.0)
-    monkeypatch.setattr("notification_service.console.groups.index._STEPS", 1)
+    monkeypatch.setattr("notification_service.console.groups._SEARCH_SECONDS", -1.0)
+    monkeypatch.setattr("notification_service.console.groups._STEPS", 1)
     assert "the search took too long and was given up, so there may be others" in stage.text("/groups?text=nowhere")
 
 

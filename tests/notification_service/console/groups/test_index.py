@@ -7,7 +7,7 @@ from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka.view import CopiedView
 from notification_service.aggregation.payments.head import GroupState, Head, Message, encode_head
 from notification_service.aggregation.view import FileView
-from notification_service.console.groups.index import GroupFilter, GroupIndex
+from notification_service.console.groups import GroupFilter, GroupIndex
 
 
 class HeadsAlone(FileView):

@@ -18,10 +18,10 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.console.find_unit import NOT_STORED, Search, find_story
+from notification_service.console.sent_notifications import OutputFiles, left_notification
 from notification_service.console.sources import Sources
-from notification_service.console.units.find import NOT_STORED, Search, find_story
-from notification_service.console.units.sent_notifications import OutputFiles, left_notification
-from notification_service.console.units.story import UnitStory
+from notification_service.console.unit_story import UnitStory
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report

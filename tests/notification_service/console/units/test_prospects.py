@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from notification_service.console.units.prospects import find_hindrance, find_service_hindrance, find_unread, prospect_of
-from notification_service.console.units.story import DeadLetters, Left, UnitStory, Wait
+from notification_service.console.find_unit import find_hindrance, find_service_hindrance, find_unread, prospect_of
+from notification_service.console.unit_story import DeadLetters, Left, UnitStory, Wait
 from notification_service.status.report import Identity, PartitionStatus, State, UntakenPartition, report
 from notification_service.status.service_report import ServiceReport, service_report
 

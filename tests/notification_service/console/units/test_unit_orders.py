@@ -21,10 +21,9 @@ from notification_service.command_line import main
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.console.orders.listing import ListedOrder, OrderState
-from notification_service.console.orders.order_answer import tell_order
-from notification_service.console.units.find import Search, find_orders, find_story
-from notification_service.console.units.story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory, timeline_of
+from notification_service.console.find_unit import Search, find_orders, find_story
+from notification_service.console.orders import ListedOrder, OrderState, tell_order
+from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory, timeline_of
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
 from notification_service.supervision.system_clock import SystemClock

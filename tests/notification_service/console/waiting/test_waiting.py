@@ -14,11 +14,19 @@ from harness.service_under_test import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.console.waiting import copy as copy_module
-from notification_service.console.waiting import query
-from notification_service.console.waiting.copy import NAME, CopyUnusable, WaitingCopy
-from notification_service.console.waiting.query import BadPlace, WaitingFilter, WaitingPage, WaitingUnit, read_page
-from notification_service.console.waiting.refresher import WaitingUnits, pause_after
+from notification_service.console import waiting as query
+from notification_service.console import waiting_copy as copy_module
+from notification_service.console.waiting import (
+    IDLE,
+    LOOKED_AT,
+    BadPlace,
+    WaitingFilter,
+    WaitingPage,
+    WaitingUnit,
+    WaitingUnits,
+    read_page,
+)
+from notification_service.console.waiting_copy import NAME, CopyUnusable, WaitingCopy
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable, WaitKind, Waits
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion
@@ -350,26 +358,19 @@ def test_the_thread_refreshes_and_ends_with_the_console(tmp_path: Path, view: Vi
 
 
 def test_refreshing_takes_a_third_of_the_time_while_people_look_and_a_fiftieth_otherwise() -> None:
-    assert pause_after(0.01, is_looked_at=True) == 1
-    assert pause_after(6.0, is_looked_at=True) == pytest.approx(12)
-    assert pause_after(0.01, is_looked_at=False) == 10
-    assert pause_after(6.0, is_looked_at=False) == pytest.approx(294)
+    assert LOOKED_AT.pause_after(0.01) == 1
+    assert LOOKED_AT.pause_after(6.0) == pytest.approx(12)
+    assert IDLE.pause_after(0.01) == 10
+    assert IDLE.pause_after(6.0) == pytest.approx(294)
 
 
-def test_after_a_whole_listing_the_changes_since_are_read_soon_unless_that_is_the_whole_again() -> None:
-    assert pause_after(20.0, 1, is_looked_at=True) == 1
-    assert pause_after(20.0, 2, is_looked_at=True) == pytest.approx(40)
-    assert pause_after(20.0, 1, is_looked_at=False) == 10
-
-
-def test_the_number_of_whole_listings_in_a_row_is_counted(tmp_path: Path, view: View) -> None:
+def test_after_a_whole_listing_the_changes_since_are_read_soon_unless_that_is_the_whole_again(tmp_path: Path, view: View) -> None:
     kept = WaitingUnits(make_sources(tmp_path, open_view=lambda: view, partitions=[P0]))
-    counted = []
+    soon = []
     for marker in ("m0", "m1", "m1", "m2"):
         view.marker = marker
-        kept.refresh()
-        counted.append(kept._wholes)
-    assert counted == [1, 2, 0, 1]
+        soon.append(kept.refresh())
+    assert soon == [True, False, False, True]
 
 
 def test_the_last_bytes_of_the_disk_are_left_to_the_service(copy: WaitingCopy, tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from kafka import TopicPartition
 
 from guardian.ports import TransportUnavailable
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.history import History
-from notification_service.console.sampler import Sampler
+from notification_service.console.history import History, Sampler
 from notification_service.console.sources import ArchiveDistance
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode

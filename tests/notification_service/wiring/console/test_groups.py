@@ -21,9 +21,8 @@ from guardian.ports import TransportUnavailable
 from notification_service.aggregation.payments.commands import StatedMessage, StatusFact
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.groups.feed import CompletionFeed
-from notification_service.console.groups.index import GroupFilter
-from notification_service.console.groups.watch import Groups, place_of, place_text
+from notification_service.console.completion_stream import CompletionFeed, place_of, place_text
+from notification_service.console.groups import GroupFilter, Groups
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import make_aggregate, open_commands, open_store, stores_of

@@ -22,7 +22,7 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.units.story import Incomplete, Left, LeftNotification
+from notification_service.console.unit_story import Incomplete, Left, LeftNotification
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 from resequencer.record import Headers

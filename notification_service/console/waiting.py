@@ -1,15 +1,23 @@
-"""Pages of the waiting units, and their counts, read from the copy."""
+"""Pages of the waiting units, and their counts: read from a copy of the index that a thread keeps fresh while people look."""
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
 
+from notification_service.console.refresher import FRESH_MS, Pace, Refresher
+from notification_service.console.sources import Sources
+from notification_service.console.waiting_copy import CopyUnusable, WaitingCopy
 from resequencer.clock import Instant
+from resequencer.errors import ResequencerError
+from resequencer.printable import printable
+from resequencer.record import Partition
+from storage.view_port import StorageView
 
 _MAX_CLASSES = 500
 """Up to this many classes are read separately, each by age; with more, all units are filtered."""
@@ -219,3 +227,148 @@ def _place_of(text: str, *, is_by_unit: bool) -> _Place:
         return (rest, int(number)) if is_by_unit else (int(number), min(int(rest), 2**62))
     except ValueError:
         raise BadPlace(text) from None
+
+
+LOOKED_AT, IDLE = Pace(60.0, 1.0, 1 / 3), Pace(float("inf"), 10.0, 1 / 50)
+
+
+class Freshness(msgspec.Struct, frozen=True):
+    """As of when a partition's rows are right, None if they were never read, and why they are not newer."""
+
+    partition: str
+    as_of: Instant | None
+    problem: str | None = None
+
+
+class WaitingAnswer(msgspec.Struct, frozen=True):
+    """A page, and how old each partition's part of it is. `problem` says why there is no page, or no newer one."""
+
+    page: WaitingPage
+    partitions: tuple[Freshness, ...]
+    problem: str | None = None
+
+    @property
+    def as_of(self) -> Instant | None:
+        """The instant as of which all of it is right, None if a part was never read."""
+        instants = [each.as_of for each in self.partitions]
+        known = [each for each in instants if each is not None]
+        return min(known) if known and len(known) == len(instants) else None
+
+
+class WaitingUnits:
+    """The waiting units as the console shows them. With storage `none` there is no copy, and `is_stored` is false."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.is_stored = sources.open_view is not None
+        self._sources = sources
+        self._copy = WaitingCopy(sources.run_directory, sources.storage)
+        self._view: StorageView | None = None
+        self._lock = Lock()
+        self._freshness: Mapping[str, Freshness] = {}
+        self._problem: str | None = None
+        self._wholes = 0
+        self._refresher = Refresher("waiting units", self.refresh, self._close_view, (LOOKED_AT, IDLE))
+
+    def start(self) -> None:
+        """Start the thread. Without it, `refresh` refreshes."""
+        if self.is_stored:
+            self._refresher.start()
+
+    def close(self) -> None:
+        self._refresher.stop()
+
+    def ask(self, asked: WaitingFilter, after: str | None = None, limit: int = 50) -> WaitingAnswer:
+        """Return a page. A copy that was not looked at for a while is refreshed first, if that is quick.
+
+        Raises:
+            BadPlace: `after` is no place of a page.
+        """
+        self._refresher.look(LOOKED_AT, is_old=self._is_old())
+        page, problem = WaitingPage(), self._problem
+        try:
+            with self._copy.reading() as connection:
+                if connection is not None:
+                    page = read_page(connection, asked, after, limit)
+        except CopyUnusable as error:
+            problem = f"the copy of the waiting units cannot be read: {error}"
+        return WaitingAnswer(page, tuple(self._freshness.values()), problem)
+
+    def find_partitions(self, unit: str) -> Sequence[Partition]:
+        """Return the partitions in which the unit waited when the copy was refreshed; none if there is no copy."""
+        try:
+            with self._copy.reading() as connection:
+                names = [] if connection is None else find_partitions_of(connection, unit)
+        except CopyUnusable:
+            return ()
+        return [found for name in names if (found := Partition.find(name)) is not None]
+
+    def refresh(self) -> bool:
+        """Read what has changed in each partition. What cannot be read or written is noted, and tried again the next time.
+
+        Return whether to read again soon: after a listing of a whole partition, unless the one before was such a listing, too.
+        The longer the changes since are postponed, the more they are, until the whole is to be listed once more.
+        """
+        with self._lock:
+            is_changed_alone = True
+            try:
+                known = self._copy.markers()
+                self._problem = None
+                names = self._partitions(known)
+                noted = {name: Freshness(name, known.get(name, (None, None))[1]) for name in names}
+                self._freshness = {**noted, **self._freshness}
+                for name in names:
+                    if self._refresher.is_stopping:
+                        return False
+                    is_changed_alone &= self._refresh(name, known.get(name, (None, None))[0])
+            except CopyUnusable as error:
+                self._problem = f"the copy of the waiting units cannot be written: {error}"
+                if error.is_damaged:
+                    self._copy.delete()
+            finally:
+                self._wholes = 0 if is_changed_alone else self._wholes + 1
+            return self._wholes == 1
+
+    def _refresh(self, name: str, marker: str | None) -> bool:
+        """Bring one partition up to date. Return whether that took less than the whole."""
+        partition = Partition.find(name)
+        assert partition is not None
+        now = self._sources.clock.now()
+        before = self._freshness.get(name, Freshness(name, None))
+        try:
+            changes = self._opened_view().find_waiting(partition, marker)
+            if changes is not None:
+                self._copy.take(name, changes, now)
+            self._freshness = {**self._freshness, name: Freshness(name, now)}
+        except CopyUnusable:
+            raise
+        except ResequencerError as error:
+            self._freshness = {**self._freshness, name: Freshness(name, before.as_of, printable(str(error)))}
+            return True
+        return changes is None or not changes.is_whole
+
+    def _partitions(self, known: Mapping[str, object]) -> list[str]:
+        """Return the partitions of the input and those of the copy, by name."""
+        names = set(known)
+        try:
+            names |= {str(each) for each in self._sources.find_partitions()}
+        except ResequencerError as error:
+            self._problem = f"the partitions of the input are not known: {printable(str(error))}"
+        report = self._sources.find_report()
+        names |= set() if report is None else {each.partition for each in report.whole.partitions}
+        return sorted(names)
+
+    def _opened_view(self) -> StorageView:
+        if self._view is None:
+            assert self._sources.open_view is not None
+            self._view = self._sources.open_view()
+        return self._view
+
+    def _is_old(self) -> bool:
+        now = self._sources.clock.now()
+        ages = [now - each.as_of for each in self._freshness.values() if each.as_of is not None]
+        return not ages or max(ages) > FRESH_MS
+
+    def _close_view(self) -> None:
+        view, self._view = self._view, None
+        if view is not None:
+            view.close()

@@ -1,26 +1,34 @@
-"""An index of the groups in a SQLite file: which there are, in the order of the page, by state and by text.
+"""The groups as the console shows them: an index in an SQLite file, kept fresh by a thread while people look.
 
-It is made of the heads in pieces, and what did not change since is not written again; so neither a page nor a refresh has all
-groups in memory. It is the console's own and can be made anew at any time, so nothing of it is synced.
+The index has the groups in the order of the page, by state and by text. It is made of the heads in pieces, and what did not
+change since is not written again; so neither a page nor a refresh has all groups in memory. It is the console's own and can be
+made again at any time, so nothing of it is synced.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
 import msgspec
 
+from notification_service.aggregation.payments.commands import encode_close
 from notification_service.aggregation.payments.group_view import GroupView, describe
 from notification_service.aggregation.payments.head import GroupState
 from notification_service.aggregation.payments.report import Problem
 from notification_service.aggregation.view import StoreView
-from resequencer.clock import Instant
-from resequencer.errors import TransientError
+from notification_service.console.completion_stream import CompletionFeed
+from notification_service.console.refresher import FRESH_MS, Pace, Refresher
+from notification_service.console.sources import GroupSource
+from resequencer.clock import Clock, Instant
+from resequencer.errors import ResequencerError, TransientError
+from resequencer.printable import printable
 from storage.private_file import make_private
 
 _AT_ONCE = 1_000
@@ -29,7 +37,7 @@ _BUSY_SECONDS = 5.0
 _SEARCH_SECONDS = 2.0
 """How long a text is searched for: among a million groups a search for one that is not there takes longer."""
 _STEPS = 10_000
-_ANEW = """
+_SCHEMA = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
     CREATE TABLE known (key TEXT PRIMARY KEY, mark BLOB NOT NULL, place INTEGER NOT NULL, at INTEGER NOT NULL,
@@ -44,7 +52,7 @@ _PLACES = {GroupState.OPEN: 0, GroupState.INCOMPLETE: 0, GroupState.COMPLETE: 1,
 
 
 class IndexUnusable(TransientError):
-    """The file cannot be written or read; with `is_damaged` it must be made anew."""
+    """The file cannot be written or read; with `is_damaged` it must be made again."""
 
     def __init__(self, path: Path, error: sqlite3.Error | OSError, *, is_damaged: bool) -> None:
         self.is_damaged = is_damaged
@@ -117,8 +125,8 @@ class GroupIndex:
             connection.execute("DELETE FROM known WHERE key > ?", (after,))
             return _totals(connection)
 
-    def find(self, wanted: GroupFilter, most: int) -> Found:
-        """Return the first `most` keys: what is not through, the oldest first; then the others, the latest change first.
+    def find(self, wanted: GroupFilter, limit: int) -> Found:
+        """Return the first `limit` keys: what is not through, the oldest first; then the others, the latest change first.
 
         Raises:
             IndexUnusable: It cannot be read.
@@ -134,7 +142,7 @@ class GroupIndex:
             # All rows in the order of the table are read ten times as fast as in the order of an index.
             order = "+place, +at, +key" if wanted.text else "place, at, key"
             listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
-            keys = tuple(_until_interrupted(connection, listed, (*values, most)))
+            keys = tuple(_until_interrupted(connection, listed, (*values, limit)))
             if monotonic() > until:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
             connection.set_progress_handler(None, 0)
@@ -143,7 +151,7 @@ class GroupIndex:
         return Found(keys, min(matching, _MAX_COUNTED), matching <= _MAX_COUNTED)
 
     def delete(self) -> None:
-        """Delete the file: the next refresh makes it anew."""
+        """Delete the file: the next refresh makes it again."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             with suppress(OSError):
@@ -157,10 +165,10 @@ class GroupIndex:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.delete()  # Of an earlier process: made anew it cannot be of another service or another version.
+            self.delete()  # Of an earlier process: made again it cannot be of another service or another version.
             connection = sqlite3.connect(make_private(self._path), timeout=_BUSY_SECONDS, isolation_level=None)
             try:
-                connection.executescript(_ANEW)
+                connection.executescript(_SCHEMA)
             except BaseException:
                 connection.close()
                 raise
@@ -247,3 +255,143 @@ def _condition(wanted: GroupFilter) -> tuple[str, list[object]]:
         sql.append("(instr(text, ?) OR instr(party, ?))" if wanted.sees_parties else "instr(text, ?)")
         values += [folded, folded] if wanted.sees_parties else [folded]
     return " AND ".join(sql), values
+
+
+_PAGE, _GLANCE = Pace(60.0, 2.0, 1 / 3), Pace(300.0, 60.0, 1 / 50)
+
+
+class GroupsFreshness(NamedTuple):
+    """As of when what is shown is right, None if nothing was ever read; why it is not newer, and since when that is so."""
+
+    as_of: Instant | None = None
+    problem: str | None = None
+    since: Instant | None = None
+
+
+class GroupsWatch:
+    """The groups as the console shows them: what it reads of them at a request is what was there at the last refresh."""
+
+    def __init__(self, source: GroupSource, clock: Clock, on_change: Callable[[], None] = lambda: None) -> None:
+        self._source, self._clock, self._on_change = source, clock, on_change
+        self._view: StoreView | None = None
+        self._index: GroupIndex | None = None
+        self._freshness = GroupsFreshness()
+        self._lock = Lock()
+        self._refresher = Refresher("groups", self.refresh, self._close_view, (_PAGE, _GLANCE))
+        self.totals: GroupTotals | None = None
+        """As of the last refresh; None before the first."""
+
+    def start(self) -> None:
+        """Start the thread. Without it, `refresh` refreshes."""
+        self._refresher.start()
+
+    def close(self) -> None:
+        self._refresher.stop()
+
+    def look(self) -> GroupsFreshness:
+        """Note that a page is open, for which all is kept fresh. If it is old, wait a moment for a refresh."""
+        as_of = self._freshness.as_of
+        self._refresher.look(_PAGE, is_old=as_of is None or self._clock.now() - as_of > FRESH_MS)
+        return self._freshness
+
+    def glance(self) -> GroupTotals | None:
+        """Note a reader for whom a minute is fresh enough. Return the totals, None while the groups cannot be read."""
+        self._refresher.look(_GLANCE)
+        return self.totals if self._freshness.problem is None else None
+
+    def find(self, wanted: GroupFilter, limit: int) -> Found:
+        """Return the first keys of a filter.
+
+        Raises:
+            IndexUnusable: The index cannot be read.
+        """
+        return Found() if self._index is None else self._index.find(wanted, limit)
+
+    @contextmanager
+    def reading(self) -> Iterator[StoreView]:
+        """A view for this request."""
+        view = self._source.open_copies()
+        try:
+            yield view
+        finally:
+            view.close()
+
+    def refresh(self) -> bool:
+        """Read what there is now. What cannot be read is noted, and tried again the next time. Return False, always."""
+        with self._lock:
+            now, before = self._clock.now(), self._freshness
+            try:
+                self.totals = self._refresh()
+                self._freshness = GroupsFreshness(now)
+            except ResequencerError as error:
+                if isinstance(error, IndexUnusable) and error.is_damaged and self._index is not None:
+                    self._index.delete()
+                since = now if before.problem is None else before.since
+                self._freshness = GroupsFreshness(before.as_of, printable(str(error)), since)
+                self._close_view()
+        self._on_change()
+        return False
+
+    def _refresh(self) -> GroupTotals:
+        if self._view is None:
+            self._view = self._source.open_view()
+        if self._index is None:
+            self._index = GroupIndex(self._source.claim() / "index.db")
+        self._view.refresh()
+        return self._index.refresh(self._view)
+
+    def _close_view(self) -> None:
+        """Close the view. The index remains: what it knows is shown with its age."""
+        view, self._view = self._view, None
+        if view is not None:
+            view.close()
+        if self._refresher.is_stopping and self._index is not None:
+            self._index.delete()
+
+
+_REMEMBERED = 1_000
+
+
+class GivenClose(NamedTuple):
+    """Who ordered by this console to close a group, and when."""
+
+    by: str
+    at: Instant
+
+
+class Groups:
+    """May be used from several threads."""
+
+    def __init__(self, source: GroupSource, clock: Clock) -> None:
+        self.source = source
+        self._clock = clock
+        self.feed = CompletionFeed(source.open_completions, clock)
+        self.watch = GroupsWatch(source, clock, self.feed.note_change)
+        self._given: OrderedDict[str, GivenClose] = OrderedDict()
+        self._lock = Lock()
+
+    def close_group(self, key: str, by: str, because: str) -> None:
+        """Give the command, durably. The worker that has the group carries it out.
+
+        Raises:
+            The errors of a transport: it is not known whether it was given; it is harmless to give it again.
+        """
+        with closing(self.source.open_commands()) as commands:
+            commands.update(key, None, encode_close(by, because))
+        with self._lock:
+            self._given[key] = GivenClose(by, self._clock.now())
+            self._given.move_to_end(key)
+            while len(self._given) > _REMEMBERED:
+                self._given.popitem(last=False)
+
+    def find_given(self, key: str) -> GivenClose | None:
+        """Return who ordered to close the group; None without such an order, or if it was long ago."""
+        with self._lock:
+            return self._given.get(key)
+
+    def start(self) -> None:
+        self.watch.start()
+
+    def close(self) -> None:
+        self.feed.close()
+        self.watch.close()

@@ -1,17 +1,55 @@
-"""Reads the completions once for all that listen, in a thread, while somebody listens."""
+"""Streams completions as server-sent events, each with the place behind it: `Last-Event-ID` goes on without loss or doubles.
+
+    id: 0:12,1:7
+    event: completed
+    data: {"group": "…", "report": 1, "message_id": "…", "status": "ACCC", …}
+
+`begin` has the place at which a stream begins, `gap` says what is gone, `problem` that the completions cannot be read and since
+when, `progress`, where it is asked for, that counts of groups have changed. A comment comes when there was nothing for a while.
+"""
 
 import asyncio
 import logging
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import count
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
+
+from guardian import headers as names
 from notification_service.aggregation.completions import Completed, CompletionsLog, Place
-from resequencer.clock import Clock, Instant
+from resequencer.clock import Clock, Instant, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
+
+_MAX_CHARACTERS = 16_384
+_TEXT = re.compile(r"\d{1,6}:\d{1,18}(?:,\d{1,6}:\d{1,18})*", re.ASCII)
+
+
+class NoPlace(ValueError):
+    """The text is no place."""
+
+
+def place_text(place: Place) -> str:
+    return ",".join(f"{number}:{offset}" for number, offset in sorted(place.items()))
+
+
+def place_of(text: str) -> Place:
+    """Raises NoPlace: The text was not made by `place_text`."""
+    if len(text) > _MAX_CHARACTERS or not _TEXT.fullmatch(text):
+        raise NoPlace(text[:100])
+    pairs = [each.split(":") for each in text.split(",")]
+    place = {int(number): int(offset) for number, offset in pairs}
+    if len(place) < len(pairs):
+        raise NoPlace(text[:100])
+    return place
+
 
 _log = logging.getLogger("resequencer.console")
 MAX_KEPT = 10_000
@@ -20,7 +58,7 @@ _AT_ONCE = 500
 _PAUSE_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
-"""How often the log is opened anew, to find out whether it has more partitions."""
+"""How often the log is opened again, to find out whether it has more partitions."""
 _LINGER_SECONDS = 30.0
 """How long is read on without a listener: one that was cut off, or that loads its page again, comes back soon."""
 _STOP_SECONDS = 1.0
@@ -81,11 +119,11 @@ class CompletionFeed:
         self._again_log: CompletionsLog | None = None
         self._thread: Thread | None = None
         self._is_wanted = Event()
-        self._left_at = float("-inf")
+        self._last_listened_at = float("-inf")
         self.is_ended = False
         self.problem: FeedProblem | None = None
         self.changes = 0
-        """Grows with each change of the groups that is told of."""
+        """Grows with each change of the groups that listeners learn of."""
 
     def listen(self) -> Listener:
         """Take a listener in; the thread is started for the first one."""
@@ -114,8 +152,8 @@ class CompletionFeed:
         if thread is not None:
             thread.join(_STOP_SECONDS)
 
-    def tell_change(self) -> None:
-        """Tell listeners that counts of groups may have changed."""
+    def note_change(self) -> None:
+        """Let listeners know that counts of groups may have changed."""
         self.changes += 1
         self._wake()
 
@@ -134,13 +172,13 @@ class CompletionFeed:
                 return Joined(self._first, at, None)
             return Joined(end, at, dict(self._place))
 
-    def take(self, number: int, most: int) -> list[Completed] | None:
+    def take(self, number: int, limit: int) -> list[Completed] | None:
         """Return what is kept from a number on; None if that is not kept any more."""
         with self._lock:
             if number < self._first:
                 return None
             start = number - self._first
-            return [self._kept[each] for each in range(start, min(len(self._kept), start + most))]
+            return [self._kept[each] for each in range(start, min(len(self._kept), start + limit))]
 
     def read_again(self, at: Place, until: Place) -> Portion:
         """Read a portion of what lies between two places. It ends where all partitions are at `until`.
@@ -185,11 +223,11 @@ class CompletionFeed:
             self._close_again_log()
 
     def _may_stop(self) -> bool:
-        """Without listeners nothing is read soon, and what is kept is forgotten: the next one begins anew."""
+        """Without listeners nothing is read soon, and what is kept is forgotten: the next one begins at the end of the log."""
         with self._lock:
             if self._listeners:
-                self._left_at = monotonic()
-            if not self.is_ended and monotonic() - self._left_at < _LINGER_SECONDS:
+                self._last_listened_at = monotonic()
+            if not self.is_ended and monotonic() - self._last_listened_at < _LINGER_SECONDS:
                 return False
             self._thread, self._place, self.problem = None, None, None
             self._first += len(self._kept)
@@ -261,7 +299,7 @@ def _portion(log: CompletionsLog, at: Place, until: Place) -> Portion:
     gaps, start = [], dict(at)
     for number, offset in at.items():
         if offset > max(ends.get(number, 0), until[number]):
-            gaps.append(f"partition {number} ends before offset {offset}: it was made anew; what came since is not told")
+            gaps.append(f"partition {number} ends before offset {offset}: it was made again; what came since is not shown")
             start[number] = until[number]
         elif offset < begins.get(number, 0):
             gaps.append(f"partition {number} begins at offset {begins[number]}: what was before is not there any more")
@@ -273,3 +311,180 @@ def _portion(log: CompletionsLog, at: Place, until: Place) -> Portion:
     reached = {number: max(offset, min(after.get(number, offset), until[number])) for number, offset in wanted.items()}
     within = [each for each in records if start[each.partition] <= each.offset < until[each.partition]]
     return Portion(within, start, {**start, **reached}, tuple(gaps))
+
+
+_SENT_AT_ONCE = 200
+_HEARTBEAT_SECONDS = 15.0
+_AGAIN_MS = 2_000
+_SEND_SECONDS = 20.0
+"""How long one piece may take. A browser that takes nothing for so long is cut off."""
+
+
+class CompletedEvent(msgspec.Struct, frozen=True):
+    """A report on a group was made; its `report` is its number, from 1. `message_id` is its GrpHdr/MsgId.
+
+    `status` is its GrpSts, `missing` how many payments have no final status, `total` the NbOfTxs. Where `possible_duplicate` is
+    set the same report may have been sent before: values in files were lost.
+    """
+
+    group: str
+    report: int
+    message_id: str
+    status: str | None
+    total: int | None
+    missing: int
+    amended: bool
+    closed_by: str | None
+    possible_duplicate: bool
+
+
+class EventStream(StreamingResponse):
+    """Ends if its client takes nothing for a while."""
+
+    media_type = "text/event-stream"
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), _SEND_SECONDS)
+
+        try:
+            await super().stream_response(send_in_time)
+        except TimeoutError:
+            _log.info("a browser that took no events for %.0f s was cut off; it resumes where it was", _SEND_SECONDS)
+
+
+async def stream(feed: CompletionFeed, after: Place | None, look: Callable[[], object] | None) -> AsyncIterator[str]:
+    """Yield the events behind a place, or from now on, until the client is gone, falls behind, or the feed ends.
+
+    With `look` there are also events that counts of groups have changed; it keeps the groups fresh, and is called in a thread.
+    """
+    listener = feed.listen()
+    try:
+        yield f"retry: {_AGAIN_MS}\n\n"
+        sending = _Sending(feed, listener, after)
+        async for text in sending.events(look):
+            yield text
+    finally:
+        feed.leave(listener)
+
+
+class _Sending:
+    """What one listener was sent."""
+
+    def __init__(self, feed: CompletionFeed, listener: Listener, after: Place | None) -> None:
+        self._feed, self._listener = feed, listener
+        self._after = after
+        self._at: dict[int, int] | None = None
+        self._until: Place | None = None
+        self._number = 0
+        self._problem: object = None
+        self._changes = feed.changes
+
+    async def events(self, look: Callable[[], object] | None) -> AsyncIterator[str]:
+        for _ in count():
+            self._listener.news.clear()
+            if self._feed.is_ended:
+                return
+            if look is not None:
+                await asyncio.to_thread(look)
+            has_sent = False
+            async for text in self._news(is_progress_wanted=look is not None):
+                has_sent = True
+                yield text
+            if self._is_behind:
+                return
+            if has_sent and self._has_more:
+                continue
+            if not await self._wait():
+                yield ": nothing new\n\n"
+
+    @property
+    def _has_more(self) -> bool:
+        return self._until is not None or bool(self._feed.take(self._number, 1))
+
+    @property
+    def _is_behind(self) -> bool:
+        is_behind = self._at is not None and self._feed.take(self._number, 1) is None
+        if is_behind:
+            _log.info("a browser fell behind and was cut off; it resumes where it was")
+        return is_behind
+
+    async def _wait(self) -> bool:
+        try:
+            await asyncio.wait_for(self._listener.news.wait(), _HEARTBEAT_SECONDS)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _news(self, *, is_progress_wanted: bool) -> AsyncIterator[str]:
+        if self._feed.problem != self._problem:
+            self._problem = problem = self._feed.problem
+            data = None if problem is None else {"problem": problem.text, "since": instant_text(problem.since)}
+            yield _event("problem", data)
+        if self._at is None and (joined := self._feed.join(self._after)) is not None:
+            self._number, self._until = joined.number, joined.until
+            self._at = dict(joined.at)
+            yield _event("begin", None, self._at)
+        if self._at is not None and self._until is not None:
+            async for text in self._again(self._until):
+                yield text
+        elif self._at is not None and (kept := self._feed.take(self._number, _SENT_AT_ONCE)):
+            self._number += len(kept)
+            if text := self._completions(kept):
+                yield text
+        if is_progress_wanted and self._feed.changes != self._changes:
+            self._changes = self._feed.changes
+            yield _event("progress", None)
+
+    async def _again(self, until: Place) -> AsyncIterator[str]:
+        assert self._at is not None
+        try:
+            portion: Portion = await asyncio.to_thread(self._feed.read_again, self._at, until)
+        except ResequencerError as error:
+            yield _event("problem", {"problem": printable(str(error)), "since": None})
+            await self._wait()
+            return
+        self._at = dict(portion.start)
+        gaps = "".join(_event("gap", {"gap": each}, self._at) for each in portion.gaps)
+        text = self._completions(portion.records)
+        self._at = dict(portion.at)
+        if all(self._at[number] >= offset for number, offset in until.items()):
+            self._until = None
+        if text or gaps:
+            yield gaps + text
+
+    def _completions(self, records: Sequence[Completed]) -> str:
+        assert self._at is not None
+        texts = []
+        for each in records:
+            if each.offset < self._at.get(each.partition, 0):
+                continue  # It was sent before the listener resumed.
+            self._at[each.partition] = each.next_offset
+            if (event := _completed(each)) is not None:
+                texts.append(_event("completed", event, self._at))
+        return "".join(texts)
+
+
+def _completed(record: Completed) -> CompletedEvent | None:
+    texts = names.texts_of(record.headers)
+    group, report = texts.get(names.GROUP_ID), texts.get(names.GROUP_REPORT, "")
+    if group is None or not report.isdigit():
+        return None  # Another program wrote it.
+    total, missing = texts.get(names.GROUP_TOTAL, ""), texts.get(names.INCOMPLETE, "")
+    return CompletedEvent(
+        group,
+        int(report),
+        texts.get(names.NOTIFICATION_ID, ""),
+        texts.get(names.GROUP_STATUS),
+        int(total) if total.isdigit() else None,
+        int(missing) if missing.isdigit() else 0,
+        names.AMENDED in texts,
+        texts.get(names.CLOSED_BY),
+        names.POSSIBLE_DUPLICATE in texts,
+    )
+
+
+def _event(name: str, data: Any, at: Place | None = None) -> str:
+    """Return an event. JSON has no line breaks."""
+    identified = f"id: {place_text(at)}\n" if at else ""
+    return f"{identified}event: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n"

@@ -1,11 +1,16 @@
-"""Dead letters for pages and the API: found by what people ask for, with what has been done about each."""
+"""Dead letters as people ask for them, with what has been done about each and the errors that a person may see.
 
+The text of an error that a handler raises is not ours, and may quote the payment. Its type may be seen, if it is known to be one.
+"""
+
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from http import HTTPStatus
 from typing import NamedTuple
 
+import msgspec
 from starlette.exceptions import HTTPException
 
 from notification_service.connectors.dead_letters.actions import (
@@ -18,9 +23,12 @@ from notification_service.connectors.dead_letters.actions import (
 )
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
 from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
 from notification_service.console.sources import Sources
+from notification_service.console.unit_story import UnitStory
 from notification_service.delivery.errors import ReceiverUnknown
 from resequencer.clock import Instant, instant_text
+from resequencer.dead_letter import DeadLetterReason
 
 MAX_SHOWN = 500
 """How many dead letters one page shows: the last ones. Filters find the others."""
@@ -101,14 +109,16 @@ class OneDeadLetter(NamedTuple):
         return find_proposal(self.history, self.now)
 
 
-def open_letters(sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
+def open_dead_letters_for(
+    sources: Sources, identity: Identity, *numbers: str, receiver: str | None = None
+) -> closing[DeadLetterStore]:
     """Open the store for one request of this user; the caller closes it. With `numbers` only these need to be found."""
     if receiver not in (None, *sources.direct_receivers):
         raise HTTPException(HTTPStatus.NOT_FOUND, str(ReceiverUnknown(receiver or "", sources.direct_receivers)))
     return closing(sources.open_dead_letters(AskedFor(numbers=numbers, receiver=receiver), _sign(sources, identity)))
 
 
-def list_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
+def list_dead_letters(store: DeadLetterStore, wanted: Filter, now: Instant) -> DeadLetterList:
     """Read all dead letters, one at a time in memory."""
     rows: deque[Row] = deque(maxlen=MAX_SHOWN)
     by_state, by_reason = Counter[str](), Counter[str]()
@@ -138,7 +148,7 @@ def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> li
     return list(numbers)
 
 
-def find_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
+def find_dead_letter(store: DeadLetterStore, number: str, now: Instant) -> OneDeadLetter | None:
     stored = next((each for each in store.letters() if each.number == number), None)
     if stored is None:
         return None
@@ -159,3 +169,71 @@ def _row(stored: StoredDeadLetter, state: str) -> Row:
 
 def _sign(sources: Sources, identity: Identity) -> Sign:
     return lambda: Signature(identity.name, instant_text(sources.clock.now()))
+
+
+_RAISED = re.compile(r"^(?:(?:handler )?[\w.:-]{1,200} raised|strategy [\w.:-]{1,200} failed:) ([A-Za-z_]{1,64})\b")
+_TYPE = re.compile(r"^([A-Za-z_]{0,60}(?:Error|Exception|Unavailable|Timeout))\b")
+_ANSWER = re.compile(r"(?:HTTP -?\d+|[A-Za-z]*ProtocolError)(?=:)")
+"""How `notification_service.delivery.core.answers.Answer` writes an answer that has a body, whatever the status; and how the
+client begins when it quotes what is no answer of HTTP, such as an illegal status line."""
+_OF_AN_ANSWER = frozenset(
+    {
+        DeadLetterReason.REJECTED.value,
+        DeadLetterReason.UNEXPECTED_ANSWER.value,
+        DeadLetterReason.ATTEMPTS_EXHAUSTED.value,
+        DeadLetterReason.SKIPPED.value,
+    }
+)
+"""Dead letters of these reasons quote what a receiver answered."""
+_OUR_MISTAKE = "; the service failed on it"
+MASKED = "its text may quote the payment: seeing it needs the role payments"
+
+
+def error_for(identity: Identity, reason: str, error: str) -> str:
+    """Return the error of a dead letter, as far as this person may see it."""
+    if reason in _OF_AN_ANSWER:
+        return answer_for(identity, error)
+    is_foreign = reason == DeadLetterReason.HANDLER_FAILED.value or _OUR_MISTAKE in error
+    return _masked(error) if is_foreign and not identity.may(Role.PAYMENTS) else error
+
+
+def answer_for(identity: Identity, error: str) -> str:
+    """Return what a receiver answered, as far as this person may see it: its status, and the text of our own errors."""
+    found = _ANSWER.search(error)
+    return error if found is None or identity.may(Role.PAYMENTS) else f"{error[: found.end()]} ({MASKED})"
+
+
+def list_for(identity: Identity, found: DeadLetterList) -> DeadLetterList:
+    """Return the list with the errors that this person may see."""
+    return found._replace(rows=tuple(row._replace(error=error_for(identity, row.reason, row.error)) for row in found.rows))
+
+
+def story_for_person(identity: Identity, story: UnitStory) -> UnitStory:
+    """Return the story with the errors that this person may see."""
+    if identity.may(Role.PAYMENTS):
+        return story
+    found = tuple(
+        msgspec.structs.replace(each, error=error_for(identity, each.reason, each.error)) for each in story.dead_letters.found
+    )
+    masked = msgspec.structs.replace(story, dead_letters=msgspec.structs.replace(story.dead_letters, found=found))
+    if story.state is None:
+        return masked
+    attempts, stash = story.state.attempts, story.state.stash
+    if attempts is not None and attempts.why is not None:
+        attempts = msgspec.structs.replace(attempts, why=_masked(attempts.why))
+    stash = tuple(
+        each if each.defect is None else msgspec.structs.replace(each, defect=_defect(identity, each.defect)) for each in stash
+    )
+    return msgspec.structs.replace(masked, state=msgspec.structs.replace(story.state, attempts=attempts, stash=stash))
+
+
+def _defect(identity: Identity, defect: str) -> str:
+    reason, separator, error = defect.partition(": ")
+    return f"{reason}{separator}{error_for(identity, reason, error)}"
+
+
+def _masked(error: str) -> str:
+    found = _RAISED.match(error) or _TYPE.match(error)
+    known = found.group(1) if found else "an error"
+    ours = ", a mistake of the service: report it with its log" if _OUR_MISTAKE in error else ""
+    return f"{known}{ours} ({MASKED})"

@@ -1,4 +1,4 @@
-"""Finds a unit of work, in whatever partition it is, and tells its story."""
+"""Finds a unit of work, in whatever partition it is, and says what comes next for it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -9,23 +9,130 @@ import msgspec
 from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.actions import NEW, Deed, LetterId, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
-from notification_service.console.orders.listing import list_orders
-from notification_service.console.orders.order_answer import tell_order
+from notification_service.console.orders import list_orders, tell_order
+from notification_service.console.sent_notifications import incomplete_of
 from notification_service.console.sources import Sources
-from notification_service.console.units.prospects import find_hindrance, find_unread
-from notification_service.console.units.sent_notifications import incomplete_of
-from notification_service.console.units.state import state_of, wait_of
-from notification_service.console.units.story import DeadLetters, Holder, Left, UnitDeadLetter, UnitOrders, UnitState, UnitStory
+from notification_service.console.unit_story import (
+    DeadLetters,
+    Holder,
+    Left,
+    UnitDeadLetter,
+    UnitOrders,
+    UnitState,
+    UnitStory,
+    state_of,
+    wait_of,
+)
 from notification_service.status.report import State
-from notification_service.status.service_report import NOT_RUNNING, ServiceReport
-from resequencer.clock import Instant, instant_text
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView, UnitView
 
-_MOST = 100
+
+def duration_text(milliseconds: int) -> str:
+    """Return a span in its two largest units, such as `3 h 12 min`."""
+    seconds = max(0, milliseconds) // 1_000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3_600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    if seconds < 86_400:
+        return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
+    return f"{seconds // 86_400} d {seconds % 86_400 // 3_600} h"
+
+
+def relative_text(at: Instant, now: Instant) -> str:
+    """Return where the instant lies beside the present one: `in 2 min 10 s`, `25 s ago`."""
+    return f"in {duration_text(at - now)}" if at > now else f"{duration_text(now - at)} ago"
+
+
+_NEXT = {
+    "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
+    "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
+    "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
+    "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it continues by itself."),
+    "remainder": (
+        "the remainder of its release {was} due at {at}",
+        "The remainder is sent in its next turn.",
+    ),
+}
+_HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
+
+
+def find_service_hindrance(report: ServiceReport | None) -> str | None:
+    """Return why not everything that is due is done now, None if the service runs and all its workers report."""
+    if report is None or report.state == NOT_RUNNING:
+        return "The service does not run here: what waits here waits until it is started, even beyond its deadline"
+    if _is_starting(report):
+        return "The service is starting: what waits here waits until its workers have taken their partitions over"
+    if report.state == STALE:
+        slots = ", ".join(str(each.slot) for state, each in report.workers if state == STALE)
+        return f"The service is stale (worker {slots}): what waits there waits until it works again, even beyond its deadline"
+    return None
+
+
+def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
+    """Return why nothing is done now for the units of this partition, None if its worker works."""
+    if report is None or report.state == NOT_RUNNING:
+        return "The service does not run here: it waits until it is started"
+    if _is_starting(report):
+        return "The service is starting: it waits until a worker has taken its partition over"
+    untaken = next((each for each in report.whole.untaken if each.partition == partition), None)
+    if untaken is not None:
+        why = f"{untaken.unavailable} unavailable"
+        return f"Worker {untaken.slot} has not taken its partition over yet ({why}): it waits until that is done"
+    slot = next((each.slot for each in report.whole.partitions if each.partition == partition), None)
+    if slot is None:
+        return "No worker of this machine has its partition now: unless another machine has it, it waits until one takes it over"
+    state = next((state for state, each in report.workers if each.slot == slot), None)
+    if state in _HINDERED:
+        return f"Worker {slot}, which has its partition, is in the state “{state}”: it waits until the worker works again"
+    return _find_pause(report, partition)
+
+
+def _find_pause(report: ServiceReport, partition: str) -> str | None:
+    paused = next((each for each in report.whole.partitions if each.partition == partition and each.paused_by), None)
+    if paused is None:
+        return None
+    return f"{paused.paused_by} paused its partition at {paused.paused_since}: deadlines rest until it is resumed"
+
+
+def _is_starting(report: ServiceReport) -> bool:
+    """Return whether no worker has begun its work since the service was started. It is so while none has reported."""
+    return all(state == State.STARTING for state, _ in report.workers)
+
+
+def find_unread(report: ServiceReport | None, partition: str) -> int | None:
+    """Return the lag of the partition as its worker reports it: offsets on Kafka, bytes of files. None if it is not known."""
+    if report is None or report.state == NOT_RUNNING:
+        return None
+    return next((each.lag for each in report.whole.partitions if each.partition == partition), None)
+
+
+def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str:
+    """Say what happens to a unit that waits, and when. `show` writes an ISO 8601 instant as it is to be read."""
+    wait = story.wait
+    if wait is None:
+        return "Nothing of it waits."
+    until, now = instant_of(wait.until), instant_of(story.as_of)
+    at = f"{show(wait.until)} ({relative_text(until, now)})"
+    due, promise = _NEXT.get(wait.kind, ("its next turn {was} due at {at}", "Its next turn is due at {at}."))
+    due = due.format(was="is" if until > now else "was", at=at)
+    if story.hindrance is not None:
+        return f"{story.hindrance}; {due}."
+    if until > now:
+        return promise.format(at=at)
+    if wait.kind == "deadline" and story.unread:
+        overdue = duration_text(now - until)
+        return f"It is overdue by {overdue}: its partition has unread records, which are read first; {due}."
+    return f"{due[0].upper()}{due[1:]}; its turn comes next."
+
+
+_MAX_FOUND = 100
 
 OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 
@@ -33,27 +140,27 @@ OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, max_seconds: float) -> DeadLetters:
     """Return the unit's dead letters from `since` on (None: all), read for so long at most.
 
-    What a store raises is told in the result.
+    The result has what a store raises.
     """
     began = monotonic()
     span = "all dead letters" if since is None else f"the dead letters since {instant_text(since)}"
     found: list[StoredDeadLetter] = []
     looked_at = 0
     try:
-        with closing(open_store(AskedFor(since), _nobody)) as store:
+        with closing(open_store(AskedFor(since), _no_signature)) as store:
             for stored in store.letters():
                 looked_at += 1
                 if stored.unit == unit and (since is None or stored.letter.dead_at >= since):
                     found.append(stored)
-                if len(found) >= _MOST or monotonic() - began > max_seconds:
-                    return _told(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
+                if len(found) >= _MAX_FOUND or monotonic() - began > max_seconds:
+                    return _incomplete(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
             actions = last_actions(store) if found else {}
     except ResequencerError as error:
-        return _told(found, {}, f"not all could be read: {printable(str(error))}")
+        return _incomplete(found, {}, f"not all could be read: {printable(str(error))}")
     return DeadLetters(_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
 
 
-def _told(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
+def _incomplete(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
     return DeadLetters(_letters(found, actions), is_complete=False, searched=searched)
 
 
@@ -68,7 +175,7 @@ def _letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
     return UnitDeadLetter(stored.number, at, letter.reason.value, letter.error, str(letter.record.origin), state)
 
 
-def _nobody() -> Signature:
+def _no_signature() -> Signature:
     raise AssertionError("reading signs nothing")
 
 
@@ -77,7 +184,7 @@ def find_orders(
 ) -> UnitOrders:
     """Return the unit's orders that were given at `since` (0: all) or later: the newest 100 at most, the oldest of them first.
 
-    What the book raises is told in the result.
+    The result has what the book raises.
     """
     span = "all orders" if not since else f"the orders since {instant_text(since)}"
     try:
@@ -87,8 +194,10 @@ def find_orders(
     except ResequencerError as error:
         return UnitOrders((), is_complete=False, searched=f"no orders: {printable(str(error))}")
     listed = list_orders(given, outcomes, now)
-    searched = span if len(listed) <= _MOST else f"the newest {_MOST} of {len(listed)} in {span}"
-    return UnitOrders(tuple(tell_order(each) for each in reversed(listed[:_MOST])), not since and len(listed) <= _MOST, searched)
+    searched = span if len(listed) <= _MAX_FOUND else f"the newest {_MAX_FOUND} of {len(listed)} in {span}"
+    return UnitOrders(
+        tuple(tell_order(each) for each in reversed(listed[:_MAX_FOUND])), not since and len(listed) <= _MAX_FOUND, searched
+    )
 
 
 DAY_MS = 86_400_000
@@ -209,16 +318,16 @@ def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[
             return "How much of the input is unread is not known: a queue does not tell it to a program that does not read it."
     except ResequencerError as error:
         return f"How much of the input is unread is not known: {printable(str(error))}."
-    told = []
+    unread = []
     for each in partitions:
         end, position = ends.get(each), read_to.get(each)
         if end and position is None:
-            told.append(f"{each} ends at {end:,}, and the storage has no position of it")
+            unread.append(f"{each} ends at {end:,}, and the storage has no position of it")
         elif end and position is not None and end > position:
-            told.append(f"{each} {end - position:,}")
-    if not told:
+            unread.append(f"{each} {end - position:,}")
+    if not unread:
         return "Nothing of the input is unread."
-    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(told)}."
+    return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(unread)}."
 
 
 def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
@@ -272,8 +381,8 @@ def _look_in(
         if here is not None:
             found.append(_Found(partition, here))
     found.sort(key=lambda each: each.view.waits is None)
-    said = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
-    return _Looked(tuple(found), tuple(looked_in), (*problems, *said))
+    failures = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
+    return _Looked(tuple(found), tuple(looked_in), (*problems, *failures))
 
 
 def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tuple[str, ...]]:

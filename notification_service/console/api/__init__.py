@@ -1,1 +1,0 @@
-"""The API: JSON under `/api/v1`, described by `openapi.json`."""

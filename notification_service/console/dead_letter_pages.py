@@ -1,0 +1,505 @@
+"""Dead letters, as pages and operations of the API: the list, one of them, its value, and what is decided about them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from notification_service.connectors.dead_letters import decisions
+from notification_service.connectors.dead_letters.actions import (
+    NEW,
+    Action,
+    Discarded,
+    Edit,
+    Edited,
+    EditProposed,
+    Requeued,
+    StoredDeadLetter,
+)
+from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
+from notification_service.console.access.roles import route
+from notification_service.console.context import Console, identity_of
+from notification_service.console.dead_letters import (
+    MAX_SHOWN,
+    DeadLetterList,
+    Filter,
+    OneDeadLetter,
+    Row,
+    error_for,
+    find_dead_letter,
+    list_dead_letters,
+    list_for,
+    matching_numbers,
+    open_dead_letters_for,
+)
+from notification_service.console.operation import (
+    MAX_REASON,
+    Because,
+    Operation,
+    Taken,
+    answer_of,
+    change_of,
+    form_route,
+    reason_of,
+)
+from notification_service.console.settings import EDIT
+from notification_service.events.identifiers import shown
+from resequencer.clock import instant_text
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.order import Stage, is_same_person
+from resequencer.printable import printable
+
+_BYTES = "application/octet-stream"
+STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
+
+
+State = Literal["new", "requeueing", "requeued", "editing", "edited", "edit-proposed", "discarded"]
+Number = Annotated[str, Meta(min_length=1, max_length=1_000)]
+
+
+class LettersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters to list: all that is given must hold. At most `limit` of them, the last ones.
+
+    With `receiver` those that could not be delivered to it straight from its topic, else those of the service itself.
+    """
+
+    reason: DeadLetterReason | None = None
+    unit: str | None = None
+    state: State | None = None
+    receiver: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_SHOWN)] = 50
+
+
+class ListedDeadLetter(msgspec.Struct, frozen=True):
+    """A dead letter. `state` is `new`, or that of the last action; `position` is the record's in the input."""
+
+    number: str
+    state: str
+    reason: str
+    unit: str | None
+    position: str
+    at: str
+    error: str
+
+
+class DeadLettersAnswer(msgspec.Struct, frozen=True):
+    """The last dead letters that match, the newest first; how many match; and all by state, and new ones by reason."""
+
+    dead_letters: tuple[ListedDeadLetter, ...]
+    matching: int
+    by_state: dict[str, int]
+    new_by_reason: dict[str, int]
+    where: str
+
+
+class OneLetterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The number, such as `EVENTS-0#17`; in a URL `#` is `%23`."""
+
+    number: Number
+
+
+class Done(msgspec.Struct, frozen=True):
+    """An action on a dead letter: the state that it led to, by whom, when and why, and the position of a requeued record."""
+
+    state: str
+    by: str
+    at: str
+    because: str | None
+    position: str | None
+
+
+class ProposedEdit(msgspec.Struct, frozen=True):
+    """An edit that waits for a second person, without its value, which is payment data."""
+
+    by: str
+    at: str
+    because: str
+    value_bytes: int
+    sha256: str
+    anyway: bool
+
+
+class DeadLetterAnswer(ListedDeadLetter, frozen=True):
+    """A dead letter without its value, which is payment data. `history` has the oldest action first.
+
+    `value_bytes` is the length of the value that is stored, `original_bytes` that of the whole one; they differ if it was cut.
+    """
+
+    value_bytes: int
+    original_bytes: int
+    sha256: str
+    history: tuple[Done, ...]
+    proposal: ProposedEdit | None
+
+
+class Matching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All dead letters that match. It is refused if there are not `count` of them any more."""
+
+    count: Annotated[int, Meta(ge=1)]
+    reason: DeadLetterReason | None = None
+    unit: str | None = None
+    state: State | None = None
+    receiver: str | None = None
+
+
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letters with these `numbers`, or all that match. With `again` also those that were decided before."""
+
+    numbers: Annotated[tuple[Number, ...], Meta(max_length=10_000)] = ()
+    matching: Matching | None = None
+    again: bool = False
+
+
+class Discard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letters with these `numbers`, or all that match. The reason `because` is kept with the user's name."""
+
+    because: Because
+    numbers: Annotated[tuple[Number, ...], Meta(max_length=10_000)] = ()
+    matching: Matching | None = None
+
+
+class EditAndSend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole corrected value (sent as UTF-8). With `anyway` also if it would be a dead letter again."""
+
+    number: Number
+    value: str
+    because: Because
+    again: bool = False
+    anyway: bool = False
+
+
+class ApproveEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letter, and the SHA-256 (in hexadecimal) of the proposed value that is approved."""
+
+    number: Number
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class RejectEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The dead letter whose proposed edit is rejected or taken back, and why."""
+
+    number: Number
+    because: Because
+
+
+class OutcomeAnswer(msgspec.Struct, frozen=True):
+    """What became of one dead letter: `done` is its state now, null if a problem prevented it."""
+
+    number: str
+    done: str | None
+    position: str | None
+    problem: str | None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outcomes by dead letter, also of interrupted requeues that were completed. With problems the status is 409."""
+
+    outcomes: tuple[OutcomeAnswer, ...]
+    error: str | None = None
+
+
+class _DeadLetters:
+    """What pages and operations do with dead letters, in the name of the person who asks."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether an edit is only proposed, and sent when a second person approves it."""
+        return EDIT in self._console.settings.approval
+
+    def list(self, request: Request, wanted: Filter) -> DeadLetterList:
+        with self._opened(request, receiver=wanted.receiver) as store:
+            return list_for(identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now()))
+
+    def get(self, request: Request, number: str) -> OneDeadLetter:
+        """Return the dead letter; an answer 404 if there is none of this number."""
+        with self._opened(request, number) as store:
+            found = find_dead_letter(store, number, self._console.sources.clock.now())
+            if found is None:
+                raise HTTPException(HTTPStatus.NOT_FOUND, f"no dead letter has the number {shown(number)} in {store.where}")
+            return found
+
+    def value(self, request: Request, number: str) -> bytes:
+        """Return the exact bytes of the value; the look is noted."""
+        self._console.audit_log.note(request, "dead-letter.value", number=number)
+        return self.get(request, number).stored.letter.record.value
+
+    def proposed_value(self, request: Request, number: str) -> bytes:
+        """Return the exact bytes that a person proposed; the look is noted."""
+        self._console.audit_log.note(request, "dead-letter.proposed-value", number=number)
+        proposal = self.get(request, number).proposal
+        if proposal is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "no edit of this dead letter is proposed")
+        return proposal.value
+
+    def matching(self, request: Request, wanted: Filter, count: str) -> Sequence[str]:
+        """Return the numbers of all that match; an answer 409 if there are not `count` of them any more."""
+        with self._opened(request, receiver=wanted.receiver) as store:
+            numbers = matching_numbers(store, wanted, self._console.sources.clock.now())
+        if str(len(numbers)) != count:
+            raise HTTPException(HTTPStatus.CONFLICT, f"{len(numbers)} match now, and count is {printable(count)}; look again")
+        return numbers
+
+    def noted(self, request: Request, action: str, body: Requeue | Discard, **details: str) -> Sequence[str]:
+        """Note what is to be done, and return the numbers of which dead letters."""
+        matching = msgspec.to_builtins(body.matching) if body.matching else {}
+        named = ", ".join(body.numbers) or None
+        self._console.audit_log.note(request, f"dead-letters.{action}", **details, number=named, **matching)
+        if (body.matching is None) is (not body.numbers):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "give either numbers or matching")
+        wanted = body.matching
+        if wanted is None:
+            return body.numbers
+        return self.matching(request, Filter(wanted.reason, wanted.unit, wanted.state, wanted.receiver), str(wanted.count))
+
+    def requeue(self, request: Request, numbers: Sequence[str], *, again: bool) -> tuple[Outcome, ...]:
+        return self._decide(request, lambda store: decisions.requeue_named(store, numbers, again=again), *numbers)
+
+    def discard(self, request: Request, numbers: Sequence[str], because: str) -> tuple[Outcome, ...]:
+        return self._decide(request, lambda store: decisions.discard(store, numbers, because), *numbers)
+
+    def edit(self, request: Request, body: EditAndSend) -> tuple[Outcome, ...]:
+        """Send the edited dead letter, or propose it. With `anyway` flaws are let pass."""
+        edited, number = Edit(_bytes(body.value), reason_of(body.because)), body.number
+        details = {"number": number, "because": edited.because, "sha256": edited.sha256}
+        stage = {"stage": Stage.PROPOSED.value} if self.needs_approval else {}
+        self._console.audit_log.note(request, "dead-letter.edit", **details, **stage)
+        flaw: decisions.FindFlaw = (lambda _: None) if body.anyway else self._find_flaw
+
+        def decide(store: DeadLetterStore) -> Iterator[Outcome]:
+            if self.needs_approval:
+                return decisions.propose_edit(store, number, edited, flaw, again=body.again, anyway=body.anyway)
+            return decisions.edit(store, number, edited, flaw, again=body.again)
+
+        return self._decide(request, decide, number)
+
+    def edit_typed(self, request: Request, body: EditAndSend) -> tuple[Outcome, ...]:
+        """As `edit`, for a form: a browser sends each end of line as CR LF, whatever was typed."""
+        return self.edit(request, msgspec.structs.replace(body, value=body.value.replace("\r\n", "\n")))
+
+    def approve(self, request: Request, body: ApproveEdit) -> tuple[Outcome, ...]:
+        """Send the dead letter with the value that another person proposed."""
+        self._console.audit_log.note(request, "dead-letter.edit.approve", number=body.number, sha256=body.sha256)
+        approval = decisions.Approval(identity_of(request).name, body.sha256, self._console.sources.clock.now())
+        number, flaw = body.number, self._find_flaw
+        return self._decide(request, lambda store: decisions.approve_edit(store, number, approval, flaw), number)
+
+    def reject(self, request: Request, body: RejectEdit) -> tuple[Outcome, ...]:
+        """Reject the proposed edit, or take it back."""
+        number, because = body.number, body.because.strip()[:MAX_REASON]
+        self._console.audit_log.note(request, "dead-letter.edit.reject", number=number, because=because or None)
+        reason = because or "no reason was given"
+        return self._decide(request, lambda store: decisions.reject_edit(store, number, reason), number)
+
+    def _find_flaw(self, stored: StoredDeadLetter) -> str | None:
+        return find_flaw(stored, self._console.sources.codec.decode)
+
+    def _decide(
+        self, request: Request, decide: Callable[[DeadLetterStore], Iterator[Outcome]], *numbers: str
+    ) -> tuple[Outcome, ...]:
+        with self._opened(request, *numbers) as store:
+            return tuple(decide(store))
+
+    def _opened(self, request: Request, *numbers: str, receiver: str | None = None) -> closing[DeadLetterStore]:
+        return open_dead_letters_for(self._console.sources, identity_of(request), *numbers, receiver=receiver)
+
+
+def dead_letter_routes(console: Console) -> list[Route]:
+    ours = _DeadLetters(console)
+
+    def overview(request: Request) -> Response:
+        wanted = _filter(request.query_params)
+        return console.page(
+            request,
+            "dead_letters.html",
+            found=ours.list(request, wanted),
+            wanted=wanted,
+            reasons=[each.value for each in DeadLetterReason],
+            states=STATES,
+            receivers=console.sources.direct_receivers,
+            parameters=wanted.given,
+        )
+
+    def show(request: Request) -> Response:
+        one, identity = ours.get(request, request.query_params.get("number", "")), identity_of(request)
+        letter, proposal = one.stored.letter, one.proposal
+        return console.page(
+            request,
+            "dead_letter.html",
+            one=one,
+            error=error_for(identity, letter.reason.value, letter.error),
+            may_see=identity.may(Role.PAYMENTS),
+            proposal=proposal,
+            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
+            needs_approval=ours.needs_approval,
+        )
+
+    def saved(read: Callable[[Request, str], bytes], name: str) -> Callable[[Request], Response]:
+        return lambda request: _saved(read(request, request.query_params.get("number", "")), name)
+
+    def confirm(request: Request) -> Response:
+        """Ask before something is done to all that a filter shows: how many, and which."""
+        wanted, action = _filter(request.query_params), _known(request.query_params.get("action", ""))
+        found = ours.list(request, wanted)
+        return console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=action)
+
+    def decide(request: Request) -> Response:
+        """Requeue or discard one dead letter, or all that a filter matches. Of a filter the count must still be the same."""
+        form = request.state.form
+        action, because = _known(form.get("action", "")), form.get("because", "").strip()[:MAX_REASON]
+        if action == "discard":
+            reason_of(because)
+        wanted, number = _filter(form), form.get("number")
+        console.audit_log.note(request, f"dead-letters.{action}", number=number, because=because or None, **wanted.given)
+        numbers = [number] if number else ours.matching(request, wanted, form.get("count", ""))
+        if action == "discard":
+            return outcomes_page(request, None, ours.discard(request, numbers, because))
+        return outcomes_page(request, None, ours.requeue(request, numbers, again=form.get("again") == "yes"))
+
+    def outcomes_page(request: Request, taken: object, outcomes: tuple[Outcome, ...]) -> Response:
+        del taken
+        status = HTTPStatus.OK if all(each.problem is None for each in outcomes) else HTTPStatus.CONFLICT
+        return console.page(request, "dead_letter_outcomes.html", status, outcomes=outcomes)
+
+    value, proposed_value = saved(ours.value, "dead-letter-value"), saved(ours.proposed_value, "proposed-value")
+    return [
+        route("/dead-letters", overview, name="dead-letters"),
+        route("/dead-letters/confirm", confirm, needs=Role.OPERATOR, name="confirm-dead-letters"),
+        route("/dead-letters/decide", decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
+        route("/dead-letter", show, name="dead-letter"),
+        route("/dead-letter/value", value, needs=Role.PAYMENTS, name="dead-letter-value"),
+        route("/dead-letter/proposed-value", proposed_value, needs=Role.PAYMENTS, name="proposed-value"),
+        form_route(console, "/dead-letter/edit", EditAndSend, ours.edit_typed, outcomes_page),
+        form_route(console, "/dead-letter/edit/approve", ApproveEdit, ours.approve, outcomes_page),
+        form_route(console, "/dead-letter/edit/reject", RejectEdit, ours.reject, outcomes_page),
+    ]
+
+
+def _saved(value: bytes, name: str) -> Response:
+    """Return the bytes as a file to save: no browser renders them."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(value, media_type=_BYTES, headers=headers)
+
+
+def _filter(parameters: Mapping[str, str]) -> Filter:
+    return Filter(*(parameters.get(name) or None for name in Filter._fields))
+
+
+def _known(action: str) -> str:
+    if action not in ("requeue", "discard"):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the action is requeue or discard")
+    return action
+
+
+def dead_letter_operations(console: Console) -> list[Operation]:
+    ours = _DeadLetters(console)
+
+    def several(request: Request, query: LettersQuery) -> DeadLettersAnswer:
+        found = ours.list(request, Filter(query.reason, query.unit, query.state, query.receiver))
+        listed = tuple(map(_listed, found.rows[: query.limit]))
+        return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
+
+    def one(request: Request, query: OneLetterQuery) -> DeadLetterAnswer:
+        return _answer_about(identity_of(request), ours.get(request, query.number))
+
+    def value(request: Request, query: OneLetterQuery) -> Response:
+        return Response(ours.value(request, query.number), media_type=_BYTES)
+
+    def proposed_value(request: Request, query: OneLetterQuery) -> Response:
+        return Response(ours.proposed_value(request, query.number), media_type=_BYTES)
+
+    def requeue(request: Request, body: Requeue) -> Response:
+        return _outcomes(ours.requeue(request, ours.noted(request, "requeue", body), again=body.again))
+
+    def discard(request: Request, body: Discard) -> Response:
+        because = reason_of(body.because)
+        return _outcomes(ours.discard(request, ours.noted(request, "discard", body, because=because), because))
+
+    def reject(request: Request, body: RejectEdit) -> Response:
+        reason_of(body.because)
+        return _outcomes(ours.reject(request, body))
+
+    edit, approve = _answered(ours.edit), _answered(ours.approve)
+    one_summary, its_value = "One dead letter, without its value", "The exact bytes of its value; the look is noted"
+    proposed, payments = "The exact bytes of the proposed value; the look is noted", Role.PAYMENTS
+    proposed_path, proposed_name = "/dead-letter/proposed-value", "dead-letter-proposed-value"
+    return [
+        Operation("/dead-letters", "dead-letters", several, DeadLettersAnswer, "The dead letters", LettersQuery),
+        Operation("/dead-letter", "dead-letter", one, DeadLetterAnswer, one_summary, OneLetterQuery),
+        Operation("/dead-letter/value", "dead-letter-value", value, _BYTES, its_value, OneLetterQuery, payments),
+        change_of("/dead-letters/requeue", "requeue", requeue, OutcomesAnswer, "Send them again, each once", Requeue),
+        change_of("/dead-letters/discard", "discard", discard, OutcomesAnswer, "Decide to do nothing", Discard),
+        Operation(proposed_path, proposed_name, proposed_value, _BYTES, proposed, OneLetterQuery, payments),
+        change_of("/dead-letter/edit", "edit", edit, OutcomesAnswer, "Send or propose one, corrected", EditAndSend),
+        change_of("/dead-letter/edit/approve", "approve-edit", approve, OutcomesAnswer, "Approve an edit", ApproveEdit),
+        change_of("/dead-letter/edit/reject", "reject-edit", reject, OutcomesAnswer, "Reject an edit", RejectEdit),
+    ]
+
+
+def _answer_about(identity: Identity, found: OneDeadLetter) -> DeadLetterAnswer:
+    letter, record = found.stored.letter, found.stored.letter.record
+    return DeadLetterAnswer(
+        found.stored.number,
+        found.state,
+        letter.reason.value,
+        found.stored.unit,
+        str(record.origin),
+        instant_text(letter.dead_at),
+        error_for(identity, letter.reason.value, letter.error),
+        len(record.value),
+        record.cut.length if record.cut else len(record.value),
+        found.stored.sha256,
+        tuple(map(_done, found.history)),
+        _proposed(found.proposal),
+    )
+
+
+def _answered(change: Callable[[Request, Taken], Iterable[Outcome]]) -> Callable[[Request, Taken], Response]:
+    return lambda request, body: _outcomes(change(request, body))
+
+
+def _outcomes(outcomes: Iterable[Outcome]) -> Response:
+    answers = tuple(map(_outcome, outcomes))
+    failed = [each for each in answers if each.problem is not None]
+    if not failed:
+        return answer_of(OutcomesAnswer(answers))
+    error = f"{len(failed)} of {len(answers)} not done; {failed[0].number}: {failed[0].problem}"
+    return answer_of(OutcomesAnswer(answers, error), HTTPStatus.CONFLICT)
+
+
+def _outcome(outcome: Outcome) -> OutcomeAnswer:
+    done = None if outcome.problem else outcome.done
+    return OutcomeAnswer(outcome.number, done, outcome.position, outcome.problem)
+
+
+def _listed(row: Row) -> ListedDeadLetter:
+    return ListedDeadLetter(row.number, row.state, row.reason, row.unit, row.position, instant_text(row.dead_at), row.error)
+
+
+def _done(action: Action) -> Done:
+    because, position = getattr(action, "because", None), getattr(action, "position", None)
+    return Done(action.state, action.by, action.at, because, position)
+
+
+def _proposed(proposal: EditProposed | None) -> ProposedEdit | None:
+    if proposal is None:
+        return None
+    return ProposedEdit(proposal.by, proposal.at, proposal.because, len(proposal.value), proposal.sha256, proposal.anyway)
+
+
+def _bytes(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"value is no text: {error.reason}") from error

@@ -1,1 +1,0 @@
-"""Dead letters: the page, the operations of the API, and the list that both show."""

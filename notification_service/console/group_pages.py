@@ -1,0 +1,486 @@
+"""Groups, as pages and operations of the API: the payments of messages, what is missing since when, and what an operator closes.
+
+Who sent a message, and what it is worth, needs the role `payments`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe
+from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
+from notification_service.aggregation.payments.report import CONTRADICTION, Problem
+from notification_service.aggregation.view import StoreView
+from notification_service.console.access.identity import Identity
+from notification_service.console.access.role import Role
+from notification_service.console.access.roles import route
+from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
+from notification_service.console.context import Console, identity_of
+from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
+from notification_service.console.operation import Because, Operation, change_of, form_route, reason_of
+from notification_service.events.identifiers import shown
+from resequencer.clock import instant_text
+from resequencer.errors import ResequencerError
+from resequencer.notification import group_report_id
+from resequencer.printable import printable
+
+_HIDDEN = "needs the role payments"
+_OF_SUMS = (f"{Problem.CONTROL_SUM}:", f"{Problem.CONTRADICTORY_TOTAL}:", f"{CONTRADICTION}:")
+_MAX_REPORTS = 20
+
+
+class Segment(NamedTuple):
+    """A part of a bar: the payments of a status, or with `status` None those that are not there. The width is in percent."""
+
+    status: str | None
+    payments: int
+    x: float
+    width: float
+    kind: str
+
+
+class GroupReport(msgspec.Struct, frozen=True):
+    """A report that was sent: its number, from 1, and its `GrpHdr/MsgId`, which is the header `notification-id`."""
+
+    number: int
+    message_id: str
+
+
+class InstructionCount(msgspec.Struct, frozen=True):
+    """A payment information of the message: how many payments have each status, and what the message says of it.
+
+    `total` is its NbOfTxs, `control_sum` its CtrlSum; null if the message does not say, or without the role payments.
+    """
+
+    id: str
+    statuses: dict[str, int]
+    total: str | None
+    control_sum: str | None
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A payment of a group; `amount` is null if it is unknown, or without the role payments."""
+
+    unit: str
+    status: str
+    amount: str | None
+    currency: str | None
+    instruction: str | None
+
+
+class GroupAnswer(msgspec.Struct, frozen=True):
+    """A group with its payment informations, and the last 20 of its reports, the latest first."""
+
+    group: GroupView
+    instructions: tuple[InstructionCount, ...]
+    reports: tuple[GroupReport, ...]
+    message_name: str
+    created: str | None
+    control_sum: str | None
+    total_sum: str | None
+
+
+def group_for(identity: Identity, group: GroupView) -> GroupView:
+    """Return the group as this person may see it."""
+    if identity.may(Role.PAYMENTS):
+        return group
+    statuses = tuple(StatusCount(each.status, each.count, None) for each in group.statuses)
+    return replace(
+        group, initiating_party=_HIDDEN, statuses=statuses, problems=tuple(_without_sums(each) for each in group.problems)
+    )
+
+
+def find_group(identity: Identity, view: StoreView, key: str) -> GroupAnswer | None:
+    """Return the group as this person may see it, None if there is none.
+
+    Raises:
+        The errors of the view.
+    """
+    found = view.find(key)
+    if found is None:
+        return None
+    head, group, may_see = decode_head(found.body), describe(key, found.body), identity.may(Role.PAYMENTS)
+    first = max(1, head.reports - _MAX_REPORTS + 1)
+    return GroupAnswer(
+        group_for(identity, group),
+        tuple(
+            InstructionCount(name, dict(each.counts), each.OrgnlNbOfTxs, each.OrgnlCtrlSum if may_see else None)
+            for name, each in head.instructions.items()
+        ),
+        tuple(GroupReport(number, group_report_id(key, number)) for number in range(head.reports, first - 1, -1)),
+        head.message.OrgnlMsgNmId,
+        head.message.OrgnlCreDtTm,
+        head.message.OrgnlCtrlSum if may_see else None,
+        _sum_of(head) if may_see else None,
+    )
+
+
+def find_members(
+    identity: Identity, view: StoreView, key: str, after: str, limit: int
+) -> tuple[tuple[GroupMember, ...], str | None]:
+    """Return up to `limit` members behind `after`, and the `after` of those that follow; None if none follow."""
+    may_see = identity.may(Role.PAYMENTS)
+    found = view.members(key, after, limit + 1)
+    members = []
+    for unit, body in found[:limit]:
+        each = decode_member(body)
+        amount, currency = (each.amount, each.currency) if may_see else (None, None)
+        members.append(GroupMember(unit, each.status, amount, currency, each.instruction))
+    return tuple(members), members[-1].unit if len(found) > limit else None
+
+
+def bar_of(group: GroupView) -> tuple[Segment, ...]:
+    """Return the bar of a group: its statuses by name, and at the end what is missing."""
+    seen = sum(each.count for each in group.statuses)
+    whole = max(group.total or 0, seen, 1)
+    counts = [(each.status, each.count) for each in group.statuses]
+    absent = (group.total or seen) - seen
+    parts: list[tuple[str | None, int]] = [*counts, *([(None, absent)] if absent > 0 else [])]
+    segments, x = [], 0.0
+    for status, count in parts:
+        width = 100 * count / whole
+        segments.append(Segment(status, count, round(x, 3), round(width, 3), kind_of(status)))
+        x += width
+    return tuple(segments)
+
+
+def kind_of(status: str | None) -> str:
+    """Return how a status is coloured: `done`, `refused`, `under-way` or `absent`."""
+    if status is None:
+        return "absent"
+    if status in ("RJCT", "CANC", "BLCK"):
+        return "refused"
+    return "done" if status in ("ACCC", "ACSC", "ACWC") else "under-way"
+
+
+def tone_of(group: GroupView) -> str:
+    """Return the style of a group's state."""
+    if group.state in (GroupState.OPEN, GroupState.INCOMPLETE):
+        return "problem" if group.state is GroupState.INCOMPLETE else "attention"
+    return "ok"
+
+
+def _without_sums(problem: str) -> str:
+    """Return a problem without what it says about sums."""
+    if not problem.startswith(_OF_SUMS):
+        return problem
+    name, _, rest = problem.partition(": ")
+    return f"{name}: what differs {_HIDDEN}; {rest.partition('; ')[2]}"
+
+
+def _sum_of(head: Head) -> str | None:
+    """Return the sum of all payments that have come, as ISO 20022 has it: whatever their currencies. None if one is unknown."""
+    if any(each.unknown for each in head.statuses.values()):
+        return None
+    return plain_of(sum(units_of(each.total) for each in head.statuses.values()))
+
+
+_MAX_NAME = 200
+CLOSABLE = (GroupState.OPEN, GroupState.INCOMPLETE)
+_GIVEN_UP = "the search took too long and was given up, so there may be others; choose a state, too"
+_NOT_ENABLED = "the payments of messages are not counted: aggregation.enabled is false"
+
+
+class ListedGroups(NamedTuple):
+    """The first groups of a filter as this person may see them. `problem` says why it is not all that is known."""
+
+    groups: tuple[GroupView, ...]
+    matching: int
+    is_counted: bool
+    problem: str | None
+
+
+def groups_of(console: Console) -> Groups:
+    """Return the groups; an answer 404 where they are not counted."""
+    if console.groups is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, _NOT_ENABLED)
+    return console.groups
+
+
+def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: int) -> ListedGroups:
+    """Return up to `limit` groups of a filter, as they are in the values now: the index may be some seconds older."""
+    groups, identity = groups_of(console), identity_of(request)
+    try:
+        found = groups.watch.find(wanted._replace(sees_parties=identity.may(Role.PAYMENTS)), limit)
+        with groups.watch.reading() as view:
+            heads = [(key, head.body) for key in found.keys if (head := view.find(key)) is not None]
+    except ResequencerError as error:
+        return ListedGroups((), 0, is_counted=True, problem=printable(str(error)))
+    described = [group for key, head in heads if (group := _described(key, head)) is not None]
+    problem = None if found.is_whole else _GIVEN_UP
+    return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
+
+
+def get_group(console: Console, request: Request, key: str) -> GroupAnswer:
+    """Return a group; an answer 404 if there is none, 503 while nothing could be read yet."""
+    groups = groups_of(console)
+    freshness = groups.watch.look()
+    with _answered(key), groups.watch.reading() as view:
+        found = find_group(identity_of(request), view, key)
+    if found is None:
+        raise _missing(freshness)
+    return found
+
+
+def get_members(
+    console: Console, request: Request, key: str, after: str, limit: int
+) -> tuple[tuple[GroupMember, ...], str | None]:
+    """Return members of a group and the `after` of the next ones; an answer 404 if there is no such group."""
+    groups = groups_of(console)
+    with _answered(key), groups.watch.reading() as view:
+        if view.find(key) is None:
+            raise _missing(groups.watch.look())
+        return find_members(identity_of(request), view, key, after, limit)
+
+
+class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why the group is closed."""
+
+    because: Because
+
+
+class GivenAnswer(msgspec.Struct, frozen=True):
+    """The command is given; a worker that runs carries it out. The group's state tells when it has."""
+
+    is_given: bool
+
+
+def close_group(console: Console, request: Request, body: CloseBecause) -> GivenAnswer:
+    """Write who does it, then give the command. A group that has been reported in full is refused with 409."""
+    key = _key(request)
+    state = get_group(console, request, key).group.state
+    if state not in CLOSABLE:
+        raise HTTPException(HTTPStatus.CONFLICT, f"the group is {state.value} already; it cannot be closed")
+    because = reason_of(body.because)
+    console.audit_log.note(request, "groups.close", group=key, because=because)
+    groups_of(console).close_group(key, identity_of(request).name[:_MAX_NAME], because)
+    return GivenAnswer(is_given=True)
+
+
+def _described(key: str, head: bytes) -> GroupView | None:
+    try:
+        return describe(key, head)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _missing(freshness: GroupsFreshness) -> HTTPException:
+    if freshness.as_of is None:
+        reason = f": {freshness.problem}" if freshness.problem else ""
+        return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"the groups were not read yet{reason}; try again in a moment")
+    return HTTPException(HTTPStatus.NOT_FOUND, "there is no group of this key")
+
+
+@contextmanager
+def _answered(key: str) -> Iterator[None]:
+    """A value that this version cannot read is no failure of the console."""
+    try:
+        yield
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = (
+            f"the values of group {printable(key)[:80]} cannot be read ({printable(str(error))}); a later version wrote them"
+        )
+        raise HTTPException(HTTPStatus.NOT_FOUND, problem) from error
+
+
+_LAST_EVENT = "last-event-id"
+
+
+class GroupsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which groups to list: all that is given must hold. `text` is part of the key or of the message's id.
+
+    With the role payments it may also be part of the initiating party. `problems`: only those that need a person.
+    """
+
+    state: GroupState | None = None
+    problems: Literal["true", "false"] = "false"
+    text: Annotated[str, Meta(max_length=256)] = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 200
+
+
+class GroupsAnswer(msgspec.Struct, frozen=True):
+    """Groups: those that are not through first, the oldest at the top, then the others, the latest change at the top.
+
+    Instants within groups are in ms since 1970. `matching` counts what the filter lets through; if not `is_counted`, there are
+    more. `totals` are about all groups. `as_of` is null if they were never read; `problem` says why they are not newer, and since
+    when.
+    """
+
+    groups: tuple[GroupView, ...]
+    matching: int
+    is_counted: bool
+    totals: GroupTotals | None
+    as_of: str | None
+    problem: str | None
+    problem_since: str | None
+
+
+class MembersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`after` is that of the page before; the order is by the unit's id."""
+
+    after: Annotated[str, Meta(max_length=1_024)] = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class MembersAnswer(msgspec.Struct, frozen=True):
+    """Payments of a group. `after` is the parameter for the next page, null on the last one."""
+
+    members: tuple[GroupMember, ...]
+    after: str | None
+
+
+class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`after` is the id of the last event that was seen; the header `Last-Event-ID` counts more. Without both, from now on.
+
+    With `progress` there are also events that counts of groups have changed.
+    """
+
+    after: str = ""
+    progress: Literal["true", "false"] = "false"
+
+
+def group_operations(console: Console) -> list[Operation]:
+    def groups(request: Request, query: GroupsQuery) -> GroupsAnswer:
+        watch = groups_of(console).watch
+        freshness = watch.look()
+        wanted = GroupFilter("" if query.state is None else query.state.value, query.problems == "true", query.text)
+        found = list_groups(console, request, wanted, query.limit)
+        return GroupsAnswer(
+            found.groups,
+            found.matching,
+            found.is_counted,
+            watch.totals,
+            None if freshness.as_of is None else instant_text(freshness.as_of),
+            found.problem or freshness.problem,
+            None if freshness.since is None else instant_text(freshness.since),
+        )
+
+    def events(request: Request, query: EventsQuery) -> EventStream:
+        ours = groups_of(console)
+        console.listening.check()
+        last = request.headers.get(_LAST_EVENT) or query.after
+        try:
+            after = place_of(last) if last else None
+        except NoPlace as error:
+            raise HTTPException(400, f"after is {shown(last[:100])}; the id of an event is expected") from error
+        events = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
+        return EventStream(console.listening.counted(events))
+
+    def group(request: Request, query: msgspec.Struct) -> GroupAnswer:
+        del query
+        return get_group(console, request, _key(request))
+
+    def members(request: Request, query: MembersQuery) -> MembersAnswer:
+        return MembersAnswer(*get_members(console, request, _key(request), query.after, query.limit))
+
+    close = partial(close_group, console)
+    events_summary = "The completions of groups as they come, as server-sent events"
+    return [
+        Operation("/groups", "groups", groups, GroupsAnswer, "The groups, what is not through first", GroupsQuery),
+        Operation("/groups/events", "group-events", events, str(EventStream.media_type), events_summary, EventsQuery),
+        Operation("/groups/{key}", "group", group, GroupAnswer, "A group: the payments of a message"),
+        Operation("/groups/{key}/members", "group-members", members, MembersAnswer, "The payments of a group", MembersQuery),
+        change_of("/groups/{key}/close", "close-group", close, GivenAnswer, "End a group that cannot complete", CloseBecause),
+    ]
+
+
+def _key(request: Request) -> str:
+    return str(request.path_params["key"])
+
+
+_SHOWN = 200
+_SHOWN_MEMBERS = 100
+_LONGEST = 256
+_OLD_MS = 15_000
+"""A view that is older gets a word of warning."""
+_PROBLEMS = "problems"
+
+
+def group_routes(console: Console) -> list[Route]:
+    pages = _GroupPages(console)
+    return [
+        route("/groups", pages.list, name="groups"),
+        route("/groups/{key}", pages.group, name="group"),
+        route("/groups/{key}/closing", pages.closing, needs=Role.OPERATOR, name="closing-group"),
+        form_route(console, "/groups/{key}/close", CloseBecause, partial(close_group, console), pages.closed),
+    ]
+
+
+class _GroupPages:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def list(self, request: Request) -> Response:
+        console, groups = self._console, self._console.groups
+        if groups is None:
+            return console.page(request, "no_groups.html")
+        freshness = groups.watch.look()
+        state, text = (request.query_params.get(each, "").strip()[:_LONGEST] for each in ("state", "text"))
+        states = [each.value for each in GroupState]
+        wanted = GroupFilter(state if state in states else "", state == _PROBLEMS, text)
+        found = list_groups(console, request, wanted, _SHOWN)
+        return console.page(
+            request,
+            "groups.html",
+            found=found,
+            rows=[(each, bar_of(each), tone_of(each)) for each in found.groups],
+            totals=groups.watch.totals,
+            freshness=freshness,
+            is_old=self._is_old(freshness.as_of),
+            facts_unit=console.sources.facts_unit,
+            stores=groups.source.find_status(),
+            state=state,
+            states=[*states, _PROBLEMS],
+            text=text,
+            kind_of=kind_of,
+        )
+
+    def group(self, request: Request) -> Response:
+        console, key, after = self._console, _key(request), request.query_params.get("after", "")[:1_024]
+        found = get_group(console, request, key)
+        assert console.groups is not None
+        members, following = get_members(console, request, key, after, _SHOWN_MEMBERS)
+        freshness = console.groups.watch.look()
+        return console.page(
+            request,
+            "group.html",
+            found=found,
+            group=found.group,
+            bar_segments=bar_of(found.group),
+            tone=tone_of(found.group),
+            members=members,
+            after=after,
+            next_page=None if following is None else f"/groups/{quote(key, safe='')}?{urlencode({'after': following})}",
+            freshness=freshness,
+            is_old=self._is_old(freshness.as_of),
+            given=console.groups.find_given(key) if found.group.state in CLOSABLE else None,
+            may_close=identity_of(request).may(Role.OPERATOR) and found.group.state in CLOSABLE,
+            may_see=identity_of(request).may(Role.PAYMENTS),
+            kind_of=kind_of,
+        )
+
+    def closing(self, request: Request) -> Response:
+        """Show what closing does, and ask for the reason."""
+        group = get_group(self._console, request, _key(request)).group
+        if group.state not in CLOSABLE:
+            raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
+        return self._console.page(request, "close_group.html", group=group)
+
+    @staticmethod
+    def closed(request: Request, body: CloseBecause, answer: GivenAnswer) -> Response:
+        del body, answer
+        return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
+
+    def _is_old(self, as_of: int | None) -> bool:
+        return as_of is not None and self._console.sources.clock.now() - as_of > _OLD_MS

@@ -1,0 +1,367 @@
+"""Units, as pages and operations of the API: the waiting ones by age, and everything that is known of one."""
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from notification_service.console.access.role import Role
+from notification_service.console.access.roles import route
+from notification_service.console.context import Console, identity_of, instant_shown
+from notification_service.console.dead_letters import story_for_person
+from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
+from notification_service.console.operation import Operation, read_instant
+from notification_service.console.unit_story import UnitStory, Wait, timeline_of
+from notification_service.console.waiting import (
+    BadPlace,
+    Freshness,
+    Totals,
+    WaitingAnswer,
+    WaitingClass,
+    WaitingFilter,
+    WaitingPage,
+    WaitingUnit,
+)
+from notification_service.events.identifiers import shown
+from notification_service.status.service_report import NOT_RUNNING, ServiceReport
+from resequencer.clock import Instant, instant_text
+from resequencer.keys.value_types import Duration, Mismatch
+from resequencer.order import OrderKind
+from resequencer.record import Partition
+from resequencer.storage_port import WaitKind
+from resequencer.unit import Unit
+
+_LONGEST = 256 * 1024
+
+
+class ShownBody(NamedTuple):
+    """An object's content, or a stashed record's value, as text; `is_cut` if only its beginning is here."""
+
+    title: str
+    text: str
+    size_bytes: int
+    is_cut: bool
+
+
+def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
+    """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival."""
+    for kind, bodies in (("MDS", unit.data.mds), ("PDS", unit.data.pds), ("custom", unit.data.custom)):
+        yield from (_shown(f"{kind} object {name}", body) for name, body in bodies)
+    entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
+    records = [each.envelope.record for each in entries] + [each.record for each in unit.undecodable]
+    for record in sorted(records, key=lambda each: each.origin.offset):
+        yield _shown(f"stashed record {record.origin}", record.value)
+
+
+def _shown(title: str, body: bytes) -> ShownBody:
+    try:
+        text = (
+            msgspec.json.format(body, indent=2).decode() if len(body) <= _LONGEST else body[:_LONGEST].decode("utf-8", "replace")
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = body[:_LONGEST].decode("utf-8", "backslashreplace")
+    return ShownBody(title, text, len(body), len(body) > _LONGEST)
+
+
+LONGEST_ID = 1_024
+_ROWS = 200
+_SECONDS, _ALL_SECONDS = 2.0, 20.0
+
+
+def unit_routes(console: Console) -> list[Route]:
+    def unit(request: Request) -> Response:
+        name = request.query_params.get("id", "").strip()
+        if not name:
+            return RedirectResponse("/waiting", 303)
+        is_all = "all" in request.query_params
+        story = story_for_person(identity_of(request), story_for(console, _named(name), _partition(request), is_all=is_all))
+        may_see = identity_of(request).may(Role.PAYMENTS)
+        status = 200 if story.is_known or story.problems else 404
+        return console.page(
+            request,
+            "unit.html",
+            status,
+            story=story,
+            prospect=prospect_of(story, instant_shown),
+            alike=None if story.is_known else _alike(console, name),
+            may_see=may_see,
+            rows=_ROWS,
+            is_all=is_all,
+            timeline=timeline_of(story),
+            order_kinds=fitting_kinds(story) if _may_order(console, request) else (),
+        )
+
+    def payment_data(request: Request) -> Response:
+        name, partition = _named(request.query_params.get("id", "")), _partition(request)
+        if partition is None:
+            raise HTTPException(400, "this address needs a partition; begin at the page of the unit")
+        console.audit_log.note(request, "payment-data.look", unit=name, partition=str(partition))
+        with console.viewing() as view:
+            found = None if view is None else view.find_unit(partition, name)
+        if found is None:
+            raise HTTPException(404, "the storage does not have this unit in this partition")
+        bodies = tuple(payment_data_of(console.sources.codec.restore(partition, found.snapshot)))
+        return console.page(request, "payment_data.html", unit=name, partition=str(partition), bodies=bodies)
+
+    return [
+        route("/unit", unit, name="unit"),
+        route("/unit/payment-data", payment_data, needs=Role.PAYMENTS, name="payment-data"),
+    ]
+
+
+def story_for(console: Console, unit: str, partition: Partition | None, *, is_all: bool) -> UnitStory:
+    """Tell the story of the unit, searched for in one partition or in all.
+
+    With `is_all` all dead letters are searched, and for longer; otherwise those of the last day.
+    """
+    search = Search(
+        None if is_all else console.sources.clock.now() - DAY_MS,
+        _ALL_SECONDS if is_all else _SECONDS,
+        tuple(console.waiting.find_partitions(unit)),
+        partition,
+    )
+    return find_story(console.sources, console.viewing(), unit, search)
+
+
+def _may_order(console: Console, request: Request) -> bool:
+    return console.sources.open_orders is not None and identity_of(request).may(Role.OPERATOR)
+
+
+def _alike(console: Console, beginning: str) -> WaitingPage | None:
+    """Return how many waiting units have ids that begin so; None with storage `none`, where no such search is possible."""
+    return console.waiting.ask(WaitingFilter(unit=beginning), limit=1).page if console.waiting.is_stored else None
+
+
+def _named(unit: str) -> str:
+    if not 0 < len(unit) <= LONGEST_ID:
+        raise HTTPException(400, f"an id has 1 to {LONGEST_ID} characters")
+    return unit
+
+
+def _partition(request: Request) -> Partition | None:
+    text = request.query_params.get("partition", "")
+    found = Partition.find(text)
+    if text and found is None:
+        raise HTTPException(400, "this is no partition; one is written as topic-number")
+    return found
+
+
+class UnitsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which waiting units to list: all that is given must hold.
+
+    `waits_for` and `unit` are beginnings. `before` is an instant (ISO 8601): units that wait since an earlier one. `after` is
+    that of the page before. The order is by age, and by id if `unit` is given.
+    """
+
+    waits_for: str = ""
+    kind: WaitKind | None = None
+    partition: str = ""
+    unit: str = ""
+    before: str = ""
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+
+
+class ListedUnit(Wait, frozen=True, kw_only=True):
+    """A waiting unit. At `until` it is woken; `kind` says why. Instants are ISO 8601 texts in UTC."""
+
+    unit: str
+    partition: str
+
+
+class AsOf(msgspec.Struct, frozen=True):
+    """As of when the waiting units of a partition are listed, null if they were never read; `problem` is why not newer."""
+
+    partition: str
+    as_of: str | None
+    problem: str | None
+
+
+class UnitsAnswer(msgspec.Struct, frozen=True):
+    """A page of waiting units. `after` is the parameter for the next page, null on the last one.
+
+    `matching` counts the units that the filter lets through; if not `is_counted`, there are more. `total` and `classes` (the
+    largest first) are about all waiting units.
+    """
+
+    units: tuple[ListedUnit, ...]
+    after: str | None
+    matching: int
+    is_counted: bool
+    total: Totals
+    classes: tuple[WaitingClass, ...]
+    as_of: str | None
+    partitions: tuple[AsOf, ...]
+    problem: str | None
+
+
+class UnitQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The unit's id, and the partition if only this one is to be searched.
+
+    Dead letters of the last day are looked for, and for about two seconds at most; with `all` all of them, for twenty seconds.
+    """
+
+    id: Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
+    partition: str = ""
+    all: Literal["true", "false"] = "false"
+
+
+def unit_operations(console: Console) -> list[Operation]:
+    def units(request: Request, query: UnitsQuery) -> UnitsAnswer:
+        del request
+        before = read_instant("before", query.before)
+        wanted = WaitingFilter(query.waits_for, query.kind or "", query.partition, query.unit, before)
+        try:
+            found = console.waiting.ask(wanted, query.after or None, query.limit)
+        except BadPlace as error:
+            raise HTTPException(
+                HTTPStatus.BAD_REQUEST, f"after is {shown(query.after)}; that of an answer is expected"
+            ) from error
+        return _told(found, None if console.waiting.is_stored else NOT_STORED)
+
+    def unit(request: Request, query: UnitQuery) -> UnitStory:
+        partition = Partition.find(query.partition)
+        if query.partition and partition is None:
+            problem = f"partition is {shown(query.partition)}; a topic and a number, such as EVENTS-0, is expected"
+            raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
+        return story_for_person(identity_of(request), story_for(console, query.id, partition, is_all=query.all == "true"))
+
+    return [
+        Operation("/units", "units", units, UnitsAnswer, "The waiting units, a page at a time", UnitsQuery),
+        Operation("/unit", "unit", unit, UnitStory, "All that is known of a unit of work, without payment data", UnitQuery),
+    ]
+
+
+def _told(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
+    page = found.page
+    return UnitsAnswer(
+        tuple(map(_listed, page.units)),
+        page.after,
+        page.matching,
+        page.is_counted,
+        page.total,
+        page.classes,
+        _text(found.as_of),
+        tuple(map(_as_of, found.partitions)),
+        problem or found.problem,
+    )
+
+
+def _listed(unit: WaitingUnit) -> ListedUnit:
+    since, until = instant_text(unit.since), instant_text(unit.until)
+    wait = (unit.waits_for, unit.kind, since, until, unit.envelopes, unit.bytes)
+    return ListedUnit(*wait, unit=unit.unit, partition=unit.partition)
+
+
+def _as_of(each: Freshness) -> AsOf:
+    return AsOf(each.partition, _text(each.as_of), each.problem)
+
+
+def _text(at: Instant | None) -> str | None:
+    return None if at is None else instant_text(at)
+
+
+_AGE = Duration("1s", "3650d")
+_MAX_CHARACTERS = 512
+_WAITING_ROWS = 50
+_OLD_MS = 30_000
+"""A copy that is older gets a word of warning."""
+
+
+class Asked(NamedTuple):
+    """The parameters of the page, as they were typed."""
+
+    waits_for: str
+    kind: str
+    partition: str
+    older: str
+    unit: str
+    after: str | None
+
+    def filtered(self, now: Instant) -> WaitingFilter:
+        """Raises Mismatch: The age is no duration."""
+        before = now - int(_AGE.read(self.older) or 0) if self.older else None
+        return WaitingFilter(self.waits_for, self.kind, self.partition, self.unit, before)
+
+    @property
+    def is_filtered(self) -> bool:
+        return any(self[:5])
+
+    def url_after(self, place: str) -> str:
+        """Return the address of the page behind this place, with the same filter."""
+        names = {"for": self.waits_for, "kind": self.kind, "partition": self.partition, "older": self.older, "id": self.unit}
+        return "/waiting?" + urlencode({**{name: value for name, value in names.items() if value}, "after": place})
+
+
+def waiting_routes(console: Console) -> list[Route]:
+    def waiting(request: Request) -> Response:
+        service, asked, problem = console.sources.find_report(), _asked(request), None
+        if not console.waiting.is_stored:
+            return console.page(request, "waiting_reported.html", service=service, hindrance=find_service_hindrance(service))
+        now = console.sources.clock.now()
+        try:
+            wanted = asked.filtered(now)
+        except Mismatch:
+            wanted, problem = WaitingFilter(), f"“older than” needs a number with a unit, such as 10m: {asked.older}"
+        try:
+            answer = console.waiting.ask(wanted, asked.after, _WAITING_ROWS)
+        except BadPlace as error:
+            raise HTTPException(400, "this address names no page; begin at the first one") from error
+        return console.page(
+            request,
+            "waiting.html",
+            answer=answer,
+            hindrance=find_service_hindrance(service),
+            found=answer.page,
+            asked=asked,
+            problem=problem,
+            kinds=[each.value for each in WaitKind],
+            partitions=[each.partition for each in answer.partitions],
+            slots=slots_of(service),
+            is_old=_is_old(answer, now),
+            next_page=None if answer.page.after is None else asked.url_after(answer.page.after),
+        )
+
+    return [route("/waiting", waiting, name="waiting")]
+
+
+def slots_of(service: ServiceReport | None) -> Mapping[str, int]:
+    """Return the slot of the worker that has each partition now."""
+    if service is None or service.state == NOT_RUNNING:
+        return {}
+    return {each.partition: each.slot for each in service.whole.partitions}
+
+
+def _asked(request: Request) -> Asked:
+    given = request.query_params
+
+    def text(name: str) -> str:
+        return given.get(name, "").strip()[:_MAX_CHARACTERS]
+
+    return Asked(text("for"), text("kind"), text("partition"), text("older"), text("id"), given.get("after"))
+
+
+def _is_old(answer: WaitingAnswer, now: Instant) -> bool:
+    return any(each.as_of is not None and now - each.as_of > _OLD_MS for each in answer.partitions)
+
+
+_FITTING = {
+    "deadline": (OrderKind.RELEASE, OrderKind.SKIP, OrderKind.HOLD, OrderKind.EXTEND),
+    "retry": (OrderKind.RETRY, OrderKind.HOLD),
+    "dependency": (OrderKind.RETRY, OrderKind.HOLD),
+    "held": (OrderKind.RESUME,),
+}
+
+
+def fitting_kinds(story: UnitStory) -> tuple[OrderKind, ...]:
+    """Return the orders that fit what the unit is in. Those for one envelope are beside the envelope."""
+    if story.partition is None:
+        return ()
+    return (OrderKind.HOLD,) if story.wait is None else _FITTING.get(story.wait.kind, ())
