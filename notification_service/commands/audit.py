@@ -25,7 +25,7 @@ from notification_service.supervision.exit_code import ExitCode, NotJudged
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.composition import handler_settings, resequencer_settings
+from notification_service.wiring.composition import handler_settings
 from notification_service.wiring.working_directory import let_tasks_see_working_directory
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
@@ -179,7 +179,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     return AuditSettings(
         settings_from(StrategySettings, configuration.resequencer),
         handler_settings(configuration),
-        resequencer_settings(configuration),
+        configuration.resequencer,
         table,
         str(configuration.lookups.directory.absolute()),
         configuration.ingress.topic,
@@ -193,7 +193,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
     """Return what the page says about the audit itself."""
     from notification_service.jobs.audit.subject import AuditSubject
 
-    ingress, notification, waits = configuration.ingress, configuration.notification, resequencer_settings(configuration)
+    ingress, notification, waits = configuration.ingress, configuration.notification, configuration.resequencer
     if ingress.transport is TransportType.FILE:
         source, out, group = f"files in {ingress.file_directory}", notification.output_directory, None
         notifications, dead_letters = str(out / "notifications.jsonl"), str(out / "dead-letters.jsonl")

@@ -21,7 +21,6 @@ from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.plan import Plan
 from notification_service.simulator.generate.simulation import Pacer, Summary, simulate_into
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.wiring.composition import resequencer_settings
 from notification_service.wiring.regions import subscribe_for_verify
 from resequencer.errors import ConfigurationError
 
@@ -31,7 +30,7 @@ _SEEDS = 1_000_000
 def simulate(arguments: Namespace) -> ExitCode:
     """Write what the arguments ask for, late lines included, and print what was written."""
     configuration = load(arguments.config, arguments.overrides)
-    judge = Judge(resequencer_settings(configuration).longest_deadline_ms, configuration.ingress.max_record_bytes)
+    judge = Judge(configuration.resequencer.longest_deadline_ms, configuration.ingress.max_record_bytes)
     try:
         plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:

@@ -29,7 +29,7 @@ from notification_service.simulator.verify.story import Arrival, Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.wiring.composition import make_strategy_of, resequencer_settings
+from notification_service.wiring.composition import make_strategy_of
 from notification_service.wiring.console.sources import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import DataEnvelope
@@ -305,7 +305,7 @@ class _Listener:
 def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
-    context = TurnContext(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
+    context = TurnContext(strategy, listener, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
     unit = Unit("", strategy.initial())
     steps: list[Step] = []

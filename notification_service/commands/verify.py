@@ -29,7 +29,7 @@ from notification_service.simulator.verify.verification import GroupFiles, verif
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import stores_of
-from notification_service.wiring.composition import make_order_book, make_order_source, resequencer_settings
+from notification_service.wiring.composition import make_order_book, make_order_source
 from notification_service.wiring.console.sources import console_sources
 from notification_service.wiring.regions import make_topic_export
 from resequencer.errors import ConfigurationError
@@ -134,7 +134,7 @@ def _sink(configuration: Configuration, named: str | None) -> TransportType:
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path, sink: TransportType) -> Verdict:
     longest_wait_ms = arguments.give_up_after
     if longest_wait_ms is None:
-        settings = resequencer_settings(configuration)
+        settings = configuration.resequencer
         longest_wait_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
 
     def say(look: Look) -> None:
@@ -319,7 +319,7 @@ def _rules(configuration: Configuration, strategy: str | None) -> Rules:
         resequencer.custom_data_keys,
         resequencer.pds_data_keys,
         configuration.notification.target_type,
-        resequencer_settings(configuration).shortest_deadline_ms,
+        configuration.resequencer.shortest_deadline_ms,
     )
 
 

@@ -45,7 +45,6 @@ from resequencer.errors import ConfigurationError
 from resequencer.handler import Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
-from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Storage
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -97,7 +96,7 @@ def compose(
     mishaps, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
-    context = TurnContext(strategy, watched, resequencer_settings(configuration), SystemRandom(), handler)
+    context = TurnContext(strategy, watched, configuration.resequencer, SystemRandom(), handler)
     storage = _make_storage(configuration)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
@@ -223,11 +222,6 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
 def output_bytes(max_record_bytes: int) -> int:
     """Return the bytes of notifications that one envelope may cause: several that each repeat the largest payment data."""
     return max(_MIN_OUTPUT_BYTES, 4 * max_record_bytes)
-
-
-def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
-    """Return the configured time-outs and limits of a unit."""
-    return settings_from(ResequencerSettings, configuration.resequencer)
 
 
 def _region_limits(configuration: Configuration) -> RegionLimits:
