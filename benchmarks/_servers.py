@@ -13,7 +13,7 @@ import msgspec
 from benchmarks._workload import override
 from notification_service.commands.simulate import new_retry
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.simulator.generate.kafka_input import KafkaInput
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings

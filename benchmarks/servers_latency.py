@@ -22,7 +22,7 @@ from benchmarks._workload import made
 from benchmarks.servers_throughput import MEASURED, Job
 from guardian.headers import SOURCE_POSITION
 from notification_service.commands.simulate import new_retry
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.simulator.generate.kafka_input import KafkaInput
 from resequencer.record import Origin, Partition
 

@@ -30,7 +30,7 @@ from benchmarks._servers import PARTITIONS, Addresses, SimulatedRun, configured,
 from benchmarks._worker import PARTITION, Spent, Stopwatch
 from benchmarks._workload import made
 from guardian.gc_tuning import calm_collector
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.wiring.composition import compose
 
 INPUT = "envelopes"

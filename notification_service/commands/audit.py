@@ -12,13 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import copied_settings, facts_group, kafka_settings
-from notification_service.configuration.kinds import only_with_one_kind
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
-from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.receiver_constraints import PAYMENTS
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
+from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.jars.maven import with_kafka
 from notification_service.supervision.exit_code import ExitCode, NotJudged

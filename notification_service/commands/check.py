@@ -11,21 +11,27 @@ from importlib.metadata import packages_distributions
 from typing import NamedTuple
 
 from notification_service.bridge.settings import SourceKind, StartKind
-from notification_service.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
-from notification_service.configuration.kafka_settings import kafka_settings, kafka_sink_settings, kafka_source_settings
-from notification_service.configuration.kinds import is_region, sinks_of
-from notification_service.configuration.sections import StorageType, TransportType
-from notification_service.configuration.storage_settings import infinispan_server, redis_settings
+from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import (
+    is_region,
+    jms_sink_settings,
+    jms_source_settings,
+    kafka_settings,
+    kafka_sink_settings,
+    kafka_source_settings,
+    mqtt_source_settings,
+    sinks_of,
+    xms_sink_settings,
+    xms_source_settings,
+)
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.aggregation import store_settings, stores_of
 from notification_service.wiring.composition import refuse_unusable
 from notification_service.wiring.regions import CurrentSettings
+from notification_service.wiring.storages import kind_of_storage
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
-from resequencer.record import Partition
-from storage.embedded.database import Database
 
 
 def bridge_is_usable(configuration: Configuration) -> None:
@@ -70,8 +76,6 @@ Raises a `TransientError`, a `StorageRefused`, a `TransportRefused` or an `OSErr
 group of them.
 """
 
-_BUSY_TIMEOUT_MS = 5_000
-
 
 def directories_are_writable(configuration: Configuration) -> None:
     """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
@@ -89,57 +93,14 @@ def directories_are_writable(configuration: Configuration) -> None:
             raise PermissionError(None, "cannot be written to", str(directory))
 
 
-def database_is_usable(configuration: Configuration) -> None:
-    """Begin a write to the embedded database, which a running service allows. A missing database is no error: the service makes
-    it.
+def storage_is_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the configured storage as a takeover does, but create nothing.
 
     Raises:
         StorageUnavailable, StorageRefused: As the service would meet them.
-        OSError: Its directory is missing, and is not the run directory, which the service makes.
+        OSError: The directory of the embedded database is missing, and is not the run directory, which the service makes.
     """
-    file = configuration.storage.embedded_file
-    if configuration.resequencer.storage_type is not StorageType.EMBEDDED:
-        return
-    if file.exists():
-        database = Database(file, _BUSY_TIMEOUT_MS)
-        try:
-            with database.writing():
-                pass
-        finally:
-            database.close()
-    elif not file.parent.is_dir() and file.parent != configuration.notification.run_directory:
-        raise FileNotFoundError(None, "does not exist; create it, or mount the file system that holds it", str(file.parent))
-
-
-def redis_is_usable(configuration: Configuration) -> Sequence[str]:
-    """Check the Redis server as a takeover does, and that the user has all rights.
-
-    Raises:
-        StorageUnavailable, StorageRefused: As the service would meet them.
-    """
-    if configuration.resequencer.storage_type is not StorageType.REDIS:
-        return ()
-    from storage.redis.storage import RedisStorage  # Imported here: its client takes a quarter of a second to import.
-
-    storage = RedisStorage(redis_settings(configuration), str)
-    try:
-        return storage.preflight(Partition(configuration.ingress.topic, 0))
-    finally:
-        storage.close()
-
-
-def infinispan_is_usable(configuration: Configuration) -> Sequence[str]:
-    """Check the Infinispan cache as a takeover does, but create none.
-
-    Raises:
-        StorageUnavailable, StorageRefused: As the service would meet them.
-    """
-    if configuration.resequencer.storage_type is not StorageType.INFINISPAN:
-        return ()
-    from storage.infinispan.rest_client import InfinispanRest  # Imported here: the client takes a fifth of a second.
-
-    with closing(InfinispanRest(infinispan_server(configuration))) as cache:
-        return cache.preflight()
+    return kind_of_storage(configuration).preflight(configuration)
 
 
 def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
@@ -279,9 +240,7 @@ def topics_of_stores_are_usable(configuration: Configuration) -> Sequence[str]:
 
 PROBES: tuple[Probe, ...] = (
     directories_are_writable,
-    database_is_usable,
-    redis_is_usable,
-    infinispan_is_usable,
+    storage_is_usable,
     kafka_is_usable,
     jms_is_usable,
     mqtt_is_usable,

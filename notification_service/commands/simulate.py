@@ -13,9 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.jms_settings import jms_source_settings
-from notification_service.configuration.kafka_settings import kafka_source_settings
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import jms_source_settings, kafka_source_settings
 from notification_service.simulator.arguments import Judge, plan_from
 from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.plan import Plan

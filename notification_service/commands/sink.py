@@ -10,10 +10,9 @@ import msgspec
 from guardian.region import RegionState
 from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kinds import sinks_of
-from notification_service.configuration.mqtt_settings import mqtt_sink_settings
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
+from notification_service.configuration.transports import mqtt_sink_settings, sinks_of
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.status.service_report import NOT_RUNNING
 from notification_service.status.sink_attributes import Change, SetAttributes, SinkAttributesFile

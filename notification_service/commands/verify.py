@@ -13,11 +13,9 @@ import msgspec
 from guardian.ports import Channel
 from notification_service.commands.simulate import expected_file, new_retry, pause, steady_ms
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.jms_settings import jms_sink_settings, xms_sink_settings
-from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
+from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
 from notification_service.connectors.region.port import Repeats
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from notification_service.configuration.constraints import doubtful_constraints
-from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.resolution import (
     REFERENCE,
     EffectiveValue,
@@ -13,7 +12,7 @@ from notification_service.configuration.resolution import (
     find_shipped,
     resolve_values,
 )
-from notification_service.configuration.schema import SCHEMA, path_of
+from notification_service.configuration.schema import SCHEMA, path_of, settings_from
 from notification_service.configuration.sections import Lookup, Sections
 from notification_service.console.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
 

@@ -23,10 +23,10 @@ from notification_service.aggregation.users_aggregate import Apply, OnValue, Use
 from notification_service.aggregation.view import FileView, StoreView
 from notification_service.aggregation.worker import AggregationWorker
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport

@@ -10,9 +10,8 @@ from guardian.backoff import RetryWithBackoff
 from notification_service.bridge.runner import Bridge, BridgeSource, Start
 from notification_service.bridge.runner import BridgeReport as Running
 from notification_service.bridge.settings import SourceKind, StartKind
-from notification_service.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_source_settings
+from notification_service.configuration.transports import kafka_source_settings, mqtt_source_settings, xms_source_settings
 from notification_service.connectors.line_format import partition_of
 from notification_service.simulator.generate.input import Input
 from notification_service.status.aggregation import BridgeFile, BridgeReport, BridgeStatus, find_bridge

@@ -1,6 +1,5 @@
 """Makes a worker's parts from a configuration; the only module that knows all the rooms."""
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 from io import StringIO
@@ -21,13 +20,9 @@ from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.file_settings import file_settings
-from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import is_region, max_of_interval
-from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Acknowledge, Notifications, Orders, StorageType, TransportType, Trigger
-from notification_service.configuration.storage_settings import infinispan_layout, infinispan_server, redis_settings
+from notification_service.configuration.transports import file_settings, is_region, kafka_settings, max_of_interval
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
@@ -40,24 +35,15 @@ from notification_service.supervision.system_clock import SystemClock, steady_cl
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
+from notification_service.wiring.storages import kind_of_storage, random_token
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.handler import Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
-from resequencer.storage_port import Storage
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
-from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
-from storage.embedded.view import EmbeddedStorageView
-from storage.infinispan.storage import InfinispanStorage
-from storage.infinispan.view import InfinispanStorageView
-from storage.none import NoneSettings, NoneStorage
-from storage.view_port import StorageView
-
-_IDLE_BYTES = 512 * 1024 * 1024
-"""With storage none: the memory in bytes for idle units; units with stashed envelopes come on top of it."""
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -97,7 +83,7 @@ def compose(
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
     context = TurnContext(strategy, watched, configuration.resequencer, SystemRandom(), handler)
-    storage = _make_storage(configuration)
+    storage = kind_of_storage(configuration).make(configuration)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
         stash_bytes=resequencer.stash_limit_bytes_per_worker,
@@ -111,7 +97,7 @@ def compose(
     gateway = ActorGateway(context, decoder.decode, registry)
     servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
-    tools = Tools(decoder, clock, retry, _random_token, mishaps)
+    tools = Tools(decoder, clock, retry, random_token, mishaps)
     settings = CycleSettings(
         strategy.name,
         max_of_interval(configuration),
@@ -137,9 +123,7 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    told = {StorageType.REDIS: redis_settings, StorageType.INFINISPAN: infinispan_server}
-    storage = told.get(configuration.resequencer.storage_type)
-    for make in (make_strategy_of, make_handler_of, *([storage] if storage is not None else ())):
+    for make in (make_strategy_of, make_handler_of, kind_of_storage(configuration).name):
         try:
             make(configuration)
         except ConfigurationError as error:
@@ -229,55 +213,6 @@ def _region_limits(configuration: Configuration) -> RegionLimits:
     return RegionLimits(region.max_resets, region.drain_timeout_ms, region.reset_timeout_ms)
 
 
-def _make_storage(configuration: Configuration) -> Storage:
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        return EmbeddedStorage(EmbeddedSettings(configuration.storage.embedded_file), _random_token)
-    if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.storage import RedisStorage  # Imported here, which takes a quarter of a second.
-
-        return RedisStorage(redis_settings(configuration), _random_token)
-    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Imported here, which takes a fifth of a second.
-
-        cache = InfinispanRest(infinispan_server(configuration))
-        return InfinispanStorage(infinispan_layout(configuration), cache, _random_token)
-    return NoneStorage(NoneSettings(_IDLE_BYTES), _random_token)
-
-
-def make_storage_view(configuration: Configuration) -> StorageView | None:
-    """Make the view of the configured storage, None for storage none. Nothing is connected yet.
-
-    Raises:
-        ConfigurationError: The storage's address or a certificate cannot be used.
-    """
-    if configuration.resequencer.storage_type is StorageType.EMBEDDED:
-        return EmbeddedStorageView(configuration.storage.embedded_file)
-    if configuration.resequencer.storage_type is StorageType.REDIS:
-        from storage.redis.view import RedisStorageView  # Here, for its client takes a quarter of a second to import.
-
-        return RedisStorageView(redis_settings(configuration))
-    if configuration.resequencer.storage_type is StorageType.INFINISPAN:
-        from storage.infinispan.rest_client import InfinispanRest  # Here, for its client takes a fifth of a second to import.
-
-        cache = InfinispanRest(infinispan_server(configuration))
-        return InfinispanStorageView(cache, infinispan_layout(configuration).namespace)
-    return None
-
-
-def name_storage(configuration: Configuration) -> str:
-    """Return a text that differs for storages that the configuration tells apart. It may contain a password."""
-    kind = configuration.resequencer.storage_type
-    if kind is StorageType.EMBEDDED:
-        return f"{kind.value} {configuration.storage.embedded_file.absolute()}"
-    if kind is StorageType.REDIS:
-        redis = redis_settings(configuration)
-        return f"{kind.value} {redis.place!r} {redis.place.options.get('db', 0)} {redis.namespace}"
-    if kind is StorageType.INFINISPAN:
-        server = infinispan_server(configuration)
-        return f"{kind.value} {server.url} {server.cache} {infinispan_layout(configuration).namespace}"
-    return kind.value
-
-
 def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
     if is_region(configuration):
         return make_region_transport(configuration, wait, slot)
@@ -318,7 +253,3 @@ def make_order_book(configuration: Configuration) -> OrderBook:
 
 def _order_files(configuration: Configuration) -> OrderFiles:
     return OrderFiles(configuration.orders.directory, configuration.notification.output_directory, SystemFiles())
-
-
-def _random_token() -> str:
-    return secrets.token_hex(8)

@@ -15,9 +15,8 @@ from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import copied_settings, kafka_settings
-from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import copied_settings, kafka_settings, sinks_of
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
@@ -42,7 +41,7 @@ from notification_service.wiring.aggregation import (
     stores_of,
 )
 from notification_service.wiring.bridge import find_bridge_of
-from notification_service.wiring.composition import make_order_book, make_storage_view, make_strategy_of, name_storage
+from notification_service.wiring.composition import make_order_book, make_strategy_of
 from notification_service.wiring.console.archived_output import find_left_in, find_path
 from notification_service.wiring.console.served import find_served
 from notification_service.wiring.console.workers import LocalWorkers
@@ -51,6 +50,7 @@ from notification_service.wiring.delivery.composition import make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
 from notification_service.wiring.delivery.status import find_delivery_of
 from notification_service.wiring.regions import give_order
+from notification_service.wiring.storages import kind_of_storage
 from resequencer.clock import Instant
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
@@ -255,7 +255,7 @@ def console_sources(configuration: Configuration) -> Sources:
         facts=_facts(configuration),
         find_left=_find_left_of(configuration),
         find_served=_find_served_of(configuration),
-        storage=name_storage(configuration),
+        storage=kind_of_storage(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
@@ -306,11 +306,11 @@ def _find_bridge_of(configuration: Configuration) -> Callable[[], BridgeStatus]:
 
 
 def _open_view_of(configuration: Configuration) -> Callable[[], StorageView] | None:
-    if make_storage_view(configuration) is None:
+    if kind_of_storage(configuration).make_view(configuration) is None:
         return None
 
     def open_view() -> StorageView:
-        view = make_storage_view(configuration)
+        view = kind_of_storage(configuration).make_view(configuration)
         assert view is not None
         return view
 

@@ -10,9 +10,9 @@ from functools import partial
 import msgspec
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.receiver import DirectReport
 from notification_service.delivery.event_file import EventFile

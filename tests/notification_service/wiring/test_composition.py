@@ -6,16 +6,16 @@ import sys
 import pytest
 
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.supervision.locks import AlreadyRunning, acquire_locks
 from notification_service.wiring.composition import (
     compose,
     handler_settings,
     load_notification_settings,
-    make_storage_view,
     make_strategy_of,
     refuse_unusable,
 )
+from notification_service.wiring.storages import kind_of_storage
 from resequencer.errors import ConfigurationError
 from resequencer.record import Partition
 from storage.embedded.storage import EmbeddedStorage
@@ -60,14 +60,16 @@ def composed(loaded, tmp_path):
 )
 def test_the_view_is_that_of_the_configured_storage_and_nothing_is_connected_or_created(loaded, tmp_path, storage, kind):
     text = f'{ON_FILES}{N}.run-directory = "{tmp_path}/run"\n{R}.storage-type = {storage}'
-    view = make_storage_view(loaded(text))
+    configuration = loaded(text)
+    view = kind_of_storage(configuration).make_view(configuration)
     assert isinstance(view, kind)
     view.close()
     assert [each.name for each in tmp_path.iterdir()] == ["service.conf"]
 
 
 def test_storage_none_has_no_view(loaded):
-    assert make_storage_view(loaded(f"{ON_FILES}{R}.storage-type = none")) is None
+    configuration = loaded(f"{ON_FILES}{R}.storage-type = none")
+    assert kind_of_storage(configuration).make_view(configuration) is None
 
 
 @pytest.fixture

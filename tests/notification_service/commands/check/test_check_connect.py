@@ -66,7 +66,7 @@ def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
 
 
 def test_a_database_that_another_program_writes_to_for_ever_is_out_of_reach(check, database, monkeypatch):
-    monkeypatch.setattr("notification_service.commands.check._BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr("notification_service.wiring.storages._BUSY_TIMEOUT_MS", 10)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     code, said = check()
