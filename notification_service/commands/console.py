@@ -181,7 +181,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         # Beside a service that runs, its own console's address is the one to find.
         is_told = lifeline is not None or not _has_console(configuration)
         if is_told:
-            file.write(Served(supervisor, os.getpid(), urls, problem))
+            file.write(Served(supervisor, os.getpid(), problem=problem, urls=urls))
         _log.info("the console is at %s", url)
         if lifeline is None:
             sys.stdout.write(f"console: {url}\n")

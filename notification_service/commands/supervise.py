@@ -11,8 +11,8 @@ import msgspec
 
 from notification_service.commands.command import told_again
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.status.aggregation import AggregationFile, BridgeFile
-from notification_service.status.delivery import DeliveryFile
+from notification_service.status.aggregation import aggregation_file, bridge_file
+from notification_service.status.delivery import delivery_file
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity
 from notification_service.status.service_report import console_file
@@ -94,11 +94,11 @@ def _beside(arguments: Namespace, configuration: Configuration, log: ServiceLog)
     """Return the bridge, the delivery workers and the aggregation workers."""
     run_directory = configuration.notification.run_directory
     kinds = (
-        ("delivery", "delivery", configuration.delivery.worker_count, DeliveryFile),
-        ("aggregation", "groups", configuration.aggregation.worker_count, AggregationFile),
+        ("delivery", "delivery", configuration.delivery.worker_count, delivery_file),
+        ("aggregation", "groups", configuration.aggregation.worker_count, aggregation_file),
     )
     bridge = own_command("bridge", *told_again(arguments))
-    bridges = [SideProcess("the bridge", bridge, log, BridgeFile(run_directory))] if configuration.bridge.is_enabled else []
+    bridges = [SideProcess("the bridge", bridge, log, bridge_file(run_directory))] if configuration.bridge.is_enabled else []
     return bridges + [
         SideProcess(
             f"{kind} worker {slot}",

@@ -16,7 +16,7 @@ from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
 from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.status import find_delivery_of
+from notification_service.wiring.side_reports import find_delivery_of
 from resequencer.printable import counted, printable
 from resequencer.record import Origin, Partition
 

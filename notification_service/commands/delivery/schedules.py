@@ -10,7 +10,7 @@ from notification_service.status.delivery import schedule_line
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.delivery.status import find_delivery_of
+from notification_service.wiring.side_reports import find_delivery_of
 from resequencer.printable import counted, printable
 
 

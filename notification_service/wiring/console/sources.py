@@ -33,14 +33,12 @@ from notification_service.status.service_report import ServedStatus, ServiceRepo
 from notification_service.supervision.locks import AlreadyRunning, RunLock, find_service
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import (
-    find_aggregation_of,
     open_commands,
     open_completions,
     open_copies,
     open_view,
     stores_of,
 )
-from notification_service.wiring.bridge import find_bridge_of
 from notification_service.wiring.composition import make_order_book, make_strategy_of
 from notification_service.wiring.console.archived_output import find_left_in, find_path
 from notification_service.wiring.console.served import find_served
@@ -48,8 +46,8 @@ from notification_service.wiring.console.workers import LocalWorkers
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery.composition import make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.status import find_delivery_of
 from notification_service.wiring.regions import give_order
+from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of
 from notification_service.wiring.storages import kind_of_storage
 from resequencer.clock import Instant
 from resequencer.printable import without_secrets

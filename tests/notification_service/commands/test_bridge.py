@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from notification_service.command_line import main
-from notification_service.status.aggregation import BridgeFile, BridgeReport, bridge_lines, find_bridge
+from notification_service.status.aggregation import BridgeReport, bridge_file, bridge_lines, find_bridge
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import RunLock
 
@@ -43,7 +43,7 @@ def test_a_second_bridge_of_a_run_directory_does_not_begin(tmp_path: Path, capsy
 
 def test_its_state_is_told_for_people(tmp_path: Path) -> None:
     def told(report: BridgeReport | None) -> list[str]:
-        file = BridgeFile(tmp_path)
+        file = bridge_file(tmp_path)
         if report is not None:
             file.write(report)
         return bridge_lines(find_bridge(tmp_path, 17, 1_774_740_000_000))
