@@ -10,7 +10,6 @@ SMALL = 100
 APART = {
     "guardian/batch_size.py": "the cycle is long enough",
     "guardian/publication_size.py": "the cycle is long enough",
-    "notification_service/commands/delivery/schedules.py": "what it calls has the name of something else there",
     "notification_service/configuration/bridge_constraints.py": "its constants have the names of others there",
     "notification_service/console/api/topic_delivery.py": "its request has the name of another one there",
     "notification_service/console/listeners.py": "the probes of the supervisor use it without the web",

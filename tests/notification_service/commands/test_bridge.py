@@ -13,8 +13,8 @@ from notification_service.supervision.locks import RunLock
 @pytest.fixture(autouse=True)
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in the process of the tests: it leaves the signals and logs of that alone."""
-    monkeypatch.setattr("notification_service.commands.bridge.StopSignal.install", lambda _: None)
-    monkeypatch.setattr("notification_service.commands.bridge.configure_logs", lambda _: None)
+    monkeypatch.setattr("notification_service.commands.run.StopSignal.install", lambda _: None)
+    monkeypatch.setattr("notification_service.commands.run.configure_logs", lambda _: None)
 
 
 def test_without_a_bridge_in_the_configuration_it_names_the_key(capsys: pytest.CaptureFixture[str]) -> None:
