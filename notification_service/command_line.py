@@ -135,7 +135,7 @@ FAILURES = {
     TransientError: ExitCode.OUT_OF_REACH,
     NotJudged: ExitCode.NOT_JUDGED,
 }
-"""The exit code of each family of errors. Any other error gives NOT_SO."""
+"""The exit code of each family of errors. Any other error gives FAILED."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,7 +159,7 @@ def _failed(error: ResequencerError) -> int:
     sys.stdout.flush()
     for line in without_secrets(str(error)).splitlines():
         sys.stderr.write(f"resequencer: {line}\n")
-    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
+    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.FAILED)
 
 
 def parse(argv: Sequence[str]) -> Namespace:

@@ -67,7 +67,7 @@ def audit(arguments: Namespace) -> ExitCode:
         sys.stdout.write(as_json(summary).decode())
     else:
         _print(summary, target)
-    return ExitCode.DONE if summary.is_good else ExitCode.NOT_SO
+    return ExitCode.DONE if summary.is_good else ExitCode.FAILED
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -252,12 +252,12 @@ def demo(arguments: Namespace) -> ExitCode:
     console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")
     service = _arguments(arguments.config, overrides)
     run = _Run(configuration, plan, service, console)
-    code = run.show() if run.play() else ExitCode.NOT_SO
+    code = run.show() if run.play() else ExitCode.FAILED
     if arguments.delivery and code is ExitCode.DONE:
         with _progress(console) as progress:
             delivered = deliver(arguments.config, overrides, run_directory, progress)
         delivered.show(console)
-        code = ExitCode.DONE if delivered.is_good else ExitCode.NOT_SO
+        code = ExitCode.DONE if delivered.is_good else ExitCode.FAILED
     show_console(console, [_program(), "console", *service])
     return code
 
@@ -312,7 +312,7 @@ class _Run:
         show_report(self._console, self._configuration)
         # No deadline of a group can have passed.
         is_good = verdict.is_good and does_agree and not check.counts().incomplete
-        return ExitCode.DONE if is_good else ExitCode.NOT_SO
+        return ExitCode.DONE if is_good else ExitCode.FAILED
 
     def _feed(self, progress: Progress, task: TaskID) -> None:
         """Write the simulated envelopes; late ones follow when the deadlines of the others have passed."""

@@ -174,7 +174,7 @@ def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
         sys.stdout.write(f"{arguments.name} of {release.version} has no key {' '.join(arguments.key)!r}\n")
     else:
         sys.stdout.write("".join(f"{name}: {'' if each is None else each}\n" for name, each in value.items()))
-    return ExitCode.DONE if value is not None else ExitCode.NOT_SO
+    return ExitCode.DONE if value is not None else ExitCode.FAILED
 
 
 def _roll_back(arguments: Namespace, configuration: Configuration) -> ExitCode:

@@ -82,10 +82,10 @@ def _show_region(arguments: Namespace) -> ExitCode:
         sys.stdout.writelines(printable(line) + "\n" for line in region_lines(shown))
     if service is None or state == NOT_RUNNING:
         sys.stderr.write(f"resequencer: the service is {state}\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     sys.stderr.write(f"resequencer: {counted(len(shown), 'region')} by the workers' last reports\n")
     has_failed = any(each.region is not None and each.region.state == RegionState.FAILED for each in shown)
-    return ExitCode.NOT_SO if has_failed else ExitCode.DONE
+    return ExitCode.FAILED if has_failed else ExitCode.DONE
 
 
 def _reset(arguments: Namespace) -> ExitCode:
@@ -113,7 +113,7 @@ def _reset(arguments: Namespace) -> ExitCode:
         else:
             sys.stdout.write(printable(f"worker {slot}: {told}") + "\n")
     if not all(each.has_obeyed for each in answers.values()):
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     return ExitCode.DONE if len(answers) == len(given) else ExitCode.OUT_OF_REACH
 
 

@@ -277,7 +277,7 @@ def start(arguments: Namespace) -> ExitCode:
         raise running
     if not _tell_problems(configuration):
         sys.stderr.write("resequencer: the service was not started\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     return _wait_until_ready(_spawn(arguments, run_directory), configuration)
 
 
@@ -293,7 +293,7 @@ def stop(arguments: Namespace) -> ExitCode:
         sys.stderr.write(
             f"resequencer: the holder of {lock} could not write its process id (disk full); 'fuser {lock}' finds it\n"
         )
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     # If the supervisor is gone, its worker ends by itself.
     with suppress(ProcessLookupError):
         os.kill(int(holder), signal.SIGTERM)
@@ -302,7 +302,7 @@ def stop(arguments: Namespace) -> ExitCode:
             sys.stdout.write("stopped\n")
             return ExitCode.DONE
     sys.stderr.write(f"resequencer: process {holder} has not ended within {_STOP_SECONDS} s; 'kill -9 {holder}' loses nothing\n")
-    return ExitCode.NOT_SO
+    return ExitCode.FAILED
 
 
 def restart(arguments: Namespace) -> ExitCode:
@@ -311,7 +311,7 @@ def restart(arguments: Namespace) -> ExitCode:
     refuse_unusable(configuration)
     if not _tell_problems(configuration):
         sys.stderr.write("resequencer: the service was not restarted; the running one goes on\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
 
@@ -351,7 +351,7 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
     why = report and (report.whole.reason or report.whole.last_exit)
     reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, it keeps trying: {state}{reason}; log {log}\n")
-    return ExitCode.NOT_SO
+    return ExitCode.FAILED
 
 
 def _tell_console(configuration: Configuration) -> None:
@@ -370,7 +370,7 @@ def _tell_console(configuration: Configuration) -> None:
 def _failed(code: int, log: Path) -> ExitCode:
     words = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_WORDS:]
     sys.stderr.write("\n".join([f"resequencer: the service ended with {code}; the last lines of {log}:", *words]) + "\n")
-    return ExitCode(code) if code in {each.value for each in ExitCode} and code else ExitCode.NOT_SO
+    return ExitCode(code) if code in {each.value for each in ExitCode} and code else ExitCode.FAILED
 
 
 def _looks(seconds: int) -> Iterator[None]:

@@ -49,7 +49,7 @@ def simulate(arguments: Namespace) -> ExitCode:
         summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:
         sys.stderr.write("resequencer: interrupted; the input has lines that are not expected, so verify will report them\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
 

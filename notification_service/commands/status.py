@@ -110,7 +110,7 @@ def status(arguments: Namespace) -> ExitCode:
             *served_lines(served),
         ]
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")
-    return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO
+    return ExitCode.DONE if state == State.READY else ExitCode.FAILED
 
 
 def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def show_logs(arguments: Namespace) -> ExitCode:
     path = load(arguments.config, arguments.overrides).notification.run_directory / NAME
     if not path.exists():
         sys.stderr.write(f"resequencer: {path} does not exist: the service has never run in the background\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     show = _show_as_json if arguments.json else sys.stdout.writelines
     file = _open(path)
     show(deque(file, maxlen=max(0, arguments.lines)))

@@ -198,7 +198,7 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
         sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
     if story.is_known:
         return ExitCode.DONE
-    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.NOT_SO
+    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.FAILED
 
 
 def story_lines(story: UnitStory) -> Iterator[str]:

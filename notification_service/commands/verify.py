@@ -81,11 +81,11 @@ def verify(arguments: Namespace) -> ExitCode:
             verdict = _follow(arguments, configuration, expected, sink)
         except KeyboardInterrupt:
             sys.stderr.write("resequencer: interrupted before everything had arrived\n")
-            return ExitCode.NOT_SO
+            return ExitCode.FAILED
     else:
         verdict = verify_output(configuration, expected, arguments.strategy, sink=sink)
     sys.stdout.write((render_json(verdict) if arguments.json else render_text(verdict)) + "\n")
-    return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
+    return ExitCode.DONE if verdict.is_good else ExitCode.FAILED
 
 
 def verify_output(

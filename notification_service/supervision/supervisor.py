@@ -75,7 +75,7 @@ class Supervisor:
             return self._failure
         if self._times_told > 1 and not self._starts_again:
             return 128 + self._last_signal
-        return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
+        return ExitCode.FAILED if any(self._last_codes) else ExitCode.DONE
 
     def _heed_signals(self) -> None:
         """Let signals only be counted and wake the loop: they interrupt nothing half-way."""
@@ -156,7 +156,7 @@ class Supervisor:
             _log.error("%s ended with exit code %d; a restart cannot help, so the service stops", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_exit(code):
-            self._fail(ExitCode.NOT_SO)
+            self._fail(ExitCode.FAILED)
 
     def _fail(self, code: int) -> None:
         self._failure = code

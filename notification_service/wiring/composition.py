@@ -1,4 +1,4 @@
-"""Makes a worker's parts from a configuration; the only module that knows all the rooms."""
+"""Makes a worker's parts from a configuration."""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
     retry: RetryWithBackoff
     watched: WatchedHandler
     handler: EnrichedHandler
-    mishaps: LogRateLimit
+    problem_log: LogRateLimit
 
 
 def compose(
@@ -79,8 +79,8 @@ def compose(
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
-    mishaps, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
-    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
+    problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
     context = TurnContext(strategy, watched, configuration.resequencer, SystemRandom(), handler)
     storage = kind_of_storage(configuration).make(configuration)
@@ -97,7 +97,7 @@ def compose(
     gateway = ActorGateway(context, decoder.decode, registry)
     servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
-    tools = Tools(decoder, clock, retry, random_token, mishaps)
+    tools = Tools(decoder, clock, retry, random_token, problem_log)
     settings = CycleSettings(
         strategy.name,
         max_of_interval(configuration),
@@ -113,7 +113,7 @@ def compose(
         settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
     cycle = Cycle(servers, tools, settings)
     cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
-    return Parts(cycle, cycles, servers, retry, watched, handler, mishaps)
+    return Parts(cycle, cycles, servers, retry, watched, handler, problem_log)
 
 
 def refuse_unusable(configuration: Configuration) -> None:

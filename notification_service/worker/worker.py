@@ -244,7 +244,7 @@ class Worker:
         is_obeyed, state = self._obey(now), self._state()
         if is_obeyed or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, state)
-        self._get_parts().mishaps.tell(now)
+        self._get_parts().problem_log.tell(now)
         if self._beside is not None:
             self._beside(now)
 

@@ -36,7 +36,7 @@ def test_a_second_bridge_of_a_run_directory_does_not_begin(tmp_path: Path, capsy
     lock = RunLock(tmp_path, "bridge")
     lock.acquire()
     settings = ["ipf.bridge.enabled=true", "ipf.bridge.start=file", f"payment-status-notification.run-directory={tmp_path}"]
-    assert main(["bridge", "--set", *settings]) == ExitCode.NOT_SO
+    assert main(["bridge", "--set", *settings]) == ExitCode.FAILED
     assert "in use by the service with process id" in capsys.readouterr().err
     lock.release()
 
