@@ -85,17 +85,17 @@ def supervise(arguments: Namespace) -> int:
         return supervisor.run()
 
 
-def supervise_in_sight(arguments: Namespace, configuration: Configuration, is_told: Callable[[], bool]) -> int:
+def supervise_in_sight(arguments: Namespace, configuration: Configuration, has_signal: Callable[[], bool]) -> int:
     """Supervise in the foreground: logs go to stderr, and the service ends with the terminal, or with its only worker.
 
-    `is_told` returns whether a stop was requested already.
+    `has_signal` returns whether a stop was requested already.
     """
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
     slots, beside = _slots(arguments, configuration, locks, log), _beside(arguments, configuration, log)
     supervisor = Supervisor(slots, starts_again=configuration.worker_count > 1, beside=beside)
     with _probed(configuration):
-        return supervisor.run(is_told=is_told)
+        return supervisor.run(has_signal=has_signal)
 
 
 def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:

@@ -30,7 +30,7 @@ from resequencer.in_flight import CallKind
 
 BEGIN = """
 import os, select, sys
-slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
+slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[-1]), int(sys.argv[4])
 runs = f"runs-{slot}"
 with open(runs, "ab") as file:
     file.write(b"x")
@@ -79,14 +79,14 @@ class Service:
         until: Callable[[], object] | None = None,
         *signals: signal.Signals,
         starts_again: bool = True,
-        is_told: Callable[[], bool] = lambda: False,
+        has_signal: Callable[[], bool] = lambda: False,
     ) -> int:
         """Run the supervisor. It gets the first signal once `until` is true, and the others while it drains."""
         watcher = Thread(target=self._watch, args=(until, signals))
         watcher.start()
         try:
             self.supervisor = Supervisor(self.slots, starts_again=starts_again)
-            return self.supervisor.run(is_told=is_told)
+            return self.supervisor.run(has_signal=has_signal)
         finally:
             watcher.join()
 
@@ -105,7 +105,7 @@ class Service:
         wait_until(until, "what the test waits for")
         for each in signals:
             os.kill(os.getpid(), each)
-            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains")
+            wait_until(lambda: all(slot._child._lifeline is None for slot in self.slots), "it drains")
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ drain()
 
 
 def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
-    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if run == 1 and slot == 0 else drain()")
+    service = new_service("print(sys.argv[5:-2], flush=True); sys.exit(7) if run == 1 and slot == 0 else drain()")
     service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
     assert "['--restarts', '0'] [slot=1]" in service.log
     assert "['--restarts', '1', '--last-exit', 'ended with 7 at " in service.log
@@ -354,7 +354,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
     def resume_after_a_while():
         looks.append(service.slots[0]._in_flight._watch.elapsed_ms)
         if len(looks) == 100:
-            os.kill(service.slots[0]._worker.pid, signal.SIGCONT)
+            os.kill(service.slots[0]._child.process.pid, signal.SIGCONT)
         return len(looks) > 150 and "begun 1" in service.log
 
     assert service.run(resume_after_a_while, signal.SIGTERM) is ExitCode.DONE
@@ -407,4 +407,4 @@ def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_servic
 
 
 def test_what_was_told_before_it_listened_is_told(new_service):
-    assert new_service("drain()").run(is_told=lambda: True) is ExitCode.DONE
+    assert new_service("drain()").run(has_signal=lambda: True) is ExitCode.DONE
