@@ -16,7 +16,7 @@ from benchmarks._runner import Spent, Stopwatch, cpu_of_family, directory
 from benchmarks._workload import override
 from notification_service.commands.simulate import new_retry
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.simulator.generate.kafka_input import KafkaInput
 from notification_service.wiring.composition import Parts, compose
 from resequencer.gc_tuning import calm_collector

@@ -94,7 +94,7 @@ def is_of_storage(error: Exception) -> bool:
 _INTERVAL_MS = 60_000
 _MAX_KINDS = 200
 _REST = "of other kinds"
-_LOG = logging.getLogger("resequencer.mishaps")
+_LOG = logging.getLogger("resequencer.problems")
 
 
 class LogRateLimit:

@@ -247,7 +247,7 @@ class Cycle:
             batches = self._orders.poll({name: each.orders.next_offset for name, each in owned.items()}, _ORDERS)
         except (TransportUnavailable, TransportRefused) as error:
             self.orders_problem = f"orders are not read at the moment: {error}"
-            self._tools.mishaps.note("orders", self.orders_problem, now, {})
+            self._tools.problem_log.note("orders", self.orders_problem, now, {})
             return {}
         self.orders_problem, rules = None, OrderRules(self._settings.approval, self._storage.is_durable)
         taken: dict[Partition, TakenOrders] = {}
@@ -430,7 +430,7 @@ class Cycle:
         origin, reason = dead_letter.record.origin, dead_letter.reason.value
         text = printable(f"{origin} is a dead letter, {reason}: {dead_letter.error[:_WORDS_OF_ONE]}")
         places = {"partition": str(origin.partition), "position": str(origin)}
-        self._tools.mishaps.note(f"dead letters, {reason}", text, self._tools.clock.now(), places)
+        self._tools.problem_log.note(f"dead letters, {reason}", text, self._tools.clock.now(), places)
 
 
 def _log_outcome(partition: Partition, outcome: OrderOutcome) -> None:

@@ -64,13 +64,13 @@ class Servers(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """What else a worker needs. `mishaps` limits how often the same problem is logged."""
+    """What else a worker needs. `problem_log` limits how often the same problem is logged."""
 
     decoder: Decoder
     clock: Clock
     retry: RetryWithBackoff
     random_token: Callable[[], str]
-    mishaps: LogRateLimit
+    problem_log: LogRateLimit
 
 
 class Partitions:

@@ -27,8 +27,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "bridge": Command(
         "carry messages from a broker of MQTT or AMQP to the input; the service does so by itself",
-        "notification_service.commands.bridge:bridge",
-        "notification_service.commands.bridge:add_arguments",
+        "notification_service.commands.run:bridge",
+        "notification_service.commands.run:add_bridge_arguments",
     ),
     "check": Command(
         "validate the configuration and print the effective one",
@@ -47,8 +47,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "delivery": Command(
         "deliver notifications to the receivers, and see and steer the jobs",
-        "notification_service.commands.delivery.command:delivery",
-        "notification_service.commands.delivery.command:add_arguments",
+        "notification_service.commands.delivery:delivery",
+        "notification_service.commands.delivery:add_arguments",
     ),
     "demo": Command(
         "run the main job on simulated payments, start to end",
@@ -63,22 +63,22 @@ COMMANDS: dict[str, Command] = {
     "run": Command(
         "run the service in the foreground until SIGTERM",
         "notification_service.commands.run:run",
-        "notification_service.commands.run:add_arguments",
+        "notification_service.commands.run:add_run_arguments",
     ),
     "supervise": Command(
         "run the service with its supervisor in the foreground; start does so in the background",
-        "notification_service.commands.supervise:supervise",
-        "notification_service.commands.supervise:add_arguments",
+        "notification_service.commands.run:supervise",
+        "notification_service.commands.run:add_supervise_arguments",
     ),
     "start": Command(
         "start the service as a daemon and wait until it is ready",
-        "notification_service.commands.start:start",
+        "notification_service.commands.run:start",
         "notification_service.worker.scheduled_archive:add_archive_flag",
     ),
-    "stop": Command("stop the daemon after it has drained", "notification_service.commands.start:stop"),
+    "stop": Command("stop the daemon after it has drained", "notification_service.commands.run:stop"),
     "restart": Command(
         "stop, then start",
-        "notification_service.commands.start:restart",
+        "notification_service.commands.run:restart",
         "notification_service.worker.scheduled_archive:add_archive_flag",
     ),
     "lookups": Command(
@@ -88,8 +88,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "logs": Command(
         "print the last lines of the daemon's log",
-        "notification_service.commands.logs:show_logs",
-        "notification_service.commands.logs:add_arguments",
+        "notification_service.commands.status:show_logs",
+        "notification_service.commands.status:add_logs_arguments",
     ),
     "status": Command("show whether the service is ready, and what waits", "notification_service.commands.status:status"),
     "simulate": Command(
@@ -110,12 +110,12 @@ COMMANDS: dict[str, Command] = {
     "region": Command(
         "show the regions of the workers, or reset one that has failed",
         "notification_service.commands.region:region",
-        "notification_service.commands.region:add_arguments",
+        "notification_service.commands.region:add_region_arguments",
     ),
     "sink": Command(
         "show or change server, qos and topics of the sink mqtt while the service runs",
-        "notification_service.commands.sink:sink",
-        "notification_service.commands.sink:add_arguments",
+        "notification_service.commands.region:sink",
+        "notification_service.commands.region:add_sink_arguments",
     ),
     "units": Command(
         "list what waits, show everything about one unit of work, or order what is done with it",
@@ -135,7 +135,7 @@ FAILURES = {
     TransientError: ExitCode.OUT_OF_REACH,
     NotJudged: ExitCode.NOT_JUDGED,
 }
-"""The exit code of each family of errors. Any other error gives NOT_SO."""
+"""The exit code of each family of errors. Any other error gives FAILED."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,7 +159,7 @@ def _failed(error: ResequencerError) -> int:
     sys.stdout.flush()
     for line in without_secrets(str(error)).splitlines():
         sys.stderr.write(f"resequencer: {line}\n")
-    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.NOT_SO)
+    return next((code for family, code in FAILURES.items() if isinstance(error, family)), ExitCode.FAILED)
 
 
 def parse(argv: Sequence[str]) -> Namespace:

@@ -1,7 +1,7 @@
 """The settings of a unit of work: its times and its limits."""
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1_000, 30_000
 """The pause between two calls for an envelope whose server is unavailable doubles from the first to the longest."""
 
 
-LEARNED = "learned"
+LEARNED: Literal["learned"] = "learned"
 """The value of `stash-timeout` for a wait as long as the late envelopes of a flow really take."""
 
 
@@ -26,25 +26,31 @@ class LearnedTimeout(msgspec.Struct, frozen=True):
         return min(max(wait_ms, self.at_least_ms), self.at_most_ms)
 
 
+_STASH_TIMEOUT = Duration("1ms", "30d", "the sum of the attempts' delays", LEARNED)
 _STASH_BYTES = Size("2K", "1024G", "an eighth of bytes-per-worker")
 
 
 class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     """The settings of a unit of work. Durations are in milliseconds; conf/reference.conf explains each key.
 
-    `stash_timeout_ms` None means the sum of the attempts' delays, or the learned wait if `learned` is set. `max_attempts`
-    includes the first attempt. A unit that stashes more than `stash_limit` envelopes, or more than about `stash_bytes` in memory,
-    is released as at its deadline. A unit may have at most `stash_bytes` of payment data.
+    `stash_timeout_ms` None means the sum of the attempts' delays. `max_attempts` includes the first attempt. A unit that stashes
+    more than `stash_limit` envelopes, or more than about `stash_bytes` in memory, is released as at its deadline. A unit may have
+    at most `stash_bytes` of payment data.
     """
 
     processing_timeout_ms: Annotated[int, Key(Duration("1ms", "1h"))] = 3_000
     max_attempts: Annotated[int, Key(Whole(1, 100))] = 3
     backoff_factor: Annotated[float, Key(Number(1, 100))] = 2.0
     jitter_factor: Annotated[float, Key(Number(0, 1))] = 0.2
-    stash_timeout_ms: Annotated[int | None, Key(Duration("1ms", "30d", "the sum of the attempts' delays", LEARNED))] = None
+    stash_timeout_ms: Annotated[int | Literal["learned"] | None, Key(_STASH_TIMEOUT)] = None
     stash_limit: Annotated[int, Key(Whole(1, 1_000_000), "stash-limit.envelopes-per-unit")] = 1_000
     stash_bytes: Annotated[int, Key(_STASH_BYTES, "stash-limit.bytes-per-unit")] = 64 * 1024 * 1024
-    learned: Annotated[LearnedTimeout | None, Section("learned-timeout")] = None
+    learned_timeout: Annotated[LearnedTimeout, Section("learned-timeout")] = LearnedTimeout()
+
+    @cached_property
+    def learned(self) -> LearnedTimeout | None:
+        """The bounds of the waits, if they are learned."""
+        return self.learned_timeout if self.stash_timeout_ms == LEARNED else None
 
     def delay_ms(self, attempt: int) -> float:
         """The time from the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
@@ -63,7 +69,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def deadline_ms(self) -> int:
         """How long a stashed envelope may wait if its flow has no profile: 3 + 6 + 12 = 21 s by default."""
-        if self.stash_timeout_ms is not None:
+        if isinstance(self.stash_timeout_ms, int):
             return self.stash_timeout_ms
         total = round(sum(self.delay_ms(attempt) for attempt in range(1, self.max_attempts + 1)))
         return total if self.learned is None else self.learned.within(total)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from guardian.ports import Position
 from guardian.takeover import find_metadata
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kinds import only_with_files
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, storage_kind
+from notification_service.configuration.transports import only_with_files
 from notification_service.connectors.dead_letters.actions import Requeueing
 from notification_service.connectors.files.dead_letters import ActionsFile
 from notification_service.connectors.files.input_archive import InputArchive, Piece

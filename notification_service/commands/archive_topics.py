@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import copied_settings, facts_group
-from notification_service.configuration.kinds import only_with_one_kind
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
-from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, RecordsArchive, TransportType
+from notification_service.configuration.transports import copied_settings, facts_group, only_with_one_kind
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal

@@ -12,20 +12,18 @@ from rich.console import Console
 from rich.table import Table
 
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import copied_settings, facts_group, kafka_settings
-from notification_service.configuration.kinds import only_with_one_kind
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
-from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.receiver_constraints import PAYMENTS
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
+from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.jars.maven import with_kafka
 from notification_service.supervision.exit_code import ExitCode, NotJudged
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.composition import handler_settings, resequencer_settings
+from notification_service.wiring.composition import handler_settings
 from notification_service.wiring.working_directory import let_tasks_see_working_directory
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
@@ -69,7 +67,7 @@ def audit(arguments: Namespace) -> ExitCode:
         sys.stdout.write(as_json(summary).decode())
     else:
         _print(summary, target)
-    return ExitCode.DONE if summary.is_good else ExitCode.NOT_SO
+    return ExitCode.DONE if summary.is_good else ExitCode.FAILED
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -179,7 +177,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     return AuditSettings(
         settings_from(StrategySettings, configuration.resequencer),
         handler_settings(configuration),
-        resequencer_settings(configuration),
+        configuration.resequencer,
         table,
         str(configuration.lookups.directory.absolute()),
         configuration.ingress.topic,
@@ -193,7 +191,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
     """Return what the page says about the audit itself."""
     from notification_service.jobs.audit.subject import AuditSubject
 
-    ingress, notification, waits = configuration.ingress, configuration.notification, resequencer_settings(configuration)
+    ingress, notification, waits = configuration.ingress, configuration.notification, configuration.resequencer
     if ingress.transport is TransportType.FILE:
         source, out, group = f"files in {ingress.file_directory}", notification.output_directory, None
         notifications, dead_letters = str(out / "notifications.jsonl"), str(out / "dead-letters.jsonl")

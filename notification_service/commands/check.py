@@ -11,14 +11,22 @@ from importlib.metadata import packages_distributions
 from typing import NamedTuple
 
 from notification_service.bridge.settings import SourceKind, StartKind
-from notification_service.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
-from notification_service.configuration.kafka_settings import kafka_settings, kafka_sink_settings, kafka_source_settings
-from notification_service.configuration.kinds import is_region, sinks_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.storages import storage_kind
+from notification_service.configuration.transports import (
+    is_region,
+    jms_sink_settings,
+    jms_source_settings,
+    kafka_settings,
+    kafka_sink_settings,
+    kafka_source_settings,
+    mqtt_source_settings,
+    sinks_of,
+    xms_sink_settings,
+    xms_source_settings,
+)
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.aggregation import store_settings, stores_of
 from notification_service.wiring.composition import refuse_unusable

@@ -43,7 +43,7 @@ def change_users(arguments: Namespace, settings: HttpSettings) -> ExitCode:
     if arguments.subcommand == "remove-user":
         is_removed = file.remove(name)
         sys.stdout.write(f"{'removed' if is_removed else 'there is no user or token named'} {name}\n")
-        return ExitCode.DONE if is_removed else ExitCode.NOT_SO
+        return ExitCode.DONE if is_removed else ExitCode.FAILED
     roles = tuple(Role(each) for each in dict.fromkeys(arguments.role or [Role.VIEWER]))
     if arguments.subcommand == "add-token":
         sys.stdout.write(f"{file.make_token(name, roles)}\n")
@@ -181,7 +181,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         # Beside a service that runs, its own console's address is the one to find.
         is_told = lifeline is not None or not _has_console(configuration)
         if is_told:
-            file.write(Served(supervisor, os.getpid(), urls, problem))
+            file.write(Served(supervisor, os.getpid(), problem=problem, urls=urls))
         _log.info("the console is at %s", url)
         if lifeline is None:
             sys.stdout.write(f"console: {url}\n")

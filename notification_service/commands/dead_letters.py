@@ -255,7 +255,7 @@ def _report(arguments: Namespace, store: DeadLetterStore, outcomes: Iterable[Out
             failed += each.problem is not None
             report.tell(*_told_outcome(each))
         sys.stderr.write(f"resequencer: {report.count - failed} {done}, {failed} not; read {store.where}\n")
-    return ExitCode.NOT_SO if failed else ExitCode.DONE
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _told_outcome(outcome: Outcome) -> tuple[str, dict[str, str]]:

@@ -133,7 +133,7 @@ def _close(arguments: Namespace, configuration: Configuration, names: StoreNames
             return ExitCode.DONE
         sleep(_LOOK_SECONDS)
     _say(f"the command is given, and not carried out within {_WAIT_SECONDS:.0f} s: a worker that runs will do so")
-    return ExitCode.NOT_SO
+    return ExitCode.FAILED
 
 
 @contextmanager

@@ -153,7 +153,7 @@ def _give(
         for each in book.outcomes([partition], order.at - _SKEW_MS):
             if each.outcome.order is not None and each.outcome.order.id == order.id:
                 sys.stdout.write(printable(f"{each.outcome.result.value}: {each.outcome.text}") + "\n")
-                return ExitCode.NOT_SO if each.outcome.result.is_refusal else ExitCode.DONE
+                return ExitCode.FAILED if each.outcome.result.is_refusal else ExitCode.DONE
         if is_in_force is not None and is_in_force():
             sys.stdout.write("held; the outcome follows when the hold ends\n")
             return ExitCode.DONE

@@ -13,15 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.jms_settings import jms_source_settings
-from notification_service.configuration.kafka_settings import kafka_source_settings
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import jms_source_settings, kafka_source_settings
 from notification_service.simulator.arguments import Judge, plan_from
 from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.plan import Plan
 from notification_service.simulator.generate.simulation import Pacer, Summary, simulate_into
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.wiring.composition import resequencer_settings
 from notification_service.wiring.regions import subscribe_for_verify
 from resequencer.errors import ConfigurationError
 
@@ -31,7 +29,7 @@ _SEEDS = 1_000_000
 def simulate(arguments: Namespace) -> ExitCode:
     """Write what the arguments ask for, late lines included, and print what was written."""
     configuration = load(arguments.config, arguments.overrides)
-    judge = Judge(resequencer_settings(configuration).longest_deadline_ms, configuration.ingress.max_record_bytes)
+    judge = Judge(configuration.resequencer.longest_deadline_ms, configuration.ingress.max_record_bytes)
     try:
         plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
     except ValueError as error:
@@ -51,7 +49,7 @@ def simulate(arguments: Namespace) -> ExitCode:
         summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:
         sys.stderr.write("resequencer: interrupted; the input has lines that are not expected, so verify will report them\n")
-        return ExitCode.NOT_SO
+        return ExitCode.FAILED
     sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
 

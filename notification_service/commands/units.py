@@ -38,7 +38,7 @@ from notification_service.simulator.verify.story import Arrival, Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.wiring.composition import make_strategy_of, resequencer_settings
+from notification_service.wiring.composition import make_strategy_of
 from notification_service.wiring.console.sources import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import DataEnvelope
@@ -207,7 +207,7 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
         sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
     if story.is_known:
         return ExitCode.DONE
-    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.NOT_SO
+    return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.FAILED
 
 
 def story_lines(story: UnitStory) -> Iterator[str]:
@@ -314,7 +314,7 @@ class _Listener:
 def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
-    context = TurnContext(strategy, listener, resequencer_settings(configuration), Random(0))  # noqa: S311 - nothing is retried here.
+    context = TurnContext(strategy, listener, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
     unit = Unit("", strategy.initial())
     steps: list[Step] = []

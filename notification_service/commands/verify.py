@@ -13,11 +13,9 @@ import msgspec
 from guardian.ports import Channel
 from notification_service.commands.simulate import expected_file, new_retry, pause, steady_ms
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.jms_settings import jms_sink_settings, xms_sink_settings
-from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
+from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
 from notification_service.connectors.region.port import Repeats
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
@@ -29,7 +27,7 @@ from notification_service.simulator.verify.verification import GroupFiles, verif
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import stores_of
-from notification_service.wiring.composition import make_order_book, make_order_source, resequencer_settings
+from notification_service.wiring.composition import make_order_book, make_order_source
 from notification_service.wiring.console.sources import console_sources
 from notification_service.wiring.regions import make_topic_export
 from resequencer.errors import ConfigurationError
@@ -83,11 +81,11 @@ def verify(arguments: Namespace) -> ExitCode:
             verdict = _follow(arguments, configuration, expected, sink)
         except KeyboardInterrupt:
             sys.stderr.write("resequencer: interrupted before everything had arrived\n")
-            return ExitCode.NOT_SO
+            return ExitCode.FAILED
     else:
         verdict = verify_output(configuration, expected, arguments.strategy, sink=sink)
     sys.stdout.write((render_json(verdict) if arguments.json else render_text(verdict)) + "\n")
-    return ExitCode.DONE if verdict.is_good else ExitCode.NOT_SO
+    return ExitCode.DONE if verdict.is_good else ExitCode.FAILED
 
 
 def verify_output(
@@ -134,7 +132,7 @@ def _sink(configuration: Configuration, named: str | None) -> TransportType:
 def _follow(arguments: Namespace, configuration: Configuration, expected: Path, sink: TransportType) -> Verdict:
     longest_wait_ms = arguments.give_up_after
     if longest_wait_ms is None:
-        settings = resequencer_settings(configuration)
+        settings = configuration.resequencer
         longest_wait_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
 
     def say(look: Look) -> None:
@@ -319,7 +317,7 @@ def _rules(configuration: Configuration, strategy: str | None) -> Rules:
         resequencer.custom_data_keys,
         resequencer.pds_data_keys,
         configuration.notification.target_type,
-        resequencer_settings(configuration).shortest_deadline_ms,
+        configuration.resequencer.shortest_deadline_ms,
     )
 
 

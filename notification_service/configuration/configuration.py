@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from notification_service.configuration.constraints import doubtful_constraints, find_learned_timeout, stash_timeout_ms
-from notification_service.configuration.package_settings import settings_from
+from notification_service.configuration.constraints import doubtful_constraints
 from notification_service.configuration.resolution import (
     REFERENCE,
     EffectiveValue,
@@ -13,8 +12,8 @@ from notification_service.configuration.resolution import (
     find_shipped,
     resolve_values,
 )
-from notification_service.configuration.schema import SCHEMA, path_of
-from notification_service.configuration.sections import Lookup, Resequencers, Sections
+from notification_service.configuration.schema import SCHEMA, path_of, settings_from
+from notification_service.configuration.sections import Lookup, Sections
 from notification_service.console.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
 
 DEFAULT_FILE = Path("conf/application.conf")
@@ -41,13 +40,11 @@ def load(file: Path = DEFAULT_FILE, overrides: Sequence[str] = ()) -> Configurat
     resolved = resolve_values(found, overrides)
     values = resolved.values
     is_named = resolved.layers[path_of(Lookup, "directory")] != REFERENCE
-    learned = find_learned_timeout(values)
     sections = SCHEMA.build(
         Sections,
         values,
         http=_http(resolved),
         lookups=SCHEMA.build(Lookup, values, is_required=is_named),
-        resequencer=SCHEMA.build(Resequencers, values, stash_timeout_ms=stash_timeout_ms(values), learned=learned),
     )
     return settings_from(
         Configuration,

@@ -67,25 +67,14 @@ _CHUNK_POLL, _MAX_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSetti
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
-def stash_timeout_ms(values: Values) -> int | None:
-    """Return the fixed stash timeout; None if it is the sum of the delays of all attempts, or learned."""
-    configured = values[_STASH]
-    return configured if isinstance(configured, int) else None
-
-
-def find_learned_timeout(values: Values) -> LearnedTimeout | None:
-    """Return the bounds of a learned stash timeout; None if it is not learned."""
-    return LearnedTimeout(values[_AT_LEAST], values[_AT_MOST]) if values[_STASH] == LEARNED else None
-
-
 def deadline_ms(values: Values) -> int:
     """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
     settings = ResequencerSettings(
         processing_timeout_ms=values[_PROCESSING],
         max_attempts=values[_ATTEMPTS],
         backoff_factor=values[_BACKOFF],
-        stash_timeout_ms=stash_timeout_ms(values),
-        learned=find_learned_timeout(values),
+        stash_timeout_ms=values[_STASH],
+        learned_timeout=LearnedTimeout(values[_AT_LEAST], values[_AT_MOST]),
     )
     return settings.longest_deadline_ms
 

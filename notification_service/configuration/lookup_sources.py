@@ -12,9 +12,8 @@ import msgspec
 
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.hocon.parser import Plain, parse_file, resolve
-from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.resolution import find_shipped
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, TransportType
 from notification_service.lookups.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
 from resequencer.errors import ConfigurationError

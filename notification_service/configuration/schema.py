@@ -138,5 +138,16 @@ def _fields(section: type[msgspec.Struct], prefix: str) -> Iterator[Field]:
                 yield Field(name, types[0], mark, prefix + (mark.path or name.removesuffix("_ms").replace("_", "-")))
 
 
+def settings_from(settings: type[_Struct], section: msgspec.Struct, **computed: Any) -> _Struct:
+    """Copy each field from the field of the same name in the section, except for `computed` ones; defaults of fields are not
+    used.
+
+    Raises:
+        AttributeError: A field is neither in the section nor computed.
+    """
+    names = (name for name in settings.__struct_fields__ if name not in computed)
+    return settings(**{name: getattr(section, name) for name in names}, **computed)
+
+
 SCHEMA = Schema(Sections)
 path_of = SCHEMA.path_of

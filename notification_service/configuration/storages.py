@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Resequencers, Sections, StorageType
 from resequencer.errors import ConfigurationError
 from resequencer.record import Partition

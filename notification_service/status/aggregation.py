@@ -1,17 +1,13 @@
-"""What aggregation workers tell `status`, each in a file of its own."""
+"""What aggregation workers and the bridge report to `status`, each in a file of its own."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from notification_service.status.file import RunFile
-from resequencer.clock import Instant, instant_of
+from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
+from resequencer.clock import Instant
 from resequencer.printable import counted
-
-STALE_AFTER_MS = 10_000
-"""A worker reports every second; a report this old says that it hangs or cannot write."""
 
 
 class StoreStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,61 +29,34 @@ class StoreStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     untaken: int = 0
 
 
-class AggregationReport(msgspec.Struct, frozen=True):
-    """The last report of one aggregation worker; `problem` says why it does not run.
+class AggregationReport(SideReport, frozen=True):
+    """The last report of one aggregation worker."""
 
-    `service_process_id` is the supervisor's, `process_id` the worker's own, or the supervisor's while there is no worker. Then
-    `reported_at` is None.
-    """
-
-    service_process_id: int
-    process_id: int
-    slot: int
-    reported_at: str | None
-    problem: str | None = None
     stores: tuple[StoreStatus, ...] = ()
 
 
-class AggregationFile(RunFile[AggregationReport]):
-    """`aggregation-K.json` of the aggregation worker in slot K."""
-
-    def __init__(self, run_directory: Path, slot: int) -> None:
-        super().__init__(run_directory, f"aggregation-{slot}", AggregationReport)
-        self._slot = slot
-
-    def write_problem(self, why: str) -> None:
-        """Write, as the supervisor, why the worker does not run."""
-        self.write(AggregationReport(os.getpid(), os.getpid(), self._slot, None, why))
-
-
-class AggregationWorkerStatus(msgspec.Struct, frozen=True):
-    """An aggregation worker as `status` shows it."""
-
-    slot: int
-    process_id: int | None
-    problem: str | None
+def aggregation_file(run_directory: Path, slot: int) -> SideFile[AggregationReport]:
+    """Return `aggregation-K.json` of the aggregation worker in slot K."""
+    return SideFile(run_directory, f"aggregation-{slot}", AggregationReport)
 
 
 class AggregationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of aggregation: the workers of this service, and the stores with the partitions of all of them."""
 
-    aggregation_workers: tuple[AggregationWorkerStatus, ...] = ()
+    aggregation_workers: tuple[SideStatus, ...] = ()
     stores: tuple[StoreStatus, ...] = ()
 
 
 def find_aggregation(run_directory: Path, service_process_id: int, count: int, now: Instant) -> AggregationStatus:
     """Combine the reports of the `count` aggregation workers of a service that runs."""
-    reports = [AggregationFile(run_directory, slot).find(service_process_id) for slot in range(count)]
-    workers = tuple(_worker(slot, report, now) for slot, report in enumerate(reports))
+    reports = [aggregation_file(run_directory, slot).find(service_process_id) for slot in range(count)]
+    workers = tuple(side_status(report, now, slot) for slot, report in enumerate(reports))
     return AggregationStatus(workers, _merged(each for report in reports if report is not None for each in report.stores))
 
 
 def aggregation_lines(status: AggregationStatus) -> list[str]:
     """Return the lines for people: one for each worker, and one for each store."""
-    workers = [
-        f"aggregation worker {each.slot}{f' (process {each.process_id})' if each.process_id else ''}: {each.problem or 'runs'}"
-        for each in status.aggregation_workers
-    ]
+    workers = [side_line(f"aggregation worker {each.slot}", each, "runs") for each in status.aggregation_workers]
     return [*workers, *(line for each in status.stores for line in _store_lines(each))]
 
 
@@ -118,31 +87,13 @@ def _merged(stores: Iterable[StoreStatus]) -> tuple[StoreStatus, ...]:
     return tuple(found.values())
 
 
-def _worker(slot: int, report: AggregationReport | None, now: Instant) -> AggregationWorkerStatus:
-    if report is None:
-        return AggregationWorkerStatus(slot, None, "it is starting")
-    if report.reported_at is None:
-        return AggregationWorkerStatus(slot, None, report.problem)
-    is_stale = now - instant_of(report.reported_at) > STALE_AFTER_MS
-    told = f"it has not reported since {report.reported_at}" if is_stale else report.problem
-    return AggregationWorkerStatus(slot, report.process_id, told)
+class BridgeReport(SideReport, frozen=True, omit_defaults=True):
+    """The last report of the bridge; `notes` say what does not stop it.
 
-
-"""The bridge reports every second; a report this old says that it hangs or cannot write."""
-
-
-class BridgeReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last report of the bridge. `problem` says why it stands still or does not run, `notes` what does not stop it.
-
-    `service_process_id` is the supervisor's, `process_id` the bridge's own, or the supervisor's while there is no bridge. Then
-    `reported_at` is None. `source` and `start` are lines for people. `appended` counts messages that are durable and
-    acknowledged, since the start of the process; `waiting` are taken and not acknowledged.
+    `source` and `start` are lines for people. `appended` counts messages that are durable and acknowledged, since the start of
+    the process; `waiting` are taken and not acknowledged.
     """
 
-    service_process_id: int
-    process_id: int
-    reported_at: str | None
-    problem: str | None = None
     source: str = ""
     start: str = ""
     appended: int = 0
@@ -150,15 +101,9 @@ class BridgeReport(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-class BridgeFile(RunFile[BridgeReport]):
-    """`bridge.json` of the bridge."""
-
-    def __init__(self, run_directory: Path) -> None:
-        super().__init__(run_directory, "bridge", BridgeReport)
-
-    def write_problem(self, why: str) -> None:
-        """Write, as the supervisor, why the bridge does not run."""
-        self.write(BridgeReport(os.getpid(), os.getpid(), None, why))
+def bridge_file(run_directory: Path) -> SideFile[BridgeReport]:
+    """Return `bridge.json` of the bridge."""
+    return SideFile(run_directory, "bridge", BridgeReport)
 
 
 class BridgeState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -181,15 +126,12 @@ class BridgeStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def find_bridge(run_directory: Path, service_process_id: int, now: Instant) -> BridgeStatus:
     """Return the state of the bridge of a service that runs."""
-    report = BridgeFile(run_directory).find(service_process_id)
-    if report is None:
-        return BridgeStatus(BridgeState(None, "it is starting"))
-    if report.reported_at is None:
-        return BridgeStatus(BridgeState(None, report.problem))
-    is_stale = now - instant_of(report.reported_at) > STALE_AFTER_MS
-    problem = f"it has not reported since {report.reported_at}" if is_stale else report.problem
+    report = bridge_file(run_directory).find(service_process_id)
+    state = side_status(report, now)
+    if report is None or state.process_id is None:
+        return BridgeStatus(BridgeState(None, state.problem))
     counts = report.appended, report.waiting, report.notes
-    return BridgeStatus(BridgeState(report.process_id, problem, report.source, report.start, *counts))
+    return BridgeStatus(BridgeState(state.process_id, state.problem, report.source, report.start, *counts))
 
 
 def bridge_lines(status: BridgeStatus) -> list[str]:
@@ -197,8 +139,8 @@ def bridge_lines(status: BridgeStatus) -> list[str]:
     bridge = status.bridge
     if bridge is None:
         return []
-    told = f"bridge{f' (process {bridge.process_id})' if bridge.process_id else ''}: {bridge.problem or 'runs'}"
+    line = side_line("bridge", SideStatus(0, bridge.process_id, bridge.problem), "runs")
     if bridge.process_id is None:
-        return [told]
+        return [line]
     done = f"{counted(bridge.appended, 'message')} appended, {bridge.waiting} not acknowledged yet"
-    return [told, f"bridge: from {bridge.source} to {bridge.start}: {done}", *(f"bridge: {each}" for each in bridge.notes)]
+    return [line, f"bridge: from {bridge.source} to {bridge.start}: {done}", *(f"bridge: {each}" for each in bridge.notes)]

@@ -1,17 +1,13 @@
-"""What delivery workers tell `status`, each in a file of its own."""
+"""What delivery workers report to `status`, each in a file of its own."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from notification_service.status.file import RunFile
-from resequencer.clock import Instant, instant_of
+from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
+from resequencer.clock import Instant
 from resequencer.printable import counted
-
-STALE_AFTER_MS = 10_000
-"""A delivery worker reports every second; a report this old says that it hangs or cannot write."""
 
 
 class GateStatus(msgspec.Struct, frozen=True):
@@ -130,41 +126,17 @@ class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     ticks_waiting: float | None = None
 
 
-class DeliveryReport(msgspec.Struct, frozen=True):
-    """The last report of one delivery worker. `problem` says why it does not deliver, None while it does.
+class DeliveryReport(SideReport, frozen=True):
+    """The last report of one delivery worker."""
 
-    `service_process_id` is the supervisor's, `process_id` the worker's own, or the supervisor's while there is no worker. Then
-    `reported_at` is None.
-    """
-
-    service_process_id: int
-    process_id: int
-    slot: int
-    reported_at: str | None
-    problem: str | None = None
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
 
 
-class DeliveryFile(RunFile[DeliveryReport]):
-    """`delivery-K.json` of the delivery worker in slot K."""
-
-    def __init__(self, run_directory: Path, slot: int) -> None:
-        super().__init__(run_directory, f"delivery-{slot}", DeliveryReport)
-        self._slot = slot
-
-    def write_problem(self, why: str) -> None:
-        """Write, as the supervisor, why the worker does not run."""
-        self.write(DeliveryReport(os.getpid(), os.getpid(), self._slot, None, why))
-
-
-class DeliveryWorkerStatus(msgspec.Struct, frozen=True):
-    """A delivery worker as `status` shows it."""
-
-    slot: int
-    process_id: int | None
-    problem: str | None
+def delivery_file(run_directory: Path, slot: int) -> SideFile[DeliveryReport]:
+    """Return `delivery-K.json` of the delivery worker in slot K."""
+    return SideFile(run_directory, f"delivery-{slot}", DeliveryReport)
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -174,7 +146,7 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     `schedules` are each as the worker reports it that knows most of it.
     """
 
-    delivery_workers: tuple[DeliveryWorkerStatus, ...] = ()
+    delivery_workers: tuple[SideStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
@@ -182,19 +154,16 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
     """Combine the reports of the `count` delivery workers of a service that runs."""
-    reports = [DeliveryFile(run_directory, slot).find(service_process_id) for slot in range(count)]
-    workers = tuple(_worker(slot, report, now) for slot, report in enumerate(reports))
-    told = [each for each in reports if each is not None and each.gates]
-    newest = max(told, key=lambda each: each.reported_at or "", default=None)
+    reports = [delivery_file(run_directory, slot).find(service_process_id) for slot in range(count)]
+    workers = tuple(side_status(report, now, slot) for slot, report in enumerate(reports))
+    with_gates = [each for each in reports if each is not None and each.gates]
+    newest = max(with_gates, key=lambda each: each.reported_at or "", default=None)
     return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports), _merged_schedules(reports))
 
 
 def delivery_lines(status: DeliveryStatus) -> list[str]:
     """Return the lines for people: one for each worker, and one for each receiver."""
-    workers = [
-        f"delivery worker {each.slot}{f' (process {each.process_id})' if each.process_id else ''}: {each.problem or 'delivers'}"
-        for each in status.delivery_workers
-    ]
+    workers = [side_line(f"delivery worker {each.slot}", each, "delivers") for each in status.delivery_workers]
     direct = [line for each in status.direct for line in _direct_lines(each)]
     return [*workers, *map(_gate_line, status.gates), *direct, *map(schedule_line, status.schedules)]
 
@@ -253,22 +222,13 @@ def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
     lines = [f"{name}: {each.problem}"] if each.problem is not None else []
     if each.blocked:
         first = each.records[0]
-        told = f"{counted(each.blocked, 'record')} blocked, the first {first.position} since {first.since}"
-        lines.append(f"{name}: {told} after {counted(first.attempts, 'attempt')}: {first.error}")
+        blocked = f"{counted(each.blocked, 'record')} blocked, the first {first.position} since {first.since}"
+        lines.append(f"{name}: {blocked} after {counted(first.attempts, 'attempt')}: {first.error}")
     if each.pause is not None:
         lines.append(f"{name}: paused: {each.pause}")
     if each.skips_all:
         lines.append(f"{name}: what fails is skipped, as an operator has ordered")
     return lines
-
-
-def _worker(slot: int, report: DeliveryReport | None, now: Instant) -> DeliveryWorkerStatus:
-    if report is None:
-        return DeliveryWorkerStatus(slot, None, "it is starting")
-    process = None if report.process_id == report.service_process_id else report.process_id
-    if report.reported_at is not None and now - instant_of(report.reported_at) > STALE_AFTER_MS:
-        return DeliveryWorkerStatus(slot, process, f"stale: no report since {report.reported_at}")
-    return DeliveryWorkerStatus(slot, process, report.problem)
 
 
 def _gate_line(gate: GateStatus) -> str:

@@ -8,7 +8,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from notification_service.status.report import StatusReport
+from notification_service.status.report import STALE_AFTER_MS, StatusReport
+from resequencer.clock import Instant, instant_of
 from storage.private_file import replace_whole
 
 _log = logging.getLogger("resequencer.daemon")
@@ -74,25 +75,25 @@ class OfService(Protocol):
     def service_process_id(self) -> int: ...
 
 
-_Told = TypeVar("_Told", bound=OfService)
+_File = TypeVar("_File", bound=OfService)
 
 
-class RunFile(Generic[_Told]):
-    """A file that is replaced whole. A disk without room must stop neither the service nor what the file tells of."""
+class RunFile(Generic[_File]):
+    """A file that is replaced whole. A disk without room must stop neither the service nor what the file is about."""
 
-    def __init__(self, run_directory: Path, name: str, kind: type[_Told]) -> None:
+    def __init__(self, run_directory: Path, name: str, kind: type[_File]) -> None:
         self._path = run_directory / f"{name}.json"
         self._kind = kind
 
-    def write(self, told: _Told) -> None:
+    def write(self, content: _File) -> None:
         with suppress(OSError):
-            replace_whole(self._path, msgspec.json.encode(told) + b"\n")
+            replace_whole(self._path, msgspec.json.encode(content) + b"\n")
 
-    def find(self, service_process_id: int) -> _Told | None:
+    def find(self, service_process_id: int) -> _File | None:
         """Return what this service wrote last; None if it wrote nothing that can be read."""
         return self._find(self._path, service_process_id)
 
-    def _find(self, path: Path, service_process_id: int) -> _Told | None:
+    def _find(self, path: Path, service_process_id: int) -> _File | None:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=self._kind)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -102,3 +103,54 @@ class RunFile(Generic[_Told]):
     def remove(self) -> None:
         with suppress(OSError):
             self._path.unlink()
+
+
+class SideReport(msgspec.Struct, frozen=True):
+    """The last report of a process beside the workers. `problem` says why it stands still or does not run.
+
+    `service_process_id` is the supervisor's, `process_id` the process's own, or the supervisor's while there is no such process.
+    Then `reported_at` is None.
+    """
+
+    service_process_id: int
+    process_id: int
+    reported_at: str | None = None
+    problem: str | None = None
+
+
+_Report = TypeVar("_Report", bound=SideReport)
+
+
+class SideFile(RunFile[_Report]):
+    """The file with the last report of a process beside the workers."""
+
+    def write_problem(self, why: str) -> None:
+        """Write, as the supervisor, why the process does not run."""
+        self.write(self._kind(os.getpid(), os.getpid(), problem=why))
+
+
+class SideStatus(msgspec.Struct, frozen=True):
+    """A process beside the workers as `status` shows it. `slot` is 0 where there is only one.
+
+    Without a `process_id` it does not run.
+    """
+
+    slot: int
+    process_id: int | None
+    problem: str | None
+
+
+def side_status(report: SideReport | None, now: Instant, slot: int = 0) -> SideStatus:
+    """Return the status of the process that wrote this report; None: it has not written one yet."""
+    if report is None:
+        return SideStatus(slot, None, "it is starting")
+    if report.reported_at is None:
+        return SideStatus(slot, None, report.problem)
+    is_stale = now - instant_of(report.reported_at) > STALE_AFTER_MS
+    return SideStatus(slot, report.process_id, f"it has not reported since {report.reported_at}" if is_stale else report.problem)
+
+
+def side_line(name: str, status: SideStatus, otherwise: str) -> str:
+    """Return the line for people; `otherwise` says what a process without a problem does."""
+    process = f" (process {status.process_id})" if status.process_id else ""
+    return f"{name}{process}: {status.problem or otherwise}"

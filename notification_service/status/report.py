@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 STALE_AFTER_MS = 10_000
-"""The default of `worker.stale-after`."""
+"""The default of `worker.stale-after`. A process beside the workers reports every second, and is stale after this time."""
 
 
 class UnitWait(msgspec.Struct, frozen=True):

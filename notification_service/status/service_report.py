@@ -1,6 +1,5 @@
 """Combines the reports of all workers of a service."""
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from guardian.metrics import HistogramReport, sum_of
-from notification_service.status.file import RunFile, StatusFile
+from notification_service.status.file import SideFile, SideReport, StatusFile
 from notification_service.status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
 from resequencer.clock import Instant, instant_of
 from resequencer.record import Partition
@@ -170,16 +169,13 @@ def _place(partition: str) -> tuple[str, int]:
     return Partition.find(partition) or (partition, -1)
 
 
-class Served(msgspec.Struct, frozen=True):
+class Served(SideReport, frozen=True):
     """`urls` by name, such as `console`; `problem` says why nothing is served.
 
-    `service_process_id` is the supervisor's, or the process's own where it runs by itself.
+    `process_id` is the supervisor's where it serves itself, or nothing does.
     """
 
-    service_process_id: int
-    process_id: int
     urls: Mapping[str, str] = {}
-    problem: str | None = None
 
 
 class ServedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -189,22 +185,11 @@ class ServedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     http_notes: tuple[str, ...] = ()
 
 
-class ServedFile(RunFile[Served]):
-    """The file of one process that serves by HTTP."""
-
-    def __init__(self, run_directory: Path, name: str) -> None:
-        super().__init__(run_directory, name, Served)
-
-    def write_problem(self, why: str) -> None:
-        """Write, as the supervisor, why nothing is served."""
-        self.write(Served(os.getpid(), os.getpid(), problem=why))
+def console_file(run_directory: Path) -> SideFile[Served]:
+    """Return the file with the addresses of the console and of the metrics."""
+    return SideFile(run_directory, "console", Served)
 
 
-def console_file(run_directory: Path) -> ServedFile:
-    """The addresses of the console and of the metrics."""
-    return ServedFile(run_directory, "console")
-
-
-def probes_file(run_directory: Path) -> ServedFile:
-    """The address of the health probes."""
-    return ServedFile(run_directory, "probes")
+def probes_file(run_directory: Path) -> SideFile[Served]:
+    """Return the file with the address of the health probes."""
+    return SideFile(run_directory, "probes", Served)

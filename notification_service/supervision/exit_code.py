@@ -7,7 +7,7 @@ from resequencer.errors import ResequencerError
 
 class ExitCode(IntEnum):
     DONE = 0
-    NOT_SO = 1
+    FAILED = 1
     USAGE = 2
     CONFIGURATION_REFUSED = 3
     OUT_OF_REACH = 4

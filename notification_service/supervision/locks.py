@@ -218,6 +218,11 @@ class RunningService(NamedTuple):
     report: ServiceReport | None
     holder: str | None
 
+    @property
+    def process_id(self) -> int | None:
+        """The service's process id; None if it does not run, or the id cannot be read."""
+        return int(self.holder) if self.holder is not None and self.holder.isdigit() else None
+
 
 def find_service(run_directory: Path, now: Instant) -> RunningService:
     """Read who holds the run directory before the reports: then a report is not an older service's."""

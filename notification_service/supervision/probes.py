@@ -15,8 +15,9 @@ from time import monotonic
 import msgspec
 
 from notification_service.console.settings import CannotListen, ProbesEndpoint, listen, url_of
+from notification_service.status.file import SideFile
 from notification_service.status.report import State
-from notification_service.status.service_report import Served, ServedFile, find_reports, probes_file, service_report
+from notification_service.status.service_report import Served, find_reports, probes_file, service_report
 from resequencer.clock import Clock
 
 _log = logging.getLogger("resequencer.supervisor")
@@ -55,7 +56,7 @@ def health_of(run_directory: Path, process_id: int, clock: Clock) -> Health:
 class Probes:
     """Answers from `start` to `close`, in one thread and with few connections. No failure of it reaches the supervisor."""
 
-    def __init__(self, endpoint: ProbesEndpoint, file: ServedFile, find_health: Callable[[], Health]) -> None:
+    def __init__(self, endpoint: ProbesEndpoint, file: SideFile[Served], find_health: Callable[[], Health]) -> None:
         self._endpoint = endpoint
         self._file = file
         self._find_health = find_health
@@ -70,7 +71,7 @@ class Probes:
             self._file.write_problem(str(error))
             return
         self._listening.setblocking(False)
-        self._file.write(Served(os.getpid(), os.getpid(), {"probes": url_of(self._listening)}))
+        self._file.write(Served(os.getpid(), os.getpid(), urls={"probes": url_of(self._listening)}))
         Thread(target=_Answering(self._listening, self._find_health).run, name="probes", daemon=True).start()
 
     def close(self) -> None:

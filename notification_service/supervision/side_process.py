@@ -1,13 +1,13 @@
 """A process beside the workers, such as the console: its end never ends or drains a worker."""
 
 import logging
-import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
+from notification_service.supervision.child import Child
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import ServiceLog
 
@@ -16,8 +16,6 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
 """A process that ran for so long ended for a new reason: it is started again soon."""
-_READ_BYTES = 65_536
-_LONGEST_LINE_BYTES = 1024 * 1024
 _STOP_SECONDS = 4
 _FINAL = (ExitCode.USAGE, ExitCode.CONFIGURATION_REFUSED)
 
@@ -42,10 +40,7 @@ class SideProcess:
         self._command = command
         self._service_log = log
         self._file = file
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lifeline: int | None = None
-        self._said: int | None = None
-        self._begun = b""
+        self._child = Child(self._take)
         self._last_line = ""
         self._started_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
@@ -54,71 +49,34 @@ class SideProcess:
         self._file.remove()
 
     @property
-    def said(self) -> int | None:
-        """The descriptor with its output, None while there is none."""
-        return self._said
+    def output(self) -> int | None:
+        """The descriptor of its output, None while there is none."""
+        return self._child.output
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
+        return self._child.process is not None
 
     def start_if_due(self) -> None:
         """Start it if it is due. What keeps it from starting, such as too many open files, is noted, and tried again later."""
         if self.starts_at is None or self.starts_at > monotonic():
             return
         try:
-            self._start()
+            self._child.start(self._command)
         except OSError as error:
-            self._close_output()
-            self._cut()
-            self._put_off(f"it could not be started: {error}")
+            self._postpone(f"it could not be started: {error}")
         else:
             self.starts_at, self._started_at = None, monotonic()
 
-    def _start(self) -> None:
-        theirs, self._lifeline = os.pipe()
-        try:
-            self._said, speaking = os.pipe()
-            try:
-                os.set_blocking(self._said, False)
-                self._process = subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked before.
-                    [*self._command, "--lifeline", str(theirs)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=speaking,
-                    stderr=speaking,
-                    pass_fds=(theirs,),
-                )
-            finally:
-                os.close(speaking)
-        finally:
-            os.close(theirs)
-
     def listen(self) -> None:
-        """Put what it has said into the log."""
-        if self._said is None:
-            return
-        try:
-            said = os.read(self._said, _READ_BYTES)
-        except BlockingIOError:
-            return
-        *lines, self._begun = (self._begun + said).split(b"\n")
-        if self._begun and (not said or len(self._begun) > _LONGEST_LINE_BYTES):
-            lines, self._begun = [*lines, self._begun], b""
-        for line in lines:
-            self._last_line = line.decode("utf-8", "replace")
-            self._service_log.write(line)
-        if not said:
-            self._close_output()
+        """Put what it has printed into the log."""
+        self._child.listen()
 
     def reap(self) -> None:
         """Note its end, if it has ended, and when it is due again."""
-        code = None if self._process is None else self._process.poll()
+        code = self._child.find_end()
         if code is None:
             return
-        self.listen()
-        self._close_output()
-        self._cut()
-        self._process = None
         if monotonic() - self._started_at > _STEADY_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
         why = self._last_line.removeprefix("resequencer: ") or f"it ended with {code}"
@@ -129,43 +87,35 @@ class SideProcess:
             self._file.write_problem(why)
             _log.warning("%s does not run: %s", self.name, why)
         else:
-            self._put_off(why)
+            self._postpone(why)
 
     def drain(self) -> None:
         """Let it end, and start no other one."""
         self._is_draining, self.starts_at = True, None
-        self._cut()
+        self._child.cut()
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
+        self._child.kill()
 
     def stop(self) -> None:
         """Let it end, and start no other one. Waits for what it still does for some seconds."""
         self.drain()
-        if self._process is not None:
+        if self._child.process is not None:
             try:
-                self._process.wait(_STOP_SECONDS)
+                self._child.process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._child.kill()
                 with suppress(subprocess.TimeoutExpired):  # A file system that hangs must not keep the locks.
-                    self._process.wait(_STOP_SECONDS)
-            self._process = None
-        self._close_output()
+                    self._child.process.wait(_STOP_SECONDS)
+        self._child.forget()
         self._file.remove()
 
-    def _put_off(self, why: str) -> None:
+    def _take(self, line: bytes) -> None:
+        self._last_line = line.decode("utf-8", "replace")
+        self._service_log.write(line)
+
+    def _postpone(self, why: str) -> None:
         self._file.write_problem(why)
         _log.warning("%s does not run: %s; next start in %.0f s; the service goes on", self.name, why, self._pause_seconds)
         self.starts_at = monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
-
-    def _close_output(self) -> None:
-        if self._said is not None:
-            os.close(self._said)
-        self._said, self._begun = None, b""
-
-    def _cut(self) -> None:
-        lifeline, self._lifeline = self._lifeline, None
-        if lifeline is not None:
-            os.close(lifeline)

@@ -43,27 +43,27 @@ class Supervisor:
         self._drained: Sequence[WorkerSlot | SideProcess] = [*slots, *beside]
         self._all: Sequence[WorkerSlot | SideProcess] = [*slots, *self._side]
         self._woken, self._waking = os.pipe()
-        self._times_told = 0
+        self._signals = 0
         self._last_signal = 0
         self._is_late = False
         self._is_draining = False
         self._failure: int | None = None
         self._last_codes: list[int] = []
 
-    def run(self, *, is_told: Callable[[], bool] = lambda: False) -> int:
+    def run(self, *, has_signal: Callable[[], bool] = lambda: False) -> int:
         """Run until SIGTERM or SIGINT, or until a worker cannot be kept alive; return the exit code.
 
-        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once. `is_told` says whether
-        the first has come already.
+        The first signal lets the workers drain, for 30 s at most in all; a second one ends them at once. `has_signal` says
+        whether the first has come already.
         """
         self._heed_signals()
-        if is_told():  # Asked before the count is read: a signal that comes meanwhile is counted, too.
-            self._times_told += 1
+        if has_signal():  # Asked before the count is read: a signal that comes meanwhile is counted, too.
+            self._signals += 1
         while any(slot.is_running or slot.starts_at is not None for slot in self._slots) or self._is_draining_beside():
             self._start_who_is_due()
             self._listen()
             self._look()
-            self._obey()
+            self._execute_orders()
             self._reap()
         for each in self._side:
             each.stop()
@@ -73,9 +73,9 @@ class Supervisor:
             signal.signal(number, signal.SIG_IGN)
         if self._failure is not None:
             return self._failure
-        if self._times_told > 1 and not self._starts_again:
+        if self._signals > 1 and not self._starts_again:
             return 128 + self._last_signal
-        return ExitCode.NOT_SO if any(self._last_codes) else ExitCode.DONE
+        return ExitCode.FAILED if any(self._last_codes) else ExitCode.DONE
 
     def _heed_signals(self) -> None:
         """Let signals only be counted and wake the loop: they interrupt nothing half-way."""
@@ -90,13 +90,13 @@ class Supervisor:
         if number == signal.SIGALRM:
             self._is_late = True
         elif number != signal.SIGCHLD:
-            self._times_told += 1
+            self._signals += 1
             self._last_signal = number
 
-    def _obey(self) -> None:
-        if self._times_told and not self._is_draining:
+    def _execute_orders(self) -> None:
+        if self._signals and not self._is_draining:
             self._drain()
-        if self._times_told > 1 or self._is_late:
+        if self._signals > 1 or self._is_late:
             for each in self._drained:
                 each.kill()
 
@@ -121,8 +121,8 @@ class Supervisor:
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
             for each in self._all:
-                if each.said is not None:
-                    selector.register(each.said, selectors.EVENT_READ, each)
+                if each.output is not None:
+                    selector.register(each.output, selectors.EVENT_READ, each)
             ready = selector.select(max(0.0, min(due)) if due else None)
         for key, _ in ready:
             if key.data is not None:
@@ -149,14 +149,14 @@ class Supervisor:
         if self._is_draining:
             # A signal to the whole group may end a worker that has just been started, before it knows how to drain, and is the
             # second one of a worker that an operator told to end. Only a second signal to the service cuts its end short.
-            self._last_codes.append(0 if was_told(code) and self._times_told < 2 else code)
+            self._last_codes.append(0 if was_told(code) and self._signals < 2 else code)
         elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_poison:
             _log.error("%s ended with exit code %d; a restart cannot help, so the service stops", slot.name, code)
             self._fail(ExitCode(code))
         elif not slot.note_exit(code):
-            self._fail(ExitCode.NOT_SO)
+            self._fail(ExitCode.FAILED)
 
     def _fail(self, code: int) -> None:
         self._failure = code

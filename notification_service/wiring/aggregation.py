@@ -23,23 +23,18 @@ from notification_service.aggregation.users_aggregate import Apply, OnValue, Use
 from notification_service.aggregation.view import FileView, StoreView
 from notification_service.aggregation.worker import AggregationWorker
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.core.client_options import KEPT_FOR_EVER, KafkaTopics
 from notification_service.payments.target_types import import_callable
-from notification_service.status.aggregation import (
-    AggregationFile,
-    AggregationReport,
-    AggregationStatus,
-    StoreStatus,
-    find_aggregation,
-)
-from notification_service.supervision.locks import RunLock, RunningService
+from notification_service.status.aggregation import AggregationReport, StoreStatus, aggregation_file
+from notification_service.status.file import SideFile
+from notification_service.supervision.locks import RunLock
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock, passed_ms, steady_clock
 from notification_service.wiring.working_directory import see_working_directory
@@ -288,13 +283,13 @@ def make_worker(configuration: Configuration, slot: int, stop: StopSignal) -> Ag
 
 def make_report(configuration: Configuration, slot: int) -> Callable[[Sequence[StoreReport]], None]:
     """Return what the worker in this slot reports by."""
-    return partial(_report, AggregationFile(configuration.notification.run_directory, slot), slot, SystemClock())
+    return partial(_report, aggregation_file(configuration.notification.run_directory, slot), SystemClock())
 
 
-def _report(file: AggregationFile, slot: int, clock: Clock, stores: Sequence[StoreReport]) -> None:
+def _report(file: SideFile[AggregationReport], clock: Clock, stores: Sequence[StoreReport]) -> None:
     told = tuple(map(_told, stores))
     problem = next((f"store {each.store}: {each.problem}" for each in told if each.problem is not None), None)
-    file.write(AggregationReport(os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told))
+    file.write(AggregationReport(os.getppid(), os.getpid(), instant_text(clock.now()), problem, told))
 
 
 def _told(report: StoreReport) -> StoreStatus:
@@ -309,11 +304,3 @@ def _told(report: StoreReport) -> StoreStatus:
         report.notes,
         report.untaken,
     )
-
-
-def find_aggregation_of(configuration: Configuration, service: RunningService) -> AggregationStatus:
-    """Combine the reports; empty while the service does not run."""
-    if service.holder is None or not service.holder.isdigit():
-        return AggregationStatus()
-    run_directory, count = configuration.notification.run_directory, configuration.aggregation.worker_count
-    return find_aggregation(run_directory, int(service.holder), count, SystemClock().now())

@@ -10,13 +10,11 @@ from guardian.backoff import RetryWithBackoff
 from notification_service.bridge.runner import Bridge, BridgeSource, Start
 from notification_service.bridge.runner import BridgeReport as Running
 from notification_service.bridge.settings import SourceKind, StartKind
-from notification_service.configuration.bridge_settings import mqtt_source_settings, xms_source_settings
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_source_settings
+from notification_service.configuration.transports import kafka_source_settings, mqtt_source_settings, xms_source_settings
 from notification_service.connectors.line_format import partition_of
 from notification_service.simulator.generate.input import Input
-from notification_service.status.aggregation import BridgeFile, BridgeReport, BridgeStatus, find_bridge
-from notification_service.supervision.locks import RunningService
+from notification_service.status.aggregation import BridgeReport, bridge_file
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.clock import instant_text
@@ -30,13 +28,13 @@ def make_bridge(configuration: Configuration, stop: StopSignal) -> Bridge:
 
 def make_report(configuration: Configuration) -> Callable[[Running], None]:
     """Return what the bridge reports by."""
-    file, clock = BridgeFile(configuration.notification.run_directory), SystemClock()
+    file, clock = bridge_file(configuration.notification.run_directory), SystemClock()
     source, start = _named_source(configuration), _named_start(configuration)
 
-    def report(told: Running) -> None:
+    def report(running: Running) -> None:
         now = instant_text(clock.now())
-        counts = told.appended, told.waiting, told.notes
-        file.write(BridgeReport(os.getppid(), os.getpid(), now, told.problem, source, start, *counts))
+        counts = running.appended, running.waiting, running.notes
+        file.write(BridgeReport(os.getppid(), os.getpid(), now, running.problem, source, start, *counts))
 
     return report
 
@@ -102,10 +100,3 @@ def _partitioner(configuration: Configuration) -> Callable[[bytes], int]:
 
 def _of_file(directory: Path, key: bytes) -> int:
     return partition_of(key, max(1, len([*directory.glob("partition-*.jsonl")])))
-
-
-def find_bridge_of(configuration: Configuration, service: RunningService) -> BridgeStatus:
-    """Return the state of the bridge; empty without one, and while the service does not run."""
-    if not configuration.bridge.is_enabled or service.holder is None or not service.holder.isdigit():
-        return BridgeStatus()
-    return find_bridge(configuration.notification.run_directory, int(service.holder), SystemClock().now())

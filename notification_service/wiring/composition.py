@@ -1,4 +1,4 @@
-"""Makes a worker's parts from a configuration; the only module that knows all the rooms."""
+"""Makes a worker's parts from a configuration."""
 
 import secrets
 from collections.abc import Callable
@@ -21,13 +21,10 @@ from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.file_settings import file_settings
-from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import is_region, max_of_interval
-from notification_service.configuration.package_settings import settings_from
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Acknowledge, Notifications, Orders, TransportType, Trigger
 from notification_service.configuration.storages import storage_kind
+from notification_service.configuration.transports import file_settings, is_region, kafka_settings, max_of_interval
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
@@ -45,7 +42,6 @@ from resequencer.errors import ConfigurationError
 from resequencer.handler import Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
-from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
@@ -62,7 +58,7 @@ class Parts(NamedTuple):
     retry: RetryWithBackoff
     watched: WatchedHandler
     handler: EnrichedHandler
-    mishaps: LogRateLimit
+    problem_log: LogRateLimit
 
 
 def compose(
@@ -84,10 +80,10 @@ def compose(
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
-    mishaps, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
-    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(mishaps, clock, timeout_ms).note)
+    problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
-    context = TurnContext(strategy, watched, resequencer_settings(configuration), SystemRandom(), handler)
+    context = TurnContext(strategy, watched, configuration.resequencer, SystemRandom(), handler)
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
@@ -102,7 +98,7 @@ def compose(
     gateway = ActorGateway(context, decoder.decode, registry)
     servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
-    tools = Tools(decoder, clock, retry, _random_token, mishaps)
+    tools = Tools(decoder, clock, retry, _random_token, problem_log)
     settings = CycleSettings(
         strategy.name,
         max_of_interval(configuration),
@@ -118,7 +114,7 @@ def compose(
         settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
     cycle = Cycle(servers, tools, settings)
     cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
-    return Parts(cycle, cycles, servers, retry, watched, handler, mishaps)
+    return Parts(cycle, cycles, servers, retry, watched, handler, problem_log)
 
 
 def refuse_unusable(configuration: Configuration) -> None:
@@ -210,11 +206,6 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
 def output_bytes(max_record_bytes: int) -> int:
     """Return the bytes of notifications that one envelope may cause: several that each repeat the largest payment data."""
     return max(_MIN_OUTPUT_BYTES, 4 * max_record_bytes)
-
-
-def resequencer_settings(configuration: Configuration) -> ResequencerSettings:
-    """Return the configured time-outs and limits of a unit."""
-    return settings_from(ResequencerSettings, configuration.resequencer)
 
 
 def _region_limits(configuration: Configuration) -> RegionLimits:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_settings
-from notification_service.configuration.kinds import only_with_one_kind
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings, only_with_one_kind
 from notification_service.connectors.dead_letters.actions import (
     Action,
     Discarded,

@@ -20,13 +20,18 @@ from guardian.ports import TransportRefused
 from notification_service.bridge.settings import BridgeSettings, SourceKind
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.file_settings import file_settings
-from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings, xms_sink_settings
-from notification_service.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
-from notification_service.configuration.kinds import sinks_of
-from notification_service.configuration.mqtt_settings import mqtt_sink_settings
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import MQTT_URL, QOS, TOPIC, Ingress, Notifications, TransportType
+from notification_service.configuration.transports import (
+    file_settings,
+    jms_sink_settings,
+    jms_source_settings,
+    kafka_sink_settings,
+    kafka_source_settings,
+    mqtt_sink_settings,
+    sinks_of,
+    xms_sink_settings,
+)
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource

@@ -19,7 +19,7 @@ from notification_service.status.sink_attributes import RegionOrder, RegionOrder
 from notification_service.supervision.in_flight_memory import InFlightMemory, identity_of
 from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.composition import Parts, compose, resequencer_settings
+from notification_service.wiring.composition import Parts, compose
 from notification_service.worker.server_states import ServerStates
 from notification_service.worker.worker_report import with_metrics
 from resequencer.clock import Instant, instant_text
@@ -180,7 +180,7 @@ class Worker:
         self._beside = beside
         self._status = StatusFile(configuration.notification.run_directory, identity.slot)
         self._identity = identity
-        self._settings = resequencer_settings(configuration)
+        self._settings = configuration.resequencer
         self._reported_at = self._expired_at = self._looked_at = 0
         self._has_begun = False
         self._told: State | None = None
@@ -244,7 +244,7 @@ class Worker:
         is_obeyed, state = self._obey(now), self._state()
         if is_obeyed or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, state)
-        self._get_parts().mishaps.tell(now)
+        self._get_parts().problem_log.tell(now)
         if self._beside is not None:
             self._beside(now)
 

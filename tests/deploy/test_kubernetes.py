@@ -13,7 +13,7 @@ import yaml
 
 from notification_service.command_line import parse
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.status.report import State
 from notification_service.supervision.probes import Health, _answer
 from notification_service.supervision.supervisor import _DRAIN_SECONDS

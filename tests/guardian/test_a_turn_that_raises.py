@@ -14,7 +14,6 @@ from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import TransientError
 from resequencer.payment_data import PaymentData
-from resequencer.settings import LearnedTimeout
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Turn
 from resequencer.unit import Entry, Unit
@@ -292,7 +291,7 @@ def test_what_is_known_of_flows_fails_and_the_stash_waits_as_configured(new_aske
         def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
             raise BUG
 
-    asked = new_asked("SEQUENCE", profiles=Broken(), learned=LearnedTimeout())
+    asked = new_asked("SEQUENCE", profiles=Broken(), is_learned=True)
     decided = asked.poll(asked.envelope("u", 2))
     assert dead_lettered(decided) == []
     assert asked.waiting[U].wakes_at == asked.now + 21_000

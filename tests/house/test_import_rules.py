@@ -13,7 +13,7 @@ from harness.recipes import copied_checkout
 
 PLANTED = {
     "layers": ("resequencer/clock.py", "import guardian.headers"),
-    "places": ("notification_service/events/wire.py", "import notification_service.commands.logs"),
+    "places": ("notification_service/events/wire.py", "import notification_service.commands.check"),
     "pure": ("resequencer/printable.py", "import os"),
     "spark": ("storage/fencing.py", "import pyspark"),
     "hocon": ("storage/fencing.py", "import pyhocon"),

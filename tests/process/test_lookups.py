@@ -112,11 +112,11 @@ def test_the_orders_tell_what_is_there(service: OperatedService, lookups: Lookup
     assert (shown.returncode, "additional_information: two" in shown.stdout) == (0, True), shown.stderr
     as_json = json.loads(service.verb("lookups", "show", SETTINGS, "", FLOW, EVENTS[0], "--json").stdout)
     assert as_json["value"]["transaction_status"] == "ACCP"
-    assert service.verb("lookups", "show", SETTINGS, "", FLOW, "Unheard").returncode == ExitCode.NOT_SO
+    assert service.verb("lookups", "show", SETTINGS, "", FLOW, "Unheard").returncode == ExitCode.FAILED
     unknown = service.verb("lookups", "show", "customers", "party", "P1")
     assert (unknown.returncode, f"there are {SETTINGS}" in unknown.stderr) == (ExitCode.CONFIGURATION_REFUSED, True)
     missing = service.verb("lookups", "rollback", "20200101T000000000Z")
-    assert (missing.returncode, f"the releases are: {second}, {first}" in missing.stderr) == (ExitCode.NOT_SO, True)
+    assert (missing.returncode, f"the releases are: {second}, {first}" in missing.stderr) == (ExitCode.FAILED, True)
 
 
 def test_an_account_is_shown_by_its_iban_in_whatever_case(service: OperatedService, lookups: LookupsDirectory) -> None:

@@ -14,7 +14,7 @@ from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, Operat
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.status.report import State
-from notification_service.status.service_report import ServedFile
+from notification_service.status.service_report import probes_file
 from servers.ports import hold_port
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def service(tmp_path: Path) -> Iterator[OperatedService]:
 def probes_of(service: OperatedService) -> str:
     def find() -> str | None:
         assert service.process is not None
-        found = ServedFile(service.run_directory, "probes").find(service.process.pid)
+        found = probes_file(service.run_directory).find(service.process.pid)
         return found.urls.get("probes") if found is not None else None
 
     found = wait_until(find, "the probes have an address")

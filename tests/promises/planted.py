@@ -464,8 +464,8 @@ PLANTED = (
         "The command status ends with 0 only if the service is ready.",
         _CONTRACT.format("2. Command line"),
         "notification_service/commands/status.py",
-        "return ExitCode.DONE if state == State.READY else ExitCode.NOT_SO",
-        "return ExitCode.DONE if service else ExitCode.NOT_SO",
+        "return ExitCode.DONE if state == State.READY else ExitCode.FAILED",
+        "return ExitCode.DONE if service else ExitCode.FAILED",
         ("tests/process/test_status.py::test_after_a_stop_it_is_not_running",),
     ),
     PlantedFault(

@@ -15,10 +15,9 @@ from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import copied_settings, kafka_settings
-from notification_service.configuration.kinds import sinks_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.storages import storage_kind
+from notification_service.configuration.transports import copied_settings, kafka_settings, sinks_of
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
@@ -35,14 +34,12 @@ from notification_service.status.service_report import ServedStatus, ServiceRepo
 from notification_service.supervision.locks import AlreadyRunning, RunLock, find_service
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import (
-    find_aggregation_of,
     open_commands,
     open_completions,
     open_copies,
     open_view,
     stores_of,
 )
-from notification_service.wiring.bridge import find_bridge_of
 from notification_service.wiring.composition import make_order_book, make_strategy_of
 from notification_service.wiring.console.archived_output import find_left_in, find_path
 from notification_service.wiring.console.served import find_served
@@ -50,8 +47,8 @@ from notification_service.wiring.console.workers import LocalWorkers
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery.composition import make_ledger
 from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.status import find_delivery_of
 from notification_service.wiring.regions import give_order
+from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of
 from resequencer.clock import Instant
 from resequencer.printable import without_secrets
 from resequencer.record import Partition

@@ -10,9 +10,9 @@ from functools import partial
 import msgspec
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.receiver import DirectReport
 from notification_service.delivery.event_file import EventFile
@@ -30,12 +30,13 @@ from notification_service.lookups.directory import LookupsDirectory
 from notification_service.status.delivery import (
     BlockedStatus,
     DeliveredPartition,
-    DeliveryFile,
     DeliveryReport,
     DirectStatus,
     GateStatus,
     ScheduleStatus,
+    delivery_file,
 )
+from notification_service.status.file import SideFile
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.delivery.direct import make_direct_receiver
 from notification_service.wiring.delivery.sources import live_source, open_feed
@@ -93,7 +94,7 @@ def make_worker(configuration: Configuration, ledger: Ledger, slot: int | None) 
 
 def make_report(configuration: Configuration, slot: int) -> Reporting:
     """Return what the worker in this slot reports by."""
-    return partial(_report, DeliveryFile(configuration.notification.run_directory, slot), slot, SystemClock())
+    return partial(_report, delivery_file(configuration.notification.run_directory, slot), SystemClock())
 
 
 def _clock(configuration: Configuration, slot: int | None, of: str = "") -> SteadyClock:
@@ -113,8 +114,7 @@ def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[
 
 
 def _report(
-    file: DeliveryFile,
-    slot: int,
+    file: SideFile[DeliveryReport],
     clock: Clock,
     problem: str | None,
     gates: Sequence[GateReport],
@@ -124,7 +124,7 @@ def _report(
     told = tuple(map(_told_gate, gates))
     file.write(
         DeliveryReport(
-            os.getppid(), os.getpid(), slot, instant_text(clock.now()), problem, told,
+            os.getppid(), os.getpid(), instant_text(clock.now()), problem, told,
             tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
         )
     )  # fmt: skip

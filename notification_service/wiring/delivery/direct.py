@@ -9,7 +9,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_settings
+from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.delivery.caller import Network
 from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make

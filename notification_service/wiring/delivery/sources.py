@@ -15,8 +15,8 @@ import msgspec
 
 from guardian.ports import Channel
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.files.operations import SystemFiles, sync_directory, write_all
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of

@@ -14,7 +14,7 @@ from resequencer.batch import UnitKey
 from resequencer.envelope import DataEnvelope
 from resequencer.handler import Profiles
 from resequencer.record import Origin, Partition, Record
-from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.settings import LEARNED, ResequencerSettings
 from resequencer.storage_port import Snapshot, StashEntry, Waits
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -31,12 +31,13 @@ class Asked:
         self,
         strategy: str | Strategy = "SEQUENCE",
         profiles: Profiles | None = None,
-        learned: LearnedTimeout | None = None,
+        is_learned: bool = False,
         **registry: Any,
     ) -> None:
         chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
         self.handler = Recorder()
-        context = TurnContext(chosen, self.handler, ResequencerSettings(learned=learned), NoChance(), profiles)
+        unit = ResequencerSettings(stash_timeout_ms=LEARNED if is_learned else None)
+        context = TurnContext(chosen, self.handler, unit, NoChance(), profiles)
         self.actors = ActorGateway(context, decoder().decode, msgspec.structs.replace(UnitRegistrySettings(), **registry))
         self.now = 1_000_000
         self.stored: dict[UnitKey, Snapshot] = {}

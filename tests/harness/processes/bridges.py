@@ -20,7 +20,7 @@ from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.errors import NOT_DELIVERED
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
-from notification_service.status.aggregation import BridgeFile, BridgeReport
+from notification_service.status.aggregation import BridgeReport, bridge_file
 from servers.artemis import ArtemisServer
 
 if TYPE_CHECKING:
@@ -143,4 +143,4 @@ def _envelope(unit: str) -> bytes:
 
 def report_of(daemon: Daemon) -> BridgeReport | None:
     """Return the last report of the daemon's bridge."""
-    return BridgeFile(daemon.service.run_directory).find(daemon.supervisor)
+    return bridge_file(daemon.service.run_directory).find(daemon.supervisor)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from harness.waiting import wait_ms
 
 from notification_service.configuration.configuration import load
-from notification_service.configuration.kafka_settings import copied_settings
 from notification_service.configuration.lookup_sources import load_job_settings
+from notification_service.configuration.transports import copied_settings
 from notification_service.jobs.lookups.job import Built, build_lookups
 from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.topic_archive.streaming import Archiver

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from notification_service.command_line import main
-from notification_service.status.aggregation import BridgeFile, BridgeReport, bridge_lines, find_bridge
+from notification_service.status.aggregation import BridgeReport, bridge_file, bridge_lines, find_bridge
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import RunLock
 
@@ -13,8 +13,8 @@ from notification_service.supervision.locks import RunLock
 @pytest.fixture(autouse=True)
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in the process of the tests: it leaves the signals and logs of that alone."""
-    monkeypatch.setattr("notification_service.commands.bridge.StopSignal.install", lambda _: None)
-    monkeypatch.setattr("notification_service.commands.bridge.configure_logs", lambda _: None)
+    monkeypatch.setattr("notification_service.commands.run.StopSignal.install", lambda _: None)
+    monkeypatch.setattr("notification_service.commands.run.configure_logs", lambda _: None)
 
 
 def test_without_a_bridge_in_the_configuration_it_names_the_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,14 +36,14 @@ def test_a_second_bridge_of_a_run_directory_does_not_begin(tmp_path: Path, capsy
     lock = RunLock(tmp_path, "bridge")
     lock.acquire()
     settings = ["ipf.bridge.enabled=true", "ipf.bridge.start=file", f"payment-status-notification.run-directory={tmp_path}"]
-    assert main(["bridge", "--set", *settings]) == ExitCode.NOT_SO
+    assert main(["bridge", "--set", *settings]) == ExitCode.FAILED
     assert "in use by the service with process id" in capsys.readouterr().err
     lock.release()
 
 
 def test_its_state_is_told_for_people(tmp_path: Path) -> None:
     def told(report: BridgeReport | None) -> list[str]:
-        file = BridgeFile(tmp_path)
+        file = bridge_file(tmp_path)
         if report is not None:
             file.write(report)
         return bridge_lines(find_bridge(tmp_path, 17, 1_774_740_000_000))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from notification_service.commands.logs import show_logs
+from notification_service.commands.status import show_logs
 from notification_service.configuration.sections import LogFormat, Logging
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import NAME, ServiceLog, formatter_of

@@ -89,7 +89,7 @@ def test_without_a_seed_a_new_one_is_drawn_and_said(directory, capsys):
         (("--losses", "60%", "--late", "60%"), ExitCode.CONFIGURATION_REFUSED),
         (("--backlog", "--rate", "500/s"), ExitCode.CONFIGURATION_REFUSED),
         (("--rate", "500/s", "--set", f"{N}.resequencer.stash-timeout=100ms"), ExitCode.CONFIGURATION_REFUSED),
-        (("--pain001", "nowhere.xml"), ExitCode.NOT_SO),
+        (("--pain001", "nowhere.xml"), ExitCode.FAILED),
     ],
 )
 def test_what_cannot_be_simulated_is_a_line_and_writes_nothing(directory, capsys, arguments, code):

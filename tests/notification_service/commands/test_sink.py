@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from guardian.ports import TransportRefused
 from guardian.region import RegionState
 from notification_service.command_line import main
-from notification_service.commands import sink as command
+from notification_service.commands import region as command
 from notification_service.configuration.configuration import load
 from notification_service.status.sink_attributes import SinkAttributesFile
 from notification_service.wiring.regions import CurrentSettings

@@ -10,9 +10,8 @@ from harness.documented_keys import DOCUMENT, REFERENCE, find_gaps
 from harness.typed_reads import ROOT, TypedReads, sources
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.package_settings import settings_from
 from notification_service.configuration.resolution import read_reference
-from notification_service.configuration.schema import SCHEMA, Schema, path_of
+from notification_service.configuration.schema import SCHEMA, Schema, path_of, settings_from
 from notification_service.configuration.sections import SOURCES, Ingress, RecordsArchive, Resequencers, Sections
 from notification_service.jobs.topic_archive.writer import ArchiveSettings
 from notification_service.payments.settings import HandlerSettings
@@ -23,10 +22,7 @@ from resequencer.strategies.registry import StrategySettings
 from storage.redis.settings import RedisServerSettings, RedisSettings
 
 ROOM = "notification_service/configuration"
-DESCRIBING = {
-    f"{ROOM}/{name}.py"
-    for name in ("sections", "schema", "constraints", "resolution", "effective", "configuration", "package_settings")
-}
+DESCRIBING = {f"{ROOM}/{name}.py" for name in ("sections", "schema", "constraints", "resolution", "effective", "configuration")}
 """Modules that read all fields of any section: their reads do not count as a use."""
 
 
@@ -176,11 +172,8 @@ def test_settings_with_a_field_that_is_neither_in_the_section_nor_computed_are_n
 
 
 def test_the_defaults_that_settings_have_by_themselves_are_those_of_the_reference(loaded):
-    configuration = loaded("payment-status-notification.resequencer.stash-timeout = learned")
-    learned = configuration.resequencer.learned
-    assert learned is not None
-    assert learned == type(learned)()
-    for section in (loaded("").resequencer, configuration.storage.redis, configuration.storage.infinispan):
+    configuration = loaded("")
+    for section in (configuration.resequencer, configuration.storage.redis, configuration.storage.infinispan):
         for field in msgspec.structs.fields(section):
             if field.default is not msgspec.NODEFAULT:
                 assert getattr(section, field.name) == field.default, field.name

@@ -36,7 +36,6 @@ from notification_service.console.prometheus import (
 from notification_service.console.sources import ArchiveDistance
 from notification_service.status.aggregation import (
     AggregationStatus,
-    AggregationWorkerStatus,
     BridgeState,
     BridgeStatus,
     StoreStatus,
@@ -44,11 +43,11 @@ from notification_service.status.aggregation import (
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryStatus,
-    DeliveryWorkerStatus,
     DirectStatus,
     GateStatus,
     ScheduleStatus,
 )
+from notification_service.status.file import SideStatus
 from notification_service.status.report import (
     Identity,
     PartitionStatus,
@@ -251,7 +250,7 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 
 
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
-    workers = tuple(DeliveryWorkerStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
+    workers = tuple(SideStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "missing_jobs": 2, "unread_ms": 1_500}
     gates = (
         GateStatus("tracker", True, 3, **more),
@@ -330,7 +329,7 @@ def test_the_bridge_is_shown_and_absent_where_none_is_configured():
 
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
     stage = GroupStage(tmp_path)
-    workers = (AggregationWorkerStatus(0, 7, None), AggregationWorkerStatus(1, None, "it is starting"))
+    workers = (SideStatus(0, 7, None), SideStatus(1, None, "it is starting"))
     stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
     stage.status("A", "a1", total=1)
     stage.status("B", "b1", "ACSP")

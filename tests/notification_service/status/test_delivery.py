@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from notification_service.status.delivery import (
-    DeliveryFile,
     DeliveryReport,
     GateStatus,
     ScheduleStatus,
+    delivery_file,
     delivery_lines,
     find_delivery,
 )
@@ -23,7 +23,7 @@ def test_of_two_workers_the_one_counts_that_has_seen_more_of_a_schedule(tmp_path
         ScheduleStatus("end-of-day", "0 18 * * * (UTC)", TICK, 500, 1_500, NEXT, TICK),
     )
     for slot, each in enumerate(reports):
-        DeliveryFile(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, slot, AT, schedules=(each,)))
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, schedules=(each,)))
     found = find_delivery(tmp_path, os.getpid(), 2, instant_of(AT))
     assert found.schedules == (reports[1],)
     assert delivery_lines(found)[-1].endswith(f"tick {TICK} has made 500 requests; tick {TICK} is due and not done")
@@ -31,15 +31,13 @@ def test_of_two_workers_the_one_counts_that_has_seen_more_of_a_schedule(tmp_path
 
 def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
     waiting = ScheduleStatus("monthly", "0 0 1 * * (UTC)", next_tick=NEXT, overdue_since=TICK, problem="no release of lookups")
-    DeliveryFile(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, 0, AT, schedules=(waiting,)))
+    delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, schedules=(waiting,)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
     assert line.endswith(f"tick {TICK} is due and not done; no release of lookups")
 
 
 def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path) -> None:
-    DeliveryFile(tmp_path, 0).write(
-        DeliveryReport(os.getpid(), 7, 0, AT, gates=(GateStatus("tracker", True, 3, missing_jobs=1),))
-    )
+    delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, gates=(GateStatus("tracker", True, 3, missing_jobs=1),)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
     told = "1 job without a part of the source, which went before it was read (`resequencer delivery jobs`)"
     assert line == f"receiver tracker: open, 3 waiting, {told}"

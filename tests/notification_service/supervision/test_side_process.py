@@ -33,7 +33,7 @@ def test_a_console_that_cannot_be_started_is_noted_and_tried_again_later(tmp_pat
     console.start_if_due()
     assert "could not be started" in (problem_in(tmp_path) or "")
     assert console.starts_at is not None
-    assert console.said is None
+    assert console.output is None
     assert set(os.listdir("/proc/self/fd")) - descriptors == set(), "nothing leaks"
 
 

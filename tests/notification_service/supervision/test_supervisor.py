@@ -30,7 +30,7 @@ from resequencer.in_flight import CallKind
 
 BEGIN = """
 import os, select, sys
-slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[4]), int(sys.argv[6])
+slot, lifeline, in_flight = int(sys.argv[2]), int(sys.argv[-1]), int(sys.argv[4])
 runs = f"runs-{slot}"
 with open(runs, "ab") as file:
     file.write(b"x")
@@ -79,14 +79,14 @@ class Service:
         until: Callable[[], object] | None = None,
         *signals: signal.Signals,
         starts_again: bool = True,
-        is_told: Callable[[], bool] = lambda: False,
+        has_signal: Callable[[], bool] = lambda: False,
     ) -> int:
         """Run the supervisor. It gets the first signal once `until` is true, and the others while it drains."""
         watcher = Thread(target=self._watch, args=(until, signals))
         watcher.start()
         try:
             self.supervisor = Supervisor(self.slots, starts_again=starts_again)
-            return self.supervisor.run(is_told=is_told)
+            return self.supervisor.run(has_signal=has_signal)
         finally:
             watcher.join()
 
@@ -105,7 +105,7 @@ class Service:
         wait_until(until, "what the test waits for")
         for each in signals:
             os.kill(os.getpid(), each)
-            wait_until(lambda: all(slot._lifeline is None for slot in self.slots), "it drains")
+            wait_until(lambda: all(slot._child._lifeline is None for slot in self.slots), "it drains")
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_told_to_stop_every_worker_drains_and_the_end_is_good(new_service):
 
 def test_a_worker_that_fails_at_its_end_makes_the_end_bad(new_service):
     service = new_service("drain(); sys.exit(slot)")
-    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM) is ExitCode.FAILED
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(
 def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
     service = new_service("sys.exit(1) if slot == 1 else drain()")
-    assert service.run() is ExitCode.NOT_SO
+    assert service.run() is ExitCode.FAILED
     assert "drained [slot=0]" in service.log
     told = StatusFile(service.directory, 1).find()
     assert told is not None
@@ -205,7 +205,7 @@ def test_a_stop_while_a_worker_obeys_an_order_is_no_failure_even_if_it_gets_both
 
 def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
     service = new_service("drain(); slot and select.select([], [], [], 60)")
-    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGTERM, signal.SIGTERM) is ExitCode.FAILED
     assert service.supervisor is not None
     assert not service.supervisor._is_late, "it did not wait for the 30 s"
 
@@ -214,7 +214,7 @@ def test_a_second_signal_ends_those_at_once_that_still_drain(new_service):
 def test_who_does_not_end_in_time_is_killed(new_service, monkeypatch):
     monkeypatch.setattr("notification_service.supervision.supervisor._DRAIN_SECONDS", 1)
     service = new_service("drain(); slot and select.select([], [], [], 60)")
-    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGINT) is ExitCode.NOT_SO
+    assert service.run(lambda: service.log.count("begun") == 2, signal.SIGINT) is ExitCode.FAILED
     assert service.log.count("drained") == 2
 
 
@@ -251,7 +251,7 @@ drain()
 
 
 def test_each_worker_is_told_how_those_before_it_in_its_slot_ended(new_service):
-    service = new_service("print(sys.argv[7:], flush=True); sys.exit(7) if run == 1 and slot == 0 else drain()")
+    service = new_service("print(sys.argv[5:-2], flush=True); sys.exit(7) if run == 1 and slot == 0 else drain()")
     service.run(lambda: service.log.count("begun") == 3 and service.log.count("--restarts") == 3, signal.SIGTERM)
     assert "['--restarts', '0'] [slot=1]" in service.log
     assert "['--restarts', '1', '--last-exit', 'ended with 7 at " in service.log
@@ -280,7 +280,7 @@ def test_exits_with_an_envelope_in_flight_are_counted_for_it_and_end_no_service(
 def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
-    assert service.run() is ExitCode.NOT_SO
+    assert service.run() is ExitCode.FAILED
     assert service.runs(0) == 5
     assert "(exit 5 on this record, a dead letter since exit 3: report this as a bug)" in service.log
 
@@ -289,7 +289,7 @@ def test_nor_one_whose_exits_cannot_be_written_down(new_service, monkeypatch):
     monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     (service.directory / "suspects").write_text("no directory")
-    assert service.run() is ExitCode.NOT_SO
+    assert service.run() is ExitCode.FAILED
     assert service.runs(0) == 2
 
 
@@ -314,7 +314,7 @@ def test_what_the_last_worker_had_in_flight_is_not_in_that_of_the_next(new_servi
 
 def test_a_worker_that_ends_while_it_drains_blames_nothing(new_service):
     service = new_service("take(); drain(); os._exit(1)", count=1)
-    assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.NOT_SO
+    assert service.run(lambda: "begun 1" in service.log, signal.SIGTERM) is ExitCode.FAILED
     assert service.suspects.find_all() == {}
 
 
@@ -354,7 +354,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
     def resume_after_a_while():
         looks.append(service.slots[0]._in_flight._watch.elapsed_ms)
         if len(looks) == 100:
-            os.kill(service.slots[0]._worker.pid, signal.SIGCONT)
+            os.kill(service.slots[0]._child.process.pid, signal.SIGCONT)
         return len(looks) > 150 and "begun 1" in service.log
 
     assert service.run(resume_after_a_while, signal.SIGTERM) is ExitCode.DONE
@@ -407,4 +407,4 @@ def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_servic
 
 
 def test_what_was_told_before_it_listened_is_told(new_service):
-    assert new_service("drain()").run(is_told=lambda: True) is ExitCode.DONE
+    assert new_service("drain()").run(has_signal=lambda: True) is ExitCode.DONE

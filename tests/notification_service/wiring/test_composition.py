@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.kafka_settings import kafka_settings
 from notification_service.configuration.storages import storage_kind
+from notification_service.configuration.transports import kafka_settings
 from notification_service.supervision.locks import AlreadyRunning, acquire_locks
 from notification_service.wiring.composition import (
     compose,
@@ -15,7 +15,6 @@ from notification_service.wiring.composition import (
     load_notification_settings,
     make_strategy_of,
     refuse_unusable,
-    resequencer_settings,
 )
 from resequencer.errors import ConfigurationError
 from resequencer.record import Partition
@@ -97,7 +96,7 @@ def test_everything_in_the_file_reaches_the_parts_that_need_it(loaded):
         f"{R} {{ processing-timeout = 1s, max-attempts = 4, backoff-factor = 3, jitter-factor = 0.1, stash-timeout = 7s\n"
         "stash-limit.envelopes-per-unit = 17 }"
     )
-    settings = resequencer_settings(configuration)
+    settings = configuration.resequencer
     assert (settings.processing_timeout_ms, settings.max_attempts, settings.backoff_factor) == (1_000, 4, 3)
     assert (settings.jitter_factor, settings.stash_timeout_ms, settings.stash_limit) == (0.1, 7_000, 17)
     assert settings.deadline_ms == 7_000

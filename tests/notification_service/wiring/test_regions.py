@@ -5,10 +5,17 @@ from importlib.util import find_spec
 import pytest
 
 from guardian.ports import Channel
-from notification_service.configuration.jms_settings import jms_sink_settings, jms_source_settings
-from notification_service.configuration.kafka_settings import kafka_sink_settings, kafka_source_settings
-from notification_service.configuration.kinds import is_region, max_of_interval, only_with_files, only_with_one_kind
-from notification_service.configuration.mqtt_settings import mqtt_sink_settings
+from notification_service.configuration.transports import (
+    is_region,
+    jms_sink_settings,
+    jms_source_settings,
+    kafka_sink_settings,
+    kafka_source_settings,
+    max_of_interval,
+    mqtt_sink_settings,
+    only_with_files,
+    only_with_one_kind,
+)
 from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.sink import KafkaTransport

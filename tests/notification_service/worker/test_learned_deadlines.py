@@ -15,7 +15,7 @@ from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
 from notification_service.status.text import status_lines
-from notification_service.wiring.composition import load_notification_settings, resequencer_settings
+from notification_service.wiring.composition import load_notification_settings
 from notification_service.wiring.handlers import EnrichedHandler, make_enriched_handler
 from notification_service.worker.worker import deadline_words
 from resequencer.settings import LearnedTimeout
@@ -29,22 +29,22 @@ def profile(lateness_ms: int) -> list[str]:
 
 
 def test_learned_is_a_stash_timeout_with_bounds(loaded: Callable[..., Configuration]) -> None:
-    settings = resequencer_settings(loaded(f"{R}.stash-timeout = learned"))
+    settings = loaded(f"{R}.stash-timeout = learned").resequencer
     assert settings.learned == LearnedTimeout(1_000, 600_000)
     assert (settings.shortest_deadline_ms, settings.deadline_ms, settings.longest_deadline_ms) == (1_000, 21_000, 600_000)
-    own = resequencer_settings(loaded(f"{R} {{ stash-timeout = learned, learned-timeout {{ at-least = 5s, at-most = 20s }} }}"))
+    own = loaded(f"{R} {{ stash-timeout = learned, learned-timeout {{ at-least = 5s, at-most = 20s }} }}").resequencer
     assert (own.learned, own.deadline_ms) == (LearnedTimeout(5_000, 20_000), 20_000)
 
 
 def test_bounds_alone_make_nothing_learned(loaded: Callable[..., Configuration]) -> None:
-    settings = resequencer_settings(loaded(f"{R}.learned-timeout.at-least = 60s"))
+    settings = loaded(f"{R}.learned-timeout.at-least = 60s").resequencer
     assert (settings.learned, settings.deadline_ms, settings.longest_deadline_ms) == (None, 21_000, 21_000)
 
 
 def test_attempts_that_take_longer_than_any_deadline_are_allowed_where_it_is_learned(
     loaded: Callable[..., Configuration],
 ) -> None:
-    settings = resequencer_settings(loaded(f"{R} {{ stash-timeout = learned, max-attempts = 100 }}"))
+    settings = loaded(f"{R} {{ stash-timeout = learned, max-attempts = 100 }}").resequencer
     assert settings.deadline_ms == 600_000
 
 
@@ -63,8 +63,8 @@ def test_of_files_nothing_is_learned_which_is_warned_of(loaded: Callable[..., Co
 
 
 def test_what_is_in_force_is_said_in_words(loaded: Callable[..., Configuration]) -> None:
-    assert deadline_words(resequencer_settings(loaded("")), 12) is None
-    settings = resequencer_settings(loaded(f"{R}.stash-timeout = learned"))
+    assert deadline_words(loaded("").resequencer, 12) is None
+    settings = loaded(f"{R}.stash-timeout = learned").resequencer
     assert deadline_words(settings, 12) == "learned, 12 completion-profiles, between 1s and 10m; 21s for other flows"
     assert deadline_words(settings, 0) == "learned, but the current lookups have no completion-profiles; 21s for all flows"
 

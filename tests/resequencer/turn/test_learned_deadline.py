@@ -5,7 +5,7 @@ from harness.driving import Driven, Envelopes, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resequencer.settings import LearnedTimeout
+from resequencer.settings import LEARNED, LearnedTimeout
 from resequencer.unit import Wake
 
 AS_IF_NOT_LEARNED = 21_000
@@ -24,7 +24,7 @@ class Known:
 
 
 def learned(strategy: str = "SEQUENCE", bounds: LearnedTimeout = BOUNDS, **lateness_ms: int) -> Driven:
-    unit = drive(strategy, learned=bounds)
+    unit = drive(strategy, stash_timeout_ms=LEARNED, learned_timeout=bounds)
     unit.profiles = Known(**lateness_ms)
     return unit
 
@@ -92,7 +92,7 @@ def test_without_a_release_what_was_learned_of_a_stash_still_counts(envelopes):
 def test_bounds_that_were_changed_hold_for_what_waits_already(envelopes):
     unit = learned(A=50_000)
     unit.arrive(envelopes(3))
-    unit.settings = msgspec.structs.replace(unit.settings, learned=LearnedTimeout(1_000, 10_000))
+    unit.settings = msgspec.structs.replace(unit.settings, learned_timeout=LearnedTimeout(1_000, 10_000))
     unit.reincarnate()
     unit.arrive(envelopes(4))
     assert waited_ms(unit) == 10_000
@@ -101,7 +101,7 @@ def test_bounds_that_were_changed_hold_for_what_waits_already(envelopes):
 def test_a_timeout_that_is_no_longer_learned_counts_for_what_waits_already(envelopes):
     unit = learned(A=50_000)
     unit.arrive(envelopes(3))
-    unit.settings = msgspec.structs.replace(unit.settings, learned=None, stash_timeout_ms=7_000)
+    unit.settings = msgspec.structs.replace(unit.settings, stash_timeout_ms=7_000)
     unit.reincarnate()
     unit.arrive(envelopes(4))
     assert waited_ms(unit) == 7_000

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from guardian.headers import Way, moved_headers
-from notification_service.commands.delivery import direct as command
+from notification_service.commands import delivery as command
 from notification_service.configuration.configuration import load
 from notification_service.delivery.core.answers import Answer
 from notification_service.delivery.direct.receiver import _partitions_of
@@ -66,7 +66,7 @@ def said(
     as_json: bool = False,
 ) -> pytest.CaptureResult[str]:
     """Return what the command says of this status."""
-    monkeypatch.setattr(command, "find_service", lambda *_: RunningService("running", None, holder))
+    monkeypatch.setattr(command, "find_running", lambda *_: RunningService("running", None, holder))
     monkeypatch.setattr(command, "find_delivery_of", lambda *_: status)
     configuration = load(Path("conf/application.conf"), [])
     command.direct_delivery(Namespace(subcommand="blocked", receiver=None, json=as_json), configuration)

@@ -6,7 +6,7 @@ from notification_service.jobs.audit.job import Made, Timing, overdue
 from notification_service.jobs.audit.row_audit import WAITING, Told
 from notification_service.jobs.audit.rules import AuditSettings
 from notification_service.payments.settings import HandlerSettings
-from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 from resequencer.strategies.registry import StrategySettings
 
 LENGTHS = {0: 10}
@@ -29,7 +29,7 @@ def told(waited_ms: int, of: AuditSettings) -> list[str | None]:
     [
         ({}, 22_000),
         ({"stash_timeout_ms": 5_000}, 6_000),
-        ({"learned": LearnedTimeout(1_000, 60_000)}, 61_000),
+        ({"stash_timeout_ms": LEARNED, "learned_timeout": LearnedTimeout(1_000, 60_000)}, 61_000),
     ],
 )
 def test_what_waits_is_overdue_a_grace_after_the_longest_deadline_that_it_may_have_had(resequencer, bound_ms):
