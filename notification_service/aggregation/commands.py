@@ -9,7 +9,7 @@ from guardian.headers import MEMBER
 from notification_service.connectors.files.operations import translated
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.record import Headers
-from storage.private_file import make_lasting_directory
+from storage.private_file import make_lasting_directory, sync_directory
 
 _OWN_PARTITION = 1
 """The partition file of commands that do not come from the service: its own worker alone appends to the first."""
@@ -44,6 +44,8 @@ class FileCommands:
                 while line:
                     line = line[os.write(descriptor, line) :]
                 os.fsync(descriptor)
+                # Whoever made the file may have been killed before its name was durable.
+                sync_directory(self._path.parent)
             finally:
                 os.close(descriptor)
 

@@ -31,7 +31,7 @@ from resequencer.clock import Clock, Instant, SteadyClock, instant_of, instant_t
 from resequencer.errors import TransientError
 from resequencer.printable import counted, printable
 from resequencer.storage_port import StorageUnavailable
-from storage.private_file import make_private
+from storage.private_file import make_private, sync_directory
 from storage.view_port import StorageView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -221,6 +221,8 @@ class AuditLog:
             file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"
             try:
                 self._append(file, msgspec.json.encode(line) + b"\n")
+                if file not in self._written_at:
+                    sync_directory(self._directory)  # Also if the file is there: who made it may have been killed before.
             except OSError as error:
                 raise AuditLogUnavailable(file, error) from error
             passed = self._clock.passed()

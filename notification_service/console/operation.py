@@ -140,7 +140,7 @@ def read_body(request: Request, wanted: type[Taken]) -> Taken:
 def read_form(request: Request, wanted: type[Taken]) -> Taken:
     """Return the fields of a form, whose names have hyphens. What is not filled in is empty or has its default; a box is `yes`.
 
-    Only the lengths of texts are not checked here: what a person forgot to write is answered in other words.
+    Texts are taken as they are, without their bounds and patterns: what a person forgot to write is answered in other words.
     """
     form, given = request.state.form, dict[str, Any]()
     for field in msgspec.structs.fields(wanted):

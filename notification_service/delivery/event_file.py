@@ -27,6 +27,7 @@ class EventFile:
 
     def __init__(self, path: Path, log: EventLog) -> None:
         self._path, self._log = path, log
+        self._has_lasting_name = False
 
     def publish(self) -> int:
         """Append the events that are missing, and return how many.
@@ -48,8 +49,10 @@ class EventFile:
                 file.write(b"".join(msgspec.json.encode(each) + b"\n" for each in following.events))
                 file.flush()
                 os.fsync(file.fileno())
-                if is_new:
+                if is_new or not self._has_lasting_name:
+                    # The process that made the file may have been killed before it did this.
                     sync_directory(SystemFiles(), self._path.parent)
+                    self._has_lasting_name = True
             self._log.note(following.mark)
         return len(following.events)
 

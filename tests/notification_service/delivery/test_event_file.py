@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from harness.synced import noting_syncs
 
 from notification_service.delivery.core.jobs import JobEvent, JobState
 from notification_service.delivery.core.published_events import PublishedMark
@@ -184,3 +185,24 @@ def test_an_event_that_a_version_without_services_has_published_and_not_noted_is
     unknown = Log([event(9, "x")], service="t")
     publish_all(path, unknown)
     assert numbers(path)[-1] == 1, "another service begins with its first number"
+
+
+def test_each_process_syncs_the_name_of_the_file_before_it_notes_what_it_has_published(tmp_path: Path) -> None:
+    """An earlier one may have been killed before it did; a file that was moved away has a successor, whose name is new."""
+    path, all_events = tmp_path / "events.jsonl", log(3)
+    files = [EventFile(path, Log(all_events.events[:count])) for count in (1, 2)]
+    for each in files:
+        with noting_syncs() as synced:
+            each.publish()
+        assert synced == [str(path), str(tmp_path)]
+    again = EventFile(path, all_events)
+    again.publish()
+    path.rename(tmp_path / "moved")
+    all_events.events += [event(4)]
+    with noting_syncs() as synced:
+        again.publish()
+    assert synced == [str(path), str(tmp_path)]
+    all_events.events += [event(5)]
+    with noting_syncs() as synced:
+        again.publish()
+    assert synced == [str(path)]

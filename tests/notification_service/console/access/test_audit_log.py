@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness.service_under_test import FakeClock
+from harness.synced import noting_syncs
 from starlette.requests import HTTPConnection, Request
 
 from notification_service.console.access.client import Client, find_client
@@ -67,6 +68,17 @@ def test_audit_files_are_deleted_after_the_retention_and_not_before(tmp_path: Pa
     assert "2025-12-27" not in audited.days
     audited.pass_and_note(100 * DAY_MS)
     assert len(audited.days) == 1, "also what this process wrote ends"
+
+
+def test_a_line_is_on_the_disk_with_the_name_of_its_file_which_each_console_syncs_once_a_day(tmp_path: Path) -> None:
+    """The console that made the file may have been killed before it did."""
+    audited, file = Audited(tmp_path), str(tmp_path / "console-audit-2026-03-28.jsonl")
+    for _ in range(2):
+        with noting_syncs() as synced:
+            audited.pass_and_note(0)
+            audited.pass_and_note(0)
+        assert synced == [file, str(tmp_path), file]
+        audited.begin_anew()
 
 
 def test_consoles_that_live_for_less_than_an_hour_delete_old_files_too(tmp_path: Path) -> None:
