@@ -44,7 +44,7 @@ class FileCommands:
                 while line:
                     line = line[os.write(descriptor, line) :]
                 os.fsync(descriptor)
-                # Whoever made the file may have been killed before its name was durable.
+                # The process that made the file may have been killed before its name was durable.
                 sync_directory(self._path.parent)
             finally:
                 os.close(descriptor)

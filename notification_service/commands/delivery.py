@@ -87,8 +87,8 @@ def _blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
             total += partition.blocked
             for each in partition.records:
                 listed += 1
-                told = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver, lies_in=partition.partition)
-                sys.stdout.write(msgspec.json.encode(told).decode() + "\n" if arguments.json else printable(_line(told)) + "\n")
+                shown = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver, lies_in=partition.partition)
+                sys.stdout.write(msgspec.json.encode(shown).decode() + "\n" if arguments.json else printable(_line(shown)) + "\n")
     if not total and not arguments.json and service.holder is not None:
         sys.stdout.write("nothing is blocked\n")
     of_all = "" if listed == total else f", the first {listed} are shown"
@@ -116,8 +116,8 @@ def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrder
     order = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=arguments.because, at=at, offset=offset)
     outcome = order_delivery(configuration, arguments.receiver, partition, order, _WAIT_SECONDS)
     if outcome is None:
-        told = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
-        sys.stderr.write(printable(f"resequencer: the order is given: {told}") + "\n")
+        reason = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
+        sys.stderr.write(printable(f"resequencer: the order is given: {reason}") + "\n")
         return ExitCode.DONE
     if outcome.result is DirectResult.REFUSED:
         raise OrderRefused(outcome.text)
@@ -373,10 +373,10 @@ def error_line(error: RowError) -> str:
 
 
 def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:
-    told = list(found)
-    for each in told:
+    rows = list(found)
+    for each in rows:
         sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(line(each)) + "\n")
-    sys.stderr.write(f"resequencer: {counted(len(told), noun)}\n")
+    sys.stderr.write(f"resequencer: {counted(len(rows), noun)}\n")
     return ExitCode.DONE
 
 

@@ -79,8 +79,8 @@ def _print(built: "Built") -> None:
         table.add_column(name, justify="right")
     for lookup in built.lookups:
         for number, source in enumerate(lookup.sources):
-            told = (lookup.name, f"{lookup.keys:,}") if number == 0 else ("", "")
-            table.add_row(told[0], source.place, f"{source.rows_read:,}", f"{source.rows_refused:,}", told[1])
+            cells = (lookup.name, f"{lookup.keys:,}") if number == 0 else ("", "")
+            table.add_row(cells[0], source.place, f"{source.rows_read:,}", f"{source.rows_refused:,}", cells[1])
     console.print(table)
     for source in (source for lookup in built.lookups for source in lookup.sources if source.remark is not None):
         console.print(f"{source.place}: {source.remark}", soft_wrap=True)

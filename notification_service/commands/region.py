@@ -35,7 +35,7 @@ _HEADINGS = ("worker", "state", "intervals", "drain", "checkpoint", "publication
 
 
 class ShownRegion(msgspec.Struct, frozen=True):
-    """One line of `show --json`. `region` is None while the worker has not told it."""
+    """One line of `show --json`. `region` is None while the worker has not reported it."""
 
     slot: int
     state: str
@@ -106,12 +106,12 @@ def _reset(arguments: Namespace) -> ExitCode:
     answers = _await(run_directory, given, arguments.wait)
     for slot in sorted(given):
         answer = answers.get(slot)
-        told = _UNANSWERED if answer is None else answer.answer
+        text = _UNANSWERED if answer is None else answer.answer
         if arguments.json:
-            line = {"slot": slot, "order": given[slot], "isDone": None if answer is None else answer.has_obeyed, "text": told}
+            line = {"slot": slot, "order": given[slot], "isDone": None if answer is None else answer.has_obeyed, "text": text}
             sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         else:
-            sys.stdout.write(printable(f"worker {slot}: {told}") + "\n")
+            sys.stdout.write(printable(f"worker {slot}: {text}") + "\n")
     if not all(each.has_obeyed for each in answers.values()):
         return ExitCode.FAILED
     return ExitCode.DONE if len(answers) == len(given) else ExitCode.OUT_OF_REACH
@@ -269,8 +269,8 @@ def _show_sink(configuration: Configuration, file: SinkAttributesFile, *, as_jso
     configured, found = values_of(mqtt_sink_settings(configuration)), _find(file)
     current = values_of(_with(configuration, found))
     if as_json:
-        told = {name: {"value": current[name], "configured": configured[name]} for name in configured}
-        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+        attributes = {name: {"value": current[name], "configured": configured[name]} for name in configured}
+        sys.stdout.write(msgspec.json.encode(attributes).decode() + "\n")
         return
     for name, value in current.items():
         is_configured = value == configured[name]

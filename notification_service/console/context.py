@@ -222,7 +222,7 @@ class AuditLog:
             try:
                 self._append(file, msgspec.json.encode(line) + b"\n")
                 if file not in self._written_at:
-                    sync_directory(self._directory)  # Also if the file is there: who made it may have been killed before.
+                    sync_directory(self._directory)  # Also of one that is there: its first writer may have been killed.
             except OSError as error:
                 raise AuditLogUnavailable(file, error) from error
             passed = self._clock.passed()

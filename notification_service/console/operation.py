@@ -180,12 +180,12 @@ def read_instant(name: str, text: str) -> Instant | None:
 def _problem(error: msgspec.ValidationError, given: dict[str, Any]) -> str:
     text = str(error)
     place = _PLACE.search(text)
-    said = printable(_PLACE.sub("", text)).replace("`", "")
+    problem = printable(_PLACE.sub("", text)).replace("`", "")
     name = place["name"] if place else None
     if name is None:
-        return said[:1].lower() + said[1:]
+        return problem[:1].lower() + problem[1:]
     value = given.get(name)
-    return f"{printable(name)} is {shown(value if isinstance(value, str) else repr(value))}; {said[:1].lower()}{said[1:]}"
+    return f"{printable(name)} is {shown(value if isinstance(value, str) else repr(value))}; {problem[:1].lower()}{problem[1:]}"
 
 
 def _bad(problem: str) -> HTTPException:

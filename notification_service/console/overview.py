@@ -367,7 +367,7 @@ class OneRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResetOrdered(msgspec.Struct, frozen=True):
-    """The worker in this slot was told to reset its region. What came of it is `answer` of the region."""
+    """The worker in this slot was ordered to reset its region. What came of it is `answer` of the region."""
 
     slot: int
 
@@ -406,7 +406,7 @@ def _order_reset(console: Console, request: Request, one: OneRegion) -> ResetOrd
 
 
 class RegionAnswer(msgspec.Struct, frozen=True):
-    """The region of the worker in `slot`; `state` is the worker's. `region` is null until the worker has told it."""
+    """The region of the worker in `slot`; `state` is the worker's. `region` is null until the worker has reported it."""
 
     slot: int
     state: str

@@ -23,7 +23,7 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
 
 
 class PeerAnswer(msgspec.Struct, frozen=True):
-    """What the console of another machine said last: its service's state and workers, and when (`as_of`, null: never).
+    """What the console of another machine answered last: its service's state and workers, and when (`as_of`, null: never).
 
     If it is not answering, `problem` says why.
     """

@@ -100,7 +100,7 @@ def listen(listener: Listener) -> socket.socket:
 
 
 def url_of(bound: socket.socket, scheme: str = "http") -> str:
-    """Return the URL at which the socket listens. An address that means all of a machine's is told as its loopback address."""
+    """Return the URL at which the socket listens. An address that means all of a machine's is shown as its loopback address."""
     host, port = bound.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = "::1" if bound.family is socket.AF_INET6 else "127.0.0.1"

@@ -389,12 +389,12 @@ def _stash(unit: Unit) -> Iterator[StashedEnvelope]:
     waiting += [(each.record.origin.offset, _undecodable(each)) for each in unit.undecodable]
     if unit.retry is not None:
         waiting.append((unit.retry.entry.envelope.offset, _stashed(unit.retry.entry)))
-    yield from (told for _, told in sorted(waiting, key=_place))
+    yield from (envelope for _, envelope in sorted(waiting, key=_place))
 
 
 def _place(waiting: tuple[int, StashedEnvelope]) -> tuple[bool, int, int]:
-    offset, told = waiting
-    return told.sequence is None, told.sequence or 0, offset
+    offset, envelope = waiting
+    return envelope.sequence is None, envelope.sequence or 0, offset
 
 
 def _stashed(stashed: Entry, *, is_queued: bool = False) -> StashedEnvelope:

@@ -50,17 +50,17 @@ class Exits:
         how = f"ended with {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
         if hung_seconds is not None:
             how = f"hung for more than {hung_seconds:g} s (handling-limit) and was ended"
-        told = f"{how} at {instant_text(self._clock.now())}"
+        text = f"{how} at {instant_text(self._clock.now())}"
         if found is not None and found.state is State.STOPPED and found.process_id == self._identity.process_id and found.reason:
-            told = f"{told}: {found.reason}"
-        return told
+            text = f"{text}: {found.reason}"
+        return text
 
-    def note(self, told: str, cause: ExitCause) -> None:
+    def note(self, text: str, cause: ExitCause) -> None:
         """Record an exit, for the next worker, and for the status until that worker reports."""
         causes = {**self._identity.restart_causes, cause.value: self._identity.restart_causes.get(cause, 0) + 1}
         restarts = self._identity.restarts + 1
-        self._identity = msgspec.structs.replace(self._identity, restarts=restarts, last_exit=told, restart_causes=causes)
-        self._tell(State.STARTING, f"{self.name} {told}")
+        self._identity = msgspec.structs.replace(self._identity, restarts=restarts, last_exit=text, restart_causes=causes)
+        self._tell(State.STARTING, f"{self.name} {text}")
 
     def tell_slow(self, reason: str) -> None:
         """Write this reason into the worker's last report, whose instant stays: the worker itself cannot report during a call."""

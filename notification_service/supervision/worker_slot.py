@@ -116,19 +116,19 @@ class WorkerSlot:
     def note_exit(self, code: int) -> bool:
         """Record the exit. Return whether a restart follows after a pause; if not, the status has the reason."""
         hung_seconds = self._in_flight.limit_seconds if self._in_flight.is_hung else None
-        told, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
+        exit_text, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
         suspect, envelope = None, self._poison
         if envelope is not None:
-            suspect = self._in_flight.count(envelope, told)
-            told = f"{told} {blame(envelope, suspect)}"
-        self._exits.note(told, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=envelope is not None))
+            suspect = self._in_flight.count(envelope, exit_text)
+            exit_text = f"{exit_text} {blame(envelope, suspect)}"
+        self._exits.note(exit_text, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=envelope is not None))
         is_explained = was_told(code) if envelope is None else suspect is not None and suspect.exits <= EXITS_OF_ONE
         pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_exit(now)
         if pause_ms is None:
             _log.error("%s", self._exits.note_the_last())
             return False
         places = {} if envelope is None else envelope.places
-        _log.warning("%s %s; restart in %.1f s", self._exits.name, told, pause_ms / 1_000, extra=places)
+        _log.warning("%s %s; restart in %.1f s", self._exits.name, exit_text, pause_ms / 1_000, extra=places)
         self._starts_at = monotonic() + pause_ms / 1_000
         return True
 

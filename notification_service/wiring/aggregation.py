@@ -287,9 +287,9 @@ def make_report(configuration: Configuration, slot: int) -> Callable[[Sequence[S
 
 
 def _report(file: SideFile[AggregationReport], clock: Clock, stores: Sequence[StoreReport]) -> None:
-    told = tuple(map(_told, stores))
-    problem = next((f"store {each.store}: {each.problem}" for each in told if each.problem is not None), None)
-    file.write(AggregationReport(os.getppid(), os.getpid(), instant_text(clock.now()), problem, told))
+    statuses = tuple(map(_told, stores))
+    problem = next((f"store {each.store}: {each.problem}" for each in statuses if each.problem is not None), None)
+    file.write(AggregationReport(os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses))
 
 
 def _told(report: StoreReport) -> StoreStatus:

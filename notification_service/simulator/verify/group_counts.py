@@ -62,12 +62,12 @@ def count(payments: Collection[Payment], stated: Mapping[str, Stated], *, has_st
     One whose `stated` numbers are not what it holds has none.
     """
     instructions = sorted({each.instruction for each in payments if each.instruction is not None})
-    told = instructions if 2 <= len(instructions) <= MAX_INSTRUCTIONS else []
+    names = instructions if 2 <= len(instructions) <= MAX_INSTRUCTIONS else []
     return Counts(
         tuple(_counted(name, [each for each in payments if each.status == name]) for name in _statuses(payments)),
         tuple(
             _instruction(name, [each for each in payments if each.instruction == name], stated.get(name, Stated()), has_status)
-            for name in told
+            for name in names
         ),
     )
 

@@ -121,10 +121,10 @@ def _report(
     direct: Sequence[DirectReport],
     schedules: Sequence[ScheduleReport],
 ) -> None:
-    told = tuple(map(_told_gate, gates))
+    statuses = tuple(map(_told_gate, gates))
     file.write(
         DeliveryReport(
-            os.getppid(), os.getpid(), instant_text(clock.now()), problem, told,
+            os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses,
             tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
         )
     )  # fmt: skip
