@@ -80,7 +80,8 @@ def create(file: Path) -> None:
     if not file.parent.is_dir():
         raise StorageRefused(str(file), "its directory does not exist; create it, or mount the file system that holds it")
     for log in (log_of(file), *logs_of(file)):
-        if log.exists():
+        # A process that created the database meanwhile may have its log by now.
+        if log.exists() and not file.exists():
             raise StorageRefused(str(file), f"the database is missing but its log {log.name} exists; {RESTORE}")
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from resequencer.storage_port import Pending, StorageRefused, StorageUnavailable, UnitChange
 from storage.embedded.database import FORMAT_VERSION, create
+from storage.embedded.write_ahead_log import log_of
 from tests.storage.contract import OTHER, PARTITION, WAITS, expire_all, following, idle, put, waiting
 
 UNPRIVILEGED = 65_534
@@ -55,6 +56,13 @@ def test_a_file_that_another_process_creates_meanwhile_stays(embedded):
     create(embedded.file)
     assert digest(embedded.file) == before
     assert len(list(embedded.file.parent.iterdir())) == 1
+
+
+def test_a_file_that_another_process_creates_and_writes_meanwhile_stays(embedded):
+    """That process has its log beside the file before this one has looked for a log."""
+    embedded.make().open(PARTITION)
+    assert log_of(embedded.file).exists()
+    create(embedded.file)
 
 
 def test_a_commit_is_synced_to_the_disk_before_it_is_answered(embedded):
