@@ -7,8 +7,6 @@ from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
-from kafka import KafkaProducer
-
 from guardian.ports import OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportUnavailable
 from notification_service.aggregation.commands import member_headers
 from notification_service.aggregation.core import Values
@@ -16,8 +14,9 @@ from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka.restoring import Restoring, note_read, seconds_of, value_record
 from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
-from notification_service.connectors.kafka.client import make_client, translated
+from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.sink import KafkaTransport
 from resequencer.clock import SteadyClock
@@ -159,18 +158,15 @@ def _put_away(file: ValuesFile) -> None:
 
 
 class TopicCommands:
-    """Sends to the topic of commands, with an idempotent producer that is no transaction's."""
+    """Sends to the topic of commands."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._topic = settings.topics.input
         self._timeout_seconds = settings.call_timeout_ms / 1_000
-        options = {name: value for name, value in settings.producer.items() if name != "transactional_id"}
-        options.pop("transaction_timeout_ms", None)
-        self._producer: KafkaProducer = make_client("the brokers", KafkaProducer, options)
+        self._producer = IdempotentProducer(f"topic {self._topic}", settings)
 
     def update(self, key: str, member: str | None, body: bytes) -> None:
-        with translated(f"topic {self._topic}"):
-            self._producer.send(self._topic, body, key.encode(), list(member_headers(member))).get(self._timeout_seconds)
+        self._producer.append(ProducerRecord(self._topic, key.encode(), member_headers(member), body), self._timeout_seconds)
 
     def close(self) -> None:
-        self._producer.close(timeout=self._timeout_seconds)
+        self._producer.close(self._timeout_seconds)

@@ -4,10 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka import KafkaConsumer, TopicPartition, errors
 
 from guardian.ports import GivenOrder, GivenOutcome, OrderBatch, OrderRecord, TransportRefused
 from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.record_batch import Unreadable
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
@@ -21,8 +23,6 @@ _FETCH_WAIT_MS = 1_000
 
 _EARLIER_MS = 60_000
 """How much before the given instant reading begins: an order's instant is its writer's, the record's timestamp the client's."""
-
-_NOT_OF_A_PRODUCER = ("transactional_id", "transaction_timeout_ms")
 
 
 class KafkaOrderSource:
@@ -121,19 +121,15 @@ class KafkaOrderBook:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._topic = settings.topics.orders
-        self._producer: KafkaProducer | None = None
+        self._producer = IdempotentProducer(self._topic, settings)
 
     def append(self, partition: Partition, order: Order) -> int:
         key = None if order.unit is None else order.unit.encode()
-        with translated(self._topic):
-            producer = self._connected()
-            count = len(producer.partitions_for(self._topic))
-            if partition.number >= count:
-                raise _too_few(self._topic, count, partition.number)
-            future = producer.send(self._topic, encode_order(order), key, partition=partition.number)
-            producer.flush(timeout=self._settings.call_timeout_ms / 1000)
-            offset: int = future.get(timeout=self._settings.call_timeout_ms / 1000).offset
-        return offset
+        count = len(self._producer.partitions(self._topic))
+        if partition.number >= count:
+            raise _too_few(self._topic, count, partition.number)
+        record = ProducerRecord(self._topic, key, (), encode_order(order), partition.number)
+        return self._producer.append(record, self._settings.call_timeout_ms / 1000)
 
     def orders(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOrder]:
         names = {each.number: each for each in partitions}
@@ -158,16 +154,7 @@ class KafkaOrderBook:
         return sorted(given, key=lambda each: each.outcome.at)
 
     def close(self) -> None:
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            with suppress(errors.KafkaError):
-                producer.close(timeout=1)
-
-    def _connected(self) -> KafkaProducer:
-        if self._producer is None:
-            options = {name: value for name, value in self._settings.producer.items() if name not in _NOT_OF_A_PRODUCER}
-            self._producer = make_client(self._topic, KafkaProducer, {**options, "enable_idempotence": True, "linger_ms": 0})
-        return self._producer
+        self._producer.close()
 
 
 def _make_consumer(settings: KafkaSettings, topic: str) -> KafkaConsumer:
