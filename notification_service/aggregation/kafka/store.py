@@ -15,7 +15,7 @@ from notification_service.aggregation.kafka.restoring import Restoring, note_rea
 from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.sink import KafkaTransport

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 
-from kafka import TopicPartition
 from kafka.partitioner.default import murmur2
 from msgspec.structs import replace
 
@@ -96,7 +95,6 @@ class TopicCompletions:
         self._topic = settings.topics.notifications
         self._settings = replace(settings, topics=replace(settings.topics, input=self._topic))
         self._reader: CommittedReader | None = None
-        self._at: dict[int, int] = {}
 
     def begins(self) -> Place:
         return {name.partition: offset for name, offset in self._opened().begins().items()}
@@ -112,28 +110,19 @@ class TopicCompletions:
             raise
 
     def close(self) -> None:
-        reader, self._reader, self._at = self._reader, None, {}
+        reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
     def _read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
         reader = self._opened()
-        wanted = {number: at[number] for number in reader.numbers if number in at}
-        if wanted != self._at:
-            begins, ends = self.begins(), self.ends()
-            reader.read_only([self._name(number) for number in wanted])
-            for number, offset in wanted.items():
-                reader.seek(self._name(number), min(max(offset, begins[number]), ends[number]))
+        reader.follow({number: at[number] for number in reader.numbers if number in at})
         found = [
             Completed(name.partition, each.offset, each.offset + 1, tuple((key, value or b"") for key, value in each.headers))
             for name, records in reader.poll(most).items()
             for each in records
         ]
-        self._at = {number: reader.position(self._name(number)) for number in wanted}
-        return found, dict(self._at)
-
-    def _name(self, number: int) -> TopicPartition:
-        return TopicPartition(self._topic, number)
+        return found, reader.positions()
 
     def _opened(self) -> CommittedReader:
         if self._reader is None:

@@ -7,12 +7,13 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition, errors
 
 from guardian.ports import GivenOrder, GivenOutcome, OrderBatch, OrderRecord, TransportRefused
-from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
+from notification_service.connectors.kafka.client import to_transport_error, translated
 from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.log_reader import find_offsets
 from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.record_batch import Unreadable
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topic_reader import CommittedReader
+from notification_service.connectors.kafka.topic_reader import CommittedReader, make_consumer
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.order import Order, OrderUnreadable, decode_order, decode_outcome, encode_order
@@ -42,8 +43,8 @@ class KafkaOrderSource:
         name, limit_ms = self._name(partition), self._settings.call_timeout_ms
         consumer = self._connected(partition.number)
         with translated(self._topic):
-            start = consumer.beginning_offsets([name], timeout_ms=limit_ms)[name]
-            end = consumer.end_offsets([name], timeout_ms=limit_ms)[name]
+            start = find_offsets(consumer, [name], "beginning", limit_ms)[name]
+            end = find_offsets(consumer, [name], "end", limit_ms)[name]
         return range(start, end)
 
     def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
@@ -105,7 +106,8 @@ class KafkaOrderSource:
     def _connected(self, highest: int) -> KafkaConsumer:
         """Return the consumer, after a check that the topic has the partition `highest`."""
         if self._consumer is None:
-            self._consumer = _make_consumer(self._settings, self._topic)
+            own = {"fetch_max_wait_ms": _FETCH_WAIT_MS, "fetch_min_bytes": 1, "auto_offset_reset": "earliest"}
+            self._consumer = make_consumer(self._topic, self._settings, **own)
             self._unreadable = Unreadable(self._consumer._fetcher)  # noqa: SLF001 - The client offers no other way.
             self._at = {}
         with translated(self._topic):
@@ -155,13 +157,6 @@ class KafkaOrderBook:
 
     def close(self) -> None:
         self._producer.close()
-
-
-def _make_consumer(settings: KafkaSettings, topic: str) -> KafkaConsumer:
-    options = {name: value for name, value in settings.consumer.items() if name not in ("group_id", "group_instance_id")}
-    own = {"group_id": None, "fetch_max_wait_ms": _FETCH_WAIT_MS, "fetch_min_bytes": 1, "auto_offset_reset": "earliest"}
-    made: KafkaConsumer = make_client(topic, KafkaConsumer, {**options, **own})
-    return made
 
 
 def _too_few(topic: str, count: int, number: int) -> TransportRefused:

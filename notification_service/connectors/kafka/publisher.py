@@ -14,7 +14,7 @@ from notification_service.connectors.kafka.client import text_of, to_transport_e
 from notification_service.connectors.kafka.consumer import as_group_metadata
 from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fences, Fencing
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from resequencer.record import Partition

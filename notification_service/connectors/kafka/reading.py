@@ -13,7 +13,7 @@ from notification_service.connectors.kafka.core.fencing import Committed, Fencin
 from notification_service.connectors.kafka.core.offset_metadata import PausedPartitions
 from notification_service.connectors.kafka.core.records import to_records
 from notification_service.connectors.kafka.input_topic import Input
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.region import FixedPublishers
 from notification_service.connectors.kafka.settings import KafkaSettings

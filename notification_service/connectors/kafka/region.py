@@ -9,7 +9,7 @@ from guardian.ports import PublishRefused, TransportWithheld
 from notification_service.connectors.kafka.client import text_of
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing
 from notification_service.connectors.kafka.core.records import PARTITION, Marker, ProducerRecord, decode_marker
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.settings import KafkaSettings

@@ -7,7 +7,7 @@ from time import monotonic
 import msgspec
 
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Right, Topics
 from resequencer.clock import Instant

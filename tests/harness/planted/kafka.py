@@ -16,7 +16,7 @@ from guardian.sizes import PublicationSize
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.consumer import Fetched, GroupMember, _Listener
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.sink import KafkaTransport

@@ -155,6 +155,19 @@ def test_offsets_behind_the_end_of_the_log_are_missing_and_what_gets_them_next_i
     assert live.read(positions, 3).missing == 4, "until that is accepted"
 
 
+def test_a_job_lacks_what_the_brokers_lost_of_its_span_before_it_was_read(topics: KafkaStage, feed: Feeds) -> None:
+    from notification_service.delivery.feeds.topics import TopicSpan
+
+    topics.send(*(b"%d" % number for number in range(3)), key=b"u")
+    # As if the brokers had lost the five records from 3 to 8.
+    job, positions = feed(TopicSpan(feed()._look().topic_id.hex, {0: 5}, {0: 8})), dict[str, int]()
+    portion = job.read(positions, 3)
+    assert (portion.missing, portion.items, portion.is_end) == (2, [], False)
+    positions.update(portion.positions)
+    topics.send(*(b"%d" % number for number in range(3, 9)), key=b"u")
+    assert values(read_all(job, positions)) == [b"3", b"4", b"5", b"6", b"7"]
+
+
 def test_a_job_lacks_what_retention_deletes_of_its_span(topics: KafkaStage, feed: Feeds) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 
