@@ -1,7 +1,7 @@
 """The dead letters of a service on Kafka, for an operator (docs/decisions/0024-dead-letters-on-topics.md)."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,15 +10,10 @@ from kafka import TopicPartition
 from guardian.ports import TransportRefused
 from notification_service.connectors.dead_letters.actions import (
     Action,
-    Discarded,
-    Edit,
-    EditProposed,
-    EditRejected,
-    LetterId,
     StoredDeadLetter,
     stored_dead_letter,
 )
-from notification_service.connectors.dead_letters.port import AskedFor, Outcome, Sign, portions
+from notification_service.connectors.dead_letters.port import AskedFor, NotedActions, Outcome, Sign, portions
 from notification_service.connectors.kafka.core.records import is_note, read_note
 from notification_service.connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from notification_service.connectors.kafka.settings import KafkaSettings
@@ -33,7 +28,7 @@ _MAX_TOLD = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
-class KafkaDeadLetterStore:
+class KafkaDeadLetterStore(NotedActions):
     """Implements `DeadLetterStore`. A letter's number is its place in the topic; actions on the letter are noted behind it.
 
     Each call of `letters` and `actions` reads the topic again. It begins at the letters asked for and stops where the topic
@@ -41,11 +36,11 @@ class KafkaDeadLetterStore:
     """
 
     def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign, route: RequeueRoute | None = None) -> None:
+        super().__init__(sign, lambda actions: self._ordering().note(actions))
         self._settings = settings
         self._route = route or route_to_input(settings.topics.input)
         self._topic = settings.topics.dead_letters
         self._asked_for = asked_for
-        self._sign = sign
         self._reader = CommittedReader(settings, [self._topic])
         self._ends = self._reader.ends()
         self._requeue: KafkaRequeue | None = None
@@ -80,23 +75,6 @@ class KafkaDeadLetterStore:
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         for portion in portions(letters):
             yield from self._ordering().requeue(portion)
-
-    def discard(self, letters: Sequence[LetterId], because: str) -> None:
-        by, at = self._sign()
-        self._ordering().note(
-            [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
-        )
-
-    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        proposal = EditProposed(
-            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
-        )
-        self._ordering().note([proposal])
-
-    def reject(self, letter: LetterId, because: str) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        self._ordering().note([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
     def close(self) -> None:
         for each in (self._requeue, self._reader):

@@ -8,8 +8,8 @@ from kafka import errors
 
 from guardian.headers import NOTIFICATION_ID
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.connectors.dead_letters.actions import Action, Edited, Requeued, StoredDeadLetter
-from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, Signature
+from notification_service.connectors.dead_letters.actions import Action, Requeued, StoredDeadLetter
+from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
 from notification_service.connectors.kafka.client import text_of, to_transport_error, translated
 from notification_service.connectors.kafka.core.records import ProducerRecord, note_of, size_of
 from notification_service.connectors.kafka.producer import NotTaken, Place, TransactionalProducer
@@ -84,7 +84,10 @@ class KafkaRequeue:
     def _sent(self, letters: Sequence[StoredDeadLetter]) -> Sequence[Requeued]:
         def done(places: Sequence[Place]) -> Sequence[Requeued]:
             sign = self._sign()
-            return [_done(each, sign, Origin(*place)) for each, place in zip(letters, places, strict=True)]
+            return [
+                each.requeueing(*sign, place.number, offset).ended(*sign, str(Origin(place, offset)))
+                for each, (place, offset) in zip(letters, places, strict=True)
+            ]
 
         return self._transaction([self._record_of(each) for each in letters], done)
 
@@ -161,23 +164,6 @@ class KafkaRequeue:
     def _connected(self) -> TransactionalProducer:
         assert self._producer is not None, "not usable after a failure: a new producer would fence a process that started since"
         return self._producer
-
-
-def _done(letter: StoredDeadLetter, sign: Signature, origin: Origin) -> Requeued:
-    (by, at), edit, position = sign, letter.edit, str(origin)
-    if edit is None:
-        return Requeued(number=letter.number, letter=letter.digest, by=by, at=at, position=position)
-    return Edited(
-        number=letter.number,
-        letter=letter.digest,
-        by=by,
-        at=at,
-        position=position,
-        because=edit.because,
-        original_sha256=letter.sha256,
-        edited_sha256=edit.sha256,
-        proposed_by=edit.proposed_by,
-    )
 
 
 def _partition_of(number: str) -> Partition:
