@@ -18,7 +18,7 @@ from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Defect, decode_line
 from notification_service.delivery.core.jobs import Item
-from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
+from notification_service.delivery.feed import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 

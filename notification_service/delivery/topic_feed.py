@@ -11,7 +11,7 @@ from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.connectors.kafka.topics import Topic
 from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
+from notification_service.delivery.feed import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 from resequencer.record import Origin, Partition

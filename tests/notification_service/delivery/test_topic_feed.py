@@ -16,7 +16,7 @@ from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.intake import ACCEPTED
 
 if TYPE_CHECKING:
-    from notification_service.delivery.feeds.topics import TopicFeed, TopicSpan
+    from notification_service.delivery.topic_feed import TopicFeed, TopicSpan
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ Feeds = Callable[..., "TopicFeed"]
 def feed(topics: KafkaStage) -> Iterator[Feeds]:
     from notification_service.connectors.kafka.topic_reader import CommittedReader
     from notification_service.connectors.kafka.topics import Topic, Topics
-    from notification_service.delivery.feeds.topics import TopicFeed
+    from notification_service.delivery.topic_feed import TopicFeed
 
     made: list[TopicFeed] = []
     settings, topic = topics.settings(), topics.topics.input
@@ -96,7 +96,7 @@ def test_what_is_not_decided_is_not_read_before_it_is(topics: KafkaStage, feed: 
 
 
 def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_read_again(topics: KafkaStage, feed: Feeds) -> None:
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topics.send(*(b"%d" % number for number in range(10)), key=b"u")
     topics.send(b"not ours", partition=1, key=b"v")
@@ -156,7 +156,7 @@ def test_offsets_behind_the_end_of_the_log_are_missing_and_what_gets_them_next_i
 
 
 def test_a_job_lacks_what_the_brokers_lost_of_its_span_before_it_was_read(topics: KafkaStage, feed: Feeds) -> None:
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topics.send(*(b"%d" % number for number in range(3)), key=b"u")
     # As if the brokers had lost the five records from 3 to 8.
@@ -171,7 +171,7 @@ def test_a_job_lacks_what_the_brokers_lost_of_its_span_before_it_was_read(topics
 def test_a_job_lacks_what_retention_deletes_of_its_span(topics: KafkaStage, feed: Feeds) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topics.send(*(b"%d" % number for number in range(10)), key=b"u")
     job, positions = feed(TopicSpan(feed()._look().topic_id.hex, {0: 0}, {0: 6})), dict[str, int]()

@@ -11,8 +11,8 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.delivery.core.jobs import Item
-from notification_service.delivery.feeds.files import end_of, inode_of, item_of
-from notification_service.delivery.feeds.port import MAX_BYTES, select_items
+from notification_service.delivery.feed import MAX_BYTES, select_items
+from notification_service.delivery.file_feed import end_of, inode_of, item_of
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 

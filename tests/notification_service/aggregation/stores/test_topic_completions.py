@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from msgspec.structs import replace
 
 from notification_service.aggregation.completions import Completed, Place
-from notification_service.aggregation.kafka.view import TopicCompletions
+from notification_service.aggregation.kafka_view import TopicCompletions
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 
-from kafka.partitioner.default import murmur2
 from msgspec.structs import replace
 
 from notification_service.aggregation.completions import Completed, Place
 from notification_service.aggregation.core import Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka.restoring import Restoring
+from notification_service.aggregation.kafka_store import Restoring
 from notification_service.aggregation.view import FileView
+from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from resequencer.clock import SteadyClock
@@ -76,7 +76,7 @@ class CopiedView:
 
 def number_of(key: str, partitions: int) -> int:
     """Return the partition of a key, as Kafka's default partitioner gives it."""
-    return int(murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+    return partition_of(key.encode(), partitions)
 
 
 def _file_of(directory: Path, number: int) -> Path:
