@@ -76,7 +76,7 @@ class KafkaStore:
     def take_over(self, partition: Partition) -> int:
         """As the port describes. The position is read first: after that no earlier owner can commit any more.
 
-        A takeover that takes long raises TransportUnavailable, and the next one goes on with it.
+        A takeover that takes long raises TransportUnavailable, and the next one continues it.
         """
         self._waiting.add(partition)
         position = self._transport.position(partition)
@@ -107,12 +107,12 @@ class KafkaStore:
         if (file := self._owned.pop(partition, None)) is not None:
             _put_away(file)
 
-    def poll(self, most: int, timeout_ms: int) -> Polled:
-        return self._transport.poll(most, timeout_ms, self._waiting)
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        return self._transport.poll(max_records, timeout_ms, self._waiting)
 
     def commit(self, steps: Mapping[Partition, Step]) -> None:
         self._commits += 1
-        # No two transactions have the same position: that tells which of them was committed.
+        # No two transactions have the same position: so it is known which of them was committed.
         metadata = f'["{self._token}",{self._commits}]'
         began, ends = seconds_of(self._clock), self._find_ends(steps)
         self._transport.publish([_output(partition, step, metadata) for partition, step in steps.items()])
@@ -135,8 +135,8 @@ class KafkaStore:
         if file.is_empty():
             return
         problem = f"the group has no position, but there are values in topic {self._values_topic} that were made of its commands"
-        go_on = "To go on, set the group's position (kafka-consumer-groups --reset-offsets)"
-        raise TransportRefused(str(partition), f"{problem}. {go_on}; to begin anew, delete that topic and create it again")
+        remedy = "To continue, set the group's position (kafka-consumer-groups --reset-offsets)"
+        raise TransportRefused(str(partition), f"{problem}. {remedy}; to begin again, delete that topic and create it again")
 
     def _keep(self, partition: Partition, step: Step) -> None:
         if step.turn.changes:
@@ -162,7 +162,7 @@ def _output(partition: Partition, step: Step, metadata: str) -> PartitionOutput:
 
 
 def _put_away(file: ValuesFile) -> None:
-    """Close a copy; one that is damaged is deleted, so that it is read anew."""
+    """Close a copy; one that is damaged is deleted, so that it is read again."""
     file.close()
     if file.is_damaged:
         with suppress(TransportUnavailable):  # The disk fails; the damage is found again.
@@ -217,7 +217,7 @@ _RETENTION_MS = 86_400_000
 """Kafka's default of `delete.retention.ms`: so long a topic keeps the record that a value was deleted."""
 
 _SAFE_PART = 0.9
-"""A copy is used for this part of that time; the rest is for reading."""
+"""A copy is used for this part of that time; the remainder is for reading."""
 
 _VALUES_AT_ONCE, _BYTES_AT_ONCE = 50_000, 32 << 20
 """What is written in one transaction. Less makes SQLite write the same pages more often."""
@@ -259,7 +259,7 @@ class Restoring:
 
         Raises:
             TransportUnavailable: The brokers do not answer, a transaction stays open for `wait_seconds`, or there is more to read
-                than `read_seconds` allow; the next call goes on where this one ended.
+                than `read_seconds` allow; the next call continues where this one ended.
             TransportRefused: The topic has no such partition.
         """
         if file.is_damaged:
@@ -311,11 +311,11 @@ class Restoring:
         self._retention_ms = float(_RETENTION_MS if kept is None else kept)
         notes = []
         if policy is not None and policy != "compact":
-            loss = "values that did not change for as long as its retention get lost, and their groups begin anew"
+            loss = "values that did not change for as long as its retention get lost, and their groups begin again"
             notes.append(f"topic {self._topic} has cleanup.policy = {policy}: {loss}. Set it to compact")
         if self._retention_ms < _RETENTION_MS:
             cost = (
-                "A local copy that is older is read anew, and a worker that needs longer to read the topic keeps deleted values"
+                "A local copy that is older is read again, and a worker that needs longer to read the topic keeps deleted values"
             )
             text = f"topic {self._topic} forgets after {self._retention_ms / 1000:g} s what was deleted"
             notes.append(f"{text}. {cost}. Set its delete.retention.ms to {_RETENTION_MS} or more")

@@ -37,8 +37,8 @@ class TopicView:
     def heads(self) -> Iterator[tuple[str, bytes]]:
         return self._copies.heads()
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
-        return self._copies.members(key, after, most)
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return self._copies.members(key, after, limit)
 
     def close(self) -> None:
         self._restoring.close()
@@ -66,8 +66,8 @@ class CopiedView:
     def heads(self) -> Iterator[tuple[str, bytes]]:
         return merge(*(each.heads() for each in self._views.values()))
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
-        return self._views[number_of(key, len(self._views))].members(key, after, most) if self._views else ()
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return self._views[number_of(key, len(self._views))].members(key, after, limit) if self._views else ()
 
     def close(self) -> None:
         for each in self._views.values():
@@ -102,9 +102,9 @@ class TopicCompletions:
     def ends(self) -> Place:
         return {name.partition: offset for name, offset in self._opened().ends().items()}
 
-    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+    def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         try:
-            return self._read(at, most)
+            return self._read(at, limit)
         except BaseException:
             self.close()
             raise
@@ -114,12 +114,12 @@ class TopicCompletions:
         if reader is not None:
             reader.close()
 
-    def _read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+    def _read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         reader = self._opened()
         reader.follow({number: at[number] for number in reader.numbers if number in at})
         found = [
             Completed(name.partition, each.offset, each.offset + 1, tuple((key, value or b"") for key, value in each.headers))
-            for name, records in reader.poll(most).items()
+            for name, records in reader.poll(limit).items()
             for each in records
         ]
         return found, reader.positions()

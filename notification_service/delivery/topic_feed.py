@@ -21,7 +21,7 @@ _LOST = "lost"
 """The part whose position is how many offsets are missing: retention deleted them unread, or the brokers have lost records."""
 
 _LOOK_SECONDS = 10.0
-"""How often it is checked whether the topic has more partitions, or was deleted and made anew."""
+"""How often it is checked whether the topic has more partitions, or was deleted and created again."""
 
 
 class TopicSpan(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class TopicSpan(msgspec.Struct, frozen=True):
 class TopicFeed:
     """Reads a span of a topic, or without a span whatever comes. A part of the feed is a partition of a topic with its id.
 
-    A topic of the same name that was made anew has other parts. `look` returns the topic as it is now.
+    A topic of the same name that was created again has other parts. `look` returns the topic as it is now.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class TopicFeed:
         self._seen: Topic | None = None
         self._looks_at = 0.0
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
         """As `Feed.read`.
 
         Raises:
-            JobRefused: The topic was deleted and made anew since the job began.
+            JobRefused: The topic was deleted and created again since the job began.
             TransportUnavailable, TransportRefused: The topic cannot be read.
         """
         try:
-            return self._read(positions, most)
+            return self._read(positions, limit)
         except BaseException:
             self.close()
             raise
@@ -69,7 +69,7 @@ class TopicFeed:
         if reader is not None:
             reader.close()
 
-    def _read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def _read(self, positions: Mapping[str, int], limit: int) -> Portion:
         reader = self._looked()
         wanted = {
             number: positions.get(self._part(number), self._start(number))
@@ -87,7 +87,7 @@ class TopicFeed:
             # Also of an empty partition: what is deleted of it from now on is missing.
             noted |= {self._part(number): at for number, at in wanted.items() if at != positions.get(self._part(number))}
             return Portion([], noted, is_end=True, seals=self._span is not None, missing=missing, lacks=lacks)
-        items = self._polled(reader, ends, most)
+        items = self._polled(reader, ends, limit)
         after = {number: min(at, ends[number]) for number, at in reader.positions().items()}
         selected = select_items(items, self._select)
         is_end = all(after[number] >= ends[number] for number in wanted)
@@ -95,11 +95,11 @@ class TopicFeed:
         seals = is_end and self._span is not None
         return Portion(selected, moved | noted, len(items) - len(selected), is_end, seals, missing=missing, lacks=lacks)
 
-    def _polled(self, reader: CommittedReader, ends: Mapping[int, int], most: int) -> list[Item]:
+    def _polled(self, reader: CommittedReader, ends: Mapping[int, int], limit: int) -> list[Item]:
         """Poll once. Of what is beyond `MAX_BYTES` nothing is kept: it is read again."""
         items: list[Item] = []
         size = 0
-        for name, records in reader.poll(most).items():
+        for name, records in reader.poll(limit).items():
             part = self._part(name.partition)
             for each in records:
                 if size >= MAX_BYTES:
@@ -116,7 +116,7 @@ class TopicFeed:
             return self._reader
         seen = self._look()
         if self._span is not None and self._span.id != seen.topic_id.hex:
-            problem = "was deleted and made anew since the job was started: cancel the job, and start another"
+            problem = "was deleted and created again since the job was started: cancel the job, and start another"
             raise JobRefused(f"topic {self._topic} {problem}")
         if seen != self._seen or self._reader is None:
             self.close()
@@ -125,7 +125,7 @@ class TopicFeed:
         return self._reader
 
     def _set_back(self, wanted: dict[int, int], log_ends: Mapping[int, int]) -> int:
-        """Continue at the end of a log that ends before what was read of it; return how many offsets are gone.
+        """Continue at the end of a log that ends before what was read of it; return how many offsets are missing.
 
         The brokers have lost records, by an election of a replica that was behind or by a disk. Others get these offsets.
         """

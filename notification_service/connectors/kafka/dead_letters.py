@@ -22,17 +22,17 @@ from resequencer.errors import ResequencerError
 from resequencer.record import Headers, OutputNumber, Partition
 
 _EARLIER_MS = 60_000
-"""How much before the given instant reading begins: a letter's instant is the worker's, its record's timestamp the client's."""
+"""How much before the given instant reading begins: the instant is that of a worker's clock, the timestamp of a client's."""
 
-_MAX_TOLD = 1_000
+_MAX_WARNED = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
 class KafkaDeadLetterStore(NotedActions):
-    """Implements `DeadLetterStore`. A letter's number is its place in the topic; actions on the letter are noted behind it.
+    """Implements `DeadLetterStore`. A dead letter's number is its place in the topic; actions on it are noted behind it.
 
-    Each call of `letters` and `actions` reads the topic again. It begins at the letters asked for and stops where the topic
-    ended when the store was opened, or when `begin` was called. Letters are requeued on the `route`, by default to the input.
+    Each call of `letters` and `actions` reads the topic again. It begins at the dead letters asked for and stops where the topic
+    ended when the store was opened, or when `begin` was called. They are requeued on the `route`, by default to the input.
     """
 
     def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign, route: RequeueRoute | None = None) -> None:
@@ -44,7 +44,7 @@ class KafkaDeadLetterStore(NotedActions):
         self._reader = CommittedReader(settings, [self._topic])
         self._ends = self._reader.ends()
         self._requeue: KafkaRequeue | None = None
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def where(self) -> str:
@@ -56,7 +56,7 @@ class KafkaDeadLetterStore(NotedActions):
                 try:
                     yield stored_dead_letter(number, "", each.key, headers, each.value or b"")
                 except ValueError as error:
-                    self._tell(number, error)
+                    self._warn(number, error)
 
     def actions(self) -> Iterator[Action]:
         for number, each, headers in self._records():
@@ -67,7 +67,7 @@ class KafkaDeadLetterStore(NotedActions):
                     raise TransportRefused(number, f"{error}. Another program wrote to the topic: find out which") from error
 
     def begin(self) -> Iterator[Outcome]:
-        """Fence all earlier callers. No requeue is ever left incomplete here: without a commit it did not happen."""
+        """Fence all earlier callers. No requeue is ever incomplete here: without a commit it did not happen."""
         self._requeue = KafkaRequeue(self._settings, self._route, self._sign)
         self._ends = self._reader.decided_ends()
         return iter(())
@@ -102,9 +102,9 @@ class KafkaDeadLetterStore(NotedActions):
         else:
             self._reader.seek_beginnings()
 
-    def _tell(self, number: str, problem: ValueError) -> None:
-        if number not in self._told and len(self._told) < _MAX_TOLD:
-            self._told.add(number)
+    def _warn(self, number: str, problem: ValueError) -> None:
+        if number not in self._warned and len(self._warned) < _MAX_WARNED:
+            self._warned.add(number)
             _LOG.warning("%s is skipped, for it is no dead letter: %s", number, problem)
 
 

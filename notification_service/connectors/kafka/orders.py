@@ -47,13 +47,13 @@ class KafkaOrderSource:
             end = find_offsets(consumer, [name], "end", limit_ms)[name]
         return range(start, end)
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
+    def poll(self, next_offsets: Mapping[Partition, int], max_records: int) -> Mapping[Partition, OrderBatch]:
         if not next_offsets:
             return {}
         consumer = self._connected(max(each.number for each in next_offsets))
         with translated(self._topic):
             self._follow(consumer, next_offsets)
-            fetched = consumer.poll(timeout_ms=0, max_records=most)
+            fetched = consumer.poll(timeout_ms=0, max_records=max_records)
         unreadable = self._unreadable.take() if self._unreadable is not None else {}
         names = {self._name(each): each for each in next_offsets}
         batches: dict[Partition, OrderBatch] = {}
@@ -94,7 +94,7 @@ class KafkaOrderSource:
         return next((offset for partition, offset in self._at.items() if self._name(partition) == name), None)
 
     def _follow(self, consumer: KafkaConsumer, next_offsets: Mapping[Partition, int]) -> None:
-        """Assign these partitions, and seek where reading is to go on elsewhere than where the last poll ended."""
+        """Assign these partitions, and seek where reading continues elsewhere than where the last poll ended."""
         if self._at.keys() != next_offsets.keys():
             consumer.assign([self._name(each) for each in sorted(next_offsets)])
             self._at = {each: offset for each, offset in self._at.items() if each in next_offsets}

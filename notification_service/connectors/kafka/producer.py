@@ -104,8 +104,8 @@ def _murmur2(data: bytes) -> int:
     for (word,) in iter_unpack("<I", data[:whole]):
         word = word * _MIX & _MASK
         mixed = mixed * _MIX & _MASK ^ (word ^ word >> 24) * _MIX & _MASK
-    if rest := data[whole:]:
-        mixed = (mixed ^ int.from_bytes(rest, "little")) * _MIX & _MASK
+    if remainder := data[whole:]:
+        mixed = (mixed ^ int.from_bytes(remainder, "little")) * _MIX & _MASK
     mixed = (mixed ^ mixed >> 13) * _MIX & _MASK
     return mixed ^ mixed >> 15
 
@@ -113,6 +113,9 @@ def _murmur2(data: bytes) -> int:
 Positions: TypeAlias = Mapping[Partition, Committed]
 Place: TypeAlias = tuple[Partition, int]
 """Where a record is: its partition and its offset."""
+
+FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
+"""What a producer gets whose transactional id another one has taken."""
 
 _CLOSE_SECONDS = 1
 _LOG = logging.getLogger("resequencer.connectors")
@@ -376,7 +379,7 @@ def _close_at_last(producer: KafkaProducer) -> None:
 
 
 class Fitting:
-    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the letters' instant."""
+    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the instant of that."""
 
     def __init__(self, settings: KafkaSettings, topics: Topics, clock: Clock) -> None:
         self._settings = settings
@@ -386,9 +389,9 @@ class Fitting:
 
     def look(self) -> None:
         """Read the topics' current limits."""
-        topics, most = self._settings.topics, self._settings.max_request_bytes
+        topics, maximum = self._settings.topics, self._settings.max_request_bytes
         limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
-        self._size_limits = SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
+        self._size_limits = SizeLimits(topics, {topic: min(limit, maximum) for topic, limit in limits.items()})
 
     def has_topic(self, output: OutputRecord) -> bool:
         """Whether the record has a topic. A fact that was pending when aggregation was switched off has none, and is dropped."""
@@ -415,14 +418,14 @@ class Fitting:
         """
         self.look()
         if output.channel is Channel.NOTIFICATIONS:
-            letter = self._size_limits.letter(output, str(error), self._clock.now())
+            replacement = self._size_limits.dead_letter(output, str(error), self._clock.now())
         else:
-            letter = self._size_limits.fit(output, self._clock.now())
+            replacement = self._size_limits.fit(output, self._clock.now())
         size = len(record.value or b"")
-        if output.channel in (Channel.FACTS, Channel.VALUES) and record == letter:
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == replacement:
             what = "fact" if output.channel is Channel.FACTS else "value"
             raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
-        if record.topic == letter.topic and size <= len(letter.value or b""):
+        if record.topic == replacement.topic and size <= len(replacement.value or b""):
             problem = f"it does not accept a dead letter of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
-        return letter
+        return replacement

@@ -12,12 +12,10 @@ from notification_service.connectors.dead_letters.actions import Action, Requeue
 from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
 from notification_service.connectors.kafka.client import text_of, to_transport_error, translated
 from notification_service.connectors.kafka.core.records import ProducerRecord, note_of, size_of
-from notification_service.connectors.kafka.producer import NotTaken, Place, TransactionalProducer
+from notification_service.connectors.kafka.producer import FENCED, NotTaken, Place, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from resequencer.record import Headers, Origin, OutputNumber, Partition
-
-_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 
 _Actions = TypeVar("_Actions", bound=Sequence[Action])
 
@@ -36,7 +34,7 @@ class RequeueRoute(NamedTuple):
 
 def route_to_input(topic: str) -> RequeueRoute:
     """Return the route of the service's own dead letters: back to where they came from."""
-    return RequeueRoute(topic, topic, lambda letter: letter.headers_to_requeue, _why_not_a_notification)
+    return RequeueRoute(topic, topic, lambda dead_letter: dead_letter.headers_to_requeue, _why_not_a_notification)
 
 
 class KafkaRequeue:
@@ -48,25 +46,25 @@ class KafkaRequeue:
         self._sign = sign
         self._producer: TransactionalProducer | None = self._begin()
 
-    def requeue(self, letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
-        """Requeue in one transaction all letters that can be requeued.
+    def requeue(self, dead_letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
+        """Requeue in one transaction all dead letters that can be requeued.
 
         Raises:
             DeadLettersInUse: Another process has started requeueing or discarding; nothing was done here.
             TransportUnavailable: Nothing was done, or the outcome is unknown; reading the topic again shows which.
         """
-        refused, left = list[Outcome](), list[StoredDeadLetter]()
+        refused, remaining = list[Outcome](), list[StoredDeadLetter]()
         with translated(self._route.to):
             partitions = len(self._connected().partitions(self._route.to))
-        for each in letters:
+        for each in dead_letters:
             problem = self._why_not(each, partitions) or each.find_excess(self._settings.max_value_bytes)
-            (left.append(each) if problem is None else refused.append(Outcome(each.number, None, problem)))
-        while left:
+            (remaining.append(each) if problem is None else refused.append(Outcome(each.number, None, problem)))
+        while remaining:
             try:
-                done = self._sent(left)
+                done = self._sent(remaining)
             except NotTaken as error:
-                letter = left.pop(error.at)
-                refused.append(Outcome(letter.number, None, self._why_not_taken(letter, error)))
+                dead_letter = remaining.pop(error.at)
+                refused.append(Outcome(dead_letter.number, None, self._why_not_taken(dead_letter, error)))
             else:
                 yield from (Outcome(each.number, each.position, done=each.state) for each in done)
                 break
@@ -81,32 +79,33 @@ class KafkaRequeue:
         if producer is not None:
             producer.close()
 
-    def _sent(self, letters: Sequence[StoredDeadLetter]) -> Sequence[Requeued]:
+    def _sent(self, dead_letters: Sequence[StoredDeadLetter]) -> Sequence[Requeued]:
         def done(places: Sequence[Place]) -> Sequence[Requeued]:
             sign = self._sign()
             return [
                 each.requeueing(*sign, place.number, offset).ended(*sign, str(Origin(place, offset)))
-                for each, (place, offset) in zip(letters, places, strict=True)
+                for each, (place, offset) in zip(dead_letters, places, strict=True)
             ]
 
-        return self._transaction([self._record_of(each) for each in letters], done)
+        return self._transaction([self._record_of(each) for each in dead_letters], done)
 
-    def _record_of(self, letter: StoredDeadLetter) -> ProducerRecord:
-        record, number = letter.letter.record, letter.letter.record.origin.partition.number
-        return ProducerRecord(self._route.to, record.key, self._route.headers_of(letter), letter.value_to_requeue, number)
+    def _record_of(self, dead_letter: StoredDeadLetter) -> ProducerRecord:
+        record, number = dead_letter.letter.record, dead_letter.letter.record.origin.partition.number
+        headers = self._route.headers_of(dead_letter)
+        return ProducerRecord(self._route.to, record.key, headers, dead_letter.value_to_requeue, number)
 
-    def _why_not(self, letter: StoredDeadLetter, partitions: int) -> str | None:
+    def _why_not(self, dead_letter: StoredDeadLetter, partitions: int) -> str | None:
         """Return why the dead letter cannot be requeued, or None if it can."""
-        if (problem := self._route.why_not(letter)) is not None:
+        if (problem := self._route.why_not(dead_letter)) is not None:
             return problem
-        (name, number), route = letter.letter.record.origin.partition, self._route
+        (name, number), route = dead_letter.letter.record.origin.partition, self._route
         if name != route.origin:
             return f"it came from topic {name}, but the service reads {route.origin} now"
         return f"it came from partition {number}, but {route.to} has only {partitions}" if number >= partitions else None
 
-    def _why_not_taken(self, letter: StoredDeadLetter, error: NotTaken) -> str:
+    def _why_not_taken(self, dead_letter: StoredDeadLetter, error: NotTaken) -> str:
         topic = self._route.to
-        size = size_of(letter.letter.record.key, self._route.headers_of(letter), letter.value_to_requeue)
+        size = size_of(dead_letter.letter.record.key, self._route.headers_of(dead_letter), dead_letter.value_to_requeue)
         with closing(Topics(self._settings)) as topics:
             limit = min(self._settings.max_request_bytes, topics.limits(topic)[topic])
         remedy = "Raise the topic's max.message.bytes and the producer's max.request.size"
@@ -145,13 +144,13 @@ class KafkaRequeue:
         return actions
 
     def _give_up(self, error: errors.KafkaError) -> NoReturn:
-        if isinstance(error, _FENCED) or any(each.__name__ in str(error) for each in _FENCED):
+        if isinstance(error, FENCED) or any(each.__name__ in str(error) for each in FENCED):
             raise DeadLettersInUse from error
         problem = to_transport_error(self._route.to, error)
         if isinstance(problem, TransportRefused):
             raise problem from error
         text = f"it is unknown whether the last dead letters were done ({text_of(error)})"
-        raise TransportUnavailable(f"{text}: repeat the command; it finds out, and does the rest once") from error
+        raise TransportUnavailable(f"{text}: repeat the command; it finds out, and does what remains, once") from error
 
     def _begin(self) -> TransactionalProducer:
         options = {**self._settings.producer, "transactional_id": f"{self._settings.group_id}.dead-letters"}
@@ -172,8 +171,8 @@ def _partition_of(number: str) -> Partition:
     return found.partition
 
 
-def _why_not_a_notification(letter: StoredDeadLetter) -> str | None:
-    if NOTIFICATION_ID in dict(letter.letter.record.headers):
+def _why_not_a_notification(dead_letter: StoredDeadLetter) -> str | None:
+    if NOTIFICATION_ID in dict(dead_letter.letter.record.headers):
         text = "it is a notification that its topic refused: raise the topic's max.message.bytes, and send the record yourself"
         return f"{text} (show --raw)"
     return None

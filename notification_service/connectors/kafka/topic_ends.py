@@ -50,7 +50,7 @@ class TopicEndsReader:
         self._written = LogReader(settings.uncommitted())
 
     def look(self) -> TopicEnds:
-        """Read positions and ends. Positions come first, so that the output they rest on lies before `written`."""
+        """Read positions and ends. Positions come first, so that the output up to them lies before `written`."""
         topics = self._settings.topics
         self._topics.look()
         positions = self._positions(self._committed, topics.input)

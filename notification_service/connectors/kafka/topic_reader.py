@@ -172,10 +172,10 @@ class CommittedReader:
     def seek(self, name: TopicPartition, offset: int) -> None:
         self._reader.seek(name, offset)
 
-    def poll(self, most: int) -> dict[TopicPartition, list[Any]]:
-        """Return up to `most` records behind the current offsets; an empty dict after a moment without any."""
+    def poll(self, max_records: int) -> dict[TopicPartition, list[Any]]:
+        """Return up to `max_records` records behind the current offsets; an empty dict after a moment without any."""
         with translated(self._what):
-            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=most)
+            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=max_records)
         return polled
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from notification_service.connectors.line_format import Defect, Line, decode_lin
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
 """How long to wait for a broker during a simulation. A simulation cut short is useless: its expectations are incomplete."""
-_SAY_SECONDS = 5
+_REPORT_SECONDS = 5
 
 
 class KafkaInput:
@@ -63,7 +63,7 @@ class KafkaInput:
     def flush(self) -> None:
         """Wait until all sent lines have arrived; raise the error of one that has not."""
         # A record that the client gave up after `_FLUSH_SECONDS` counts as done, too.
-        self._retry.until_answered("input", partial(self._producer.flush, self._sent, _SAY_SECONDS))
+        self._retry.until_answered("input", partial(self._producer.flush, self._sent, _REPORT_SECONDS))
         failed = next((each for each in self._sent if each.failed()), None)
         self._sent = []
         if failed is not None:

@@ -237,4 +237,4 @@ def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:
             assert self._member is not None
             self._member.seek(partition, self._next_offsets[partition])
 
-    patch.setattr(KafkaTransport, "_set_aside", faulty)
+    patch.setattr(KafkaTransport, "_pause_unreadable", faulty)

@@ -108,7 +108,7 @@ def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_re
     assert values(read_all(job, positions)) == [b"2", b"3", b"4", b"5", b"6"]
     assert job.read(positions, 2).seals
     assert values(read_all(feed(span), {f"{identifier}/0": 5})) == [b"5", b"6"]
-    with pytest.raises(JobRefused, match="was deleted and made anew"):
+    with pytest.raises(JobRefused, match="was deleted and created again"):
         feed(TopicSpan("0" * 32, {}, {0: 7})).read({}, 2)
 
 

@@ -659,4 +659,4 @@ def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, ru
     two = runner()
     said = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
     # The brokers delete the group's positions with the topic; else the position names the topic that it belongs to.
-    assert any(each in str(said) for each in ("was deleted and made anew", "the group has no position"))
+    assert any(each in str(said) for each in ("was deleted and created again", "the group has no position"))

@@ -186,7 +186,7 @@ def test_an_outcome_whose_answer_was_lost_is_found_out_by_the_next_order(
     with closing(aside.store()) as store:
         list(store.begin())
         _lose_the_answer_to_the_commit(store, monkeypatch)
-        with pytest.raises(TransportUnavailable, match="repeat the command; it finds out, and does the rest once"):
+        with pytest.raises(TransportUnavailable, match="repeat the command; it finds out, and does what remains, once"):
             list(store.requeue(store.letters()))
     with closing(aside.store()) as store:
         list(store.begin())
