@@ -18,7 +18,7 @@ from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Defect, decode_line
 from notification_service.delivery.core.jobs import Item
-from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
+from notification_service.delivery.feed import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 
@@ -27,7 +27,7 @@ _ACCOUNTED = "accounted"
 """The part whose position is how many of all bytes that were written the job has read, or need not read."""
 
 _NO_FILES = frozenset((_ACCOUNTED, ACCEPTED))
-"""The parts that are no files, and so are never gone."""
+"""The parts that are no files, and so are never missing."""
 
 _SETTLED_SECONDS = 2.0
 """A directory that has not changed for so long has another instant after its next change: file systems count in steps."""
@@ -36,7 +36,7 @@ _SETTLED_SECONDS = 2.0
 _MARK = "~"
 """Behind a part's name: the part whose position is a mark of the bytes before the position of the first one.
 
-It holds 31 bits of that position and 32 of a hash. One of another position says nothing: an older version moved the position.
+It holds 31 bits of that position and 32 of a hash. One of another position has no meaning: an older version moved the position.
 """
 
 _MARKED_BYTES, _LOW_BITS = 4096, 2**31 - 1
@@ -101,7 +101,7 @@ class FileFeed:
         self._seen_same: dict[str, tuple[object, int]] = {}
         """By part the file, and the position in it, that were compared last."""
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
         """As `Feed.read`.
 
         Raises:
@@ -111,11 +111,11 @@ class FileFeed:
             files = self._list()
             if self._directory is None and positions.keys() - _NO_FILES:
                 raise TransportUnavailable(f"{self._path.parent}: is missing, though output in it was read: mount or restore it")
-            # Before the files are read: all that it counts is in them, or has gone.
+            # Before the files are read: all that it counts is in them, or was deleted.
             written = self._find_written()
             parts = list(self._parts(files, positions))
             differing = [each for each in parts if not each.is_same]
-            portion, ends = (_differing(differing, positions), []) if differing else self._read(parts, positions, most, written)
+            portion, ends = (_differing(differing, positions), []) if differing else self._read(parts, positions, limit, written)
             # A file that was rotated meanwhile may have been read under the name of another one, or behind it.
             if [each.inode for each in files] == [each.inode for each in self._list()]:
                 return portion if differing else self._with_missing(portion, positions, written, files, ends)
@@ -143,7 +143,7 @@ class FileFeed:
         return [*rotated, _File(self._path, _find_fact(self._path))]
 
     def _read(
-        self, parts: list[_Part], positions: Mapping[str, int], most: int, written: Written | None
+        self, parts: list[_Part], positions: Mapping[str, int], limit: int, written: Written | None
     ) -> tuple[Portion, list[_End]]:
         """Return what is there, and where the output, and each file of which something was read, was read to."""
         items: list[Item] = []
@@ -159,10 +159,10 @@ class FileFeed:
                     break
                 items.append(item_of(line, f"{part}@{line.start}"))
                 at, size = end_of(line), size + len(line.content)
-                if len(items) >= most or size >= MAX_BYTES:
+                if len(items) >= limit or size >= MAX_BYTES:
                     break
             ends.append(_End(each, part, began, at))
-            if len(items) >= most or size >= MAX_BYTES:
+            if len(items) >= limit or size >= MAX_BYTES:
                 return self._portion(items, ends, None), ends
         there = {name for each in parts for name in (each.name, each.name + _MARK)}
         return self._portion(items, ends, frozenset(positions) - there - _NO_FILES), ends
@@ -188,7 +188,7 @@ class FileFeed:
             yield part
 
     def _one_of_many(self, file: _File, identity: str, positions: Mapping[str, int], taken: set[str]) -> _Part:
-        """Return the part of a file that begins like others, some of which may have gone."""
+        """Return the part of a file that begins like others, some of which may be deleted."""
         read = (name for name in positions if not name.endswith(_MARK) and name not in taken)
         alike = [name for name in read if name.partition("#")[0] == identity]
         same = next((name for name in alike if self._compare(file, name, positions)), None)
@@ -271,14 +271,14 @@ class FileFeed:
 
 
 def _differing(parts: list[_Part], positions: Mapping[str, int]) -> Portion:
-    """Say that files do not hold any more what was read of them; begin them anew when that was accepted.
+    """Report that files do not hold any more what was read of them; begin them again when that was accepted.
 
     It is not the end: while they are not read, what was delivered of them must not be forgotten.
     """
     missing = sum(positions[each.name] for each in parts)
     if missing <= positions.get(ACCEPTED, 0):
-        anew = {name: 0 for each in parts for name in (each.name, each.name + _MARK)}
-        return Portion([], {**anew, ACCEPTED: 0}, missing=0)
+        restarted = {name: 0 for each in parts for name in (each.name, each.name + _MARK)}
+        return Portion([], {**restarted, ACCEPTED: 0}, missing=0)
     others = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     where = f"{parts[0].file.path} before position {positions[parts[0].name]}{others}"
     lacks = (

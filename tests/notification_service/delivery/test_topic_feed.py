@@ -16,7 +16,7 @@ from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.intake import ACCEPTED
 
 if TYPE_CHECKING:
-    from notification_service.delivery.feeds.topics import TopicFeed, TopicSpan
+    from notification_service.delivery.topic_feed import TopicFeed, TopicSpan
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ Feeds = Callable[..., "TopicFeed"]
 def feed(topics: KafkaStage) -> Iterator[Feeds]:
     from notification_service.connectors.kafka.topic_reader import CommittedReader
     from notification_service.connectors.kafka.topics import Topic, Topics
-    from notification_service.delivery.feeds.topics import TopicFeed
+    from notification_service.delivery.topic_feed import TopicFeed
 
     made: list[TopicFeed] = []
     settings, topic = topics.settings(), topics.topics.input
@@ -96,7 +96,7 @@ def test_what_is_not_decided_is_not_read_before_it_is(topics: KafkaStage, feed: 
 
 
 def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_read_again(topics: KafkaStage, feed: Feeds) -> None:
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topics.send(*(b"%d" % number for number in range(10)), key=b"u")
     topics.send(b"not ours", partition=1, key=b"v")
@@ -108,7 +108,7 @@ def test_a_job_reads_its_span_and_ends_and_a_portion_that_was_not_taken_in_is_re
     assert values(read_all(job, positions)) == [b"2", b"3", b"4", b"5", b"6"]
     assert job.read(positions, 2).seals
     assert values(read_all(feed(span), {f"{identifier}/0": 5})) == [b"5", b"6"]
-    with pytest.raises(JobRefused, match="was deleted and made anew"):
+    with pytest.raises(JobRefused, match="was deleted and created again"):
         feed(TopicSpan("0" * 32, {}, {0: 7})).read({}, 2)
 
 
@@ -155,10 +155,23 @@ def test_offsets_behind_the_end_of_the_log_are_missing_and_what_gets_them_next_i
     assert live.read(positions, 3).missing == 4, "until that is accepted"
 
 
+def test_a_job_lacks_what_the_brokers_lost_of_its_span_before_it_was_read(topics: KafkaStage, feed: Feeds) -> None:
+    from notification_service.delivery.topic_feed import TopicSpan
+
+    topics.send(*(b"%d" % number for number in range(3)), key=b"u")
+    # As if the brokers had lost the five records from 3 to 8.
+    job, positions = feed(TopicSpan(feed()._look().topic_id.hex, {0: 5}, {0: 8})), dict[str, int]()
+    portion = job.read(positions, 3)
+    assert (portion.missing, portion.items, portion.is_end) == (2, [], False)
+    positions.update(portion.positions)
+    topics.send(*(b"%d" % number for number in range(3, 9)), key=b"u")
+    assert values(read_all(job, positions)) == [b"3", b"4", b"5", b"6", b"7"]
+
+
 def test_a_job_lacks_what_retention_deletes_of_its_span(topics: KafkaStage, feed: Feeds) -> None:
     from kafka import KafkaAdminClient, TopicPartition
 
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topics.send(*(b"%d" % number for number in range(10)), key=b"u")
     job, positions = feed(TopicSpan(feed()._look().topic_id.hex, {0: 0}, {0: 6})), dict[str, int]()

@@ -17,12 +17,12 @@ MAX_BYTES = 16 * 1024 * 1024
 class Feed(Protocol):
     """A source of notifications that can be read again from each position that it has given."""
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
-        """Return the next records behind the positions, about `most` of them, and fewer if they are large.
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
+        """Return the next records behind the positions, about `limit` of them, and fewer if they are large.
 
         Raises:
             TransientError: The source does not answer.
-            ResequencerError: It cannot be read; the text says why.
+            ResequencerError: It cannot be read; the text has the reason.
         """
         ...
 
@@ -64,5 +64,5 @@ def _find_defect(unit: str, notification_id: str | None) -> str | None:
 
 
 def select_items(items: list[Item], select: Select) -> list[Item]:
-    """Return the items that the receiver gets. What has a defect is not left out: it is told as failed."""
+    """Return the items that the receiver gets. They include what has a defect: it is reported as failed."""
     return [item for item in items if item.defect is not None or select.selects(item.status, item.entity)]

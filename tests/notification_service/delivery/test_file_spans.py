@@ -6,8 +6,8 @@ import pytest
 from harness.receivers import receiver
 
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
-from tests.notification_service.delivery.feeds.test_files import line, read_all
+from notification_service.delivery.file_spans import FileSpan, FileSpanFeed, span_of
+from tests.notification_service.delivery.test_file_feed import line, read_all
 
 ALL = receiver().select
 
@@ -71,5 +71,5 @@ def test_files_are_read_one_after_the_other_also_those_that_are_the_same_or_empt
 def test_large_records_make_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "n.jsonl"
     path.write_bytes(lines(0, 10))
-    monkeypatch.setattr("notification_service.delivery.feeds.file_spans.MAX_BYTES", 3 * (len(line("u", "n0")) - 1))
+    monkeypatch.setattr("notification_service.delivery.file_spans.MAX_BYTES", 3 * (len(line("u", "n0")) - 1))
     assert len(feed(span_of(path, is_written=False)).read({}, 100).items) == 3

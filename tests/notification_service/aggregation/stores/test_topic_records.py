@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notification_service.aggregation.core import Slot, Stored
-from notification_service.aggregation.kafka.restoring import read_value, value_record
+from notification_service.aggregation.kafka_store import read_value, value_record
 
 KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=20) | st.sampled_from(["%2F", "/%"])
 

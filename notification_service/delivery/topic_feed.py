@@ -6,13 +6,12 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from kafka import TopicPartition
 
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.connectors.kafka.topics import Topic
 from notification_service.delivery.core.jobs import Item
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.feeds.port import MAX_BYTES, make_item, select_items
+from notification_service.delivery.feed import MAX_BYTES, make_item, select_items
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 from resequencer.record import Origin, Partition
@@ -22,7 +21,7 @@ _LOST = "lost"
 """The part whose position is how many offsets are missing: retention deleted them unread, or the brokers have lost records."""
 
 _LOOK_SECONDS = 10.0
-"""How often it is checked whether the topic has more partitions, or was deleted and made anew."""
+"""How often it is checked whether the topic has more partitions, or was deleted and created again."""
 
 
 class TopicSpan(msgspec.Struct, frozen=True):
@@ -36,7 +35,7 @@ class TopicSpan(msgspec.Struct, frozen=True):
 class TopicFeed:
     """Reads a span of a topic, or without a span whatever comes. A part of the feed is a partition of a topic with its id.
 
-    A topic of the same name that was made anew has other parts. `look` returns the topic as it is now.
+    A topic of the same name that was created again has other parts. `look` returns the topic as it is now.
     """
 
     def __init__(
@@ -51,27 +50,26 @@ class TopicFeed:
         self._reader: CommittedReader | None = None
         self._seen: Topic | None = None
         self._looks_at = 0.0
-        self._at: dict[int, int] = {}
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
         """As `Feed.read`.
 
         Raises:
-            JobRefused: The topic was deleted and made anew since the job began.
+            JobRefused: The topic was deleted and created again since the job began.
             TransportUnavailable, TransportRefused: The topic cannot be read.
         """
         try:
-            return self._read(positions, most)
+            return self._read(positions, limit)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        reader, self._reader, self._at = self._reader, None, {}
+        reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
-    def _read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def _read(self, positions: Mapping[str, int], limit: int) -> Portion:
         reader = self._looked()
         wanted = {
             number: positions.get(self._part(number), self._start(number))
@@ -79,7 +77,7 @@ class TopicFeed:
             if self._span is None or number in self._span.ends
         }
         log_ends = {name.partition: offset for name, offset in reader.ends().items()}
-        lost = self._set_back(wanted, log_ends, positions) + self._follow(reader, wanted, positions)
+        lost = self._set_back(wanted, log_ends) + self._follow(reader, wanted, positions)
         missing = max(0, positions.get(_LOST, 0) + lost - positions.get(ACCEPTED, 0))
         noted = {part: at for part, at in ((_LOST, missing), (ACCEPTED, 0)) if at != positions.get(part, 0)}
         causes = "which retention deleted before they were read, or which the brokers have lost"
@@ -89,28 +87,27 @@ class TopicFeed:
             # Also of an empty partition: what is deleted of it from now on is missing.
             noted |= {self._part(number): at for number, at in wanted.items() if at != positions.get(self._part(number))}
             return Portion([], noted, is_end=True, seals=self._span is not None, missing=missing, lacks=lacks)
-        items = self._polled(reader, ends, most)
-        self._at = {number: reader.position(self._name(number)) for number in wanted}
-        after = {number: min(at, ends[number]) for number, at in self._at.items()}
+        items = self._polled(reader, ends, limit)
+        after = {number: min(at, ends[number]) for number, at in reader.positions().items()}
         selected = select_items(items, self._select)
         is_end = all(after[number] >= ends[number] for number in wanted)
         moved = {self._part(number): at for number, at in after.items() if at != positions.get(self._part(number))}
         seals = is_end and self._span is not None
         return Portion(selected, moved | noted, len(items) - len(selected), is_end, seals, missing=missing, lacks=lacks)
 
-    def _polled(self, reader: CommittedReader, ends: Mapping[int, int], most: int) -> list[Item]:
+    def _polled(self, reader: CommittedReader, ends: Mapping[int, int], limit: int) -> list[Item]:
         """Poll once. Of what is beyond `MAX_BYTES` nothing is kept: it is read again."""
         items: list[Item] = []
         size = 0
-        for name, records in reader.poll(most).items():
+        for name, records in reader.poll(limit).items():
             part = self._part(name.partition)
             for each in records:
                 if size >= MAX_BYTES:
                     reader.seek(name, each.offset)
                     break
                 size += len(each.value or b"")
-                if each.offset < ends.get(name.partition, 0):
-                    items.append(_item(name, each, f"{part}@{each.offset}"))
+                if each.offset < ends[name.partition]:
+                    items.append(_item(each, f"{part}@{each.offset}"))
         return items
 
     def _looked(self) -> CommittedReader:
@@ -119,7 +116,7 @@ class TopicFeed:
             return self._reader
         seen = self._look()
         if self._span is not None and self._span.id != seen.topic_id.hex:
-            problem = "was deleted and made anew since the job was started: cancel the job, and start another"
+            problem = "was deleted and created again since the job was started: cancel the job, and start another"
             raise JobRefused(f"topic {self._topic} {problem}")
         if seen != self._seen or self._reader is None:
             self.close()
@@ -127,43 +124,34 @@ class TopicFeed:
         self._looks_at = monotonic() + _LOOK_SECONDS
         return self._reader
 
-    def _set_back(self, wanted: dict[int, int], log_ends: Mapping[int, int], positions: Mapping[str, int]) -> int:
-        """Go on at the end of a log that ends before what was read of it; return how many offsets are gone.
+    def _set_back(self, wanted: dict[int, int], log_ends: Mapping[int, int]) -> int:
+        """Continue at the end of a log that ends before what was read of it; return how many offsets are missing.
 
         The brokers have lost records, by an election of a replica that was behind or by a disk. Others get these offsets.
         """
         lost = 0
         for number, at in wanted.items():
-            if self._part(number) in positions and at > log_ends[number]:
+            if at > log_ends[number]:
                 lost += at - log_ends[number]
-                told = "%s-%d: it was read up to offset %d, but its log ends at %d: the brokers have lost records"
-                _LOG.error(told, self._topic, number, at, log_ends[number])
+                problem = "%s-%d: it was read up to offset %d, but its log ends at %d: the brokers have lost records"
+                _LOG.error(problem, self._topic, number, at, log_ends[number])
                 wanted[number] = log_ends[number]
         return lost
 
     def _follow(self, reader: CommittedReader, wanted: Mapping[int, int], positions: Mapping[str, int]) -> int:
-        """Go on at these offsets; return how many of them retention has deleted since the job had to read them."""
-        if self._at == wanted:
-            return 0
+        """Continue at these offsets; return how many of them retention has deleted since the job had to read them."""
         lost = 0
-        begins = {name.partition: offset for name, offset in reader.begins().items()}
-        for number in reader.numbers:
-            at = max(wanted.get(number, begins[number]), begins[number])
-            end = at if self._span is None else min(at, self._span.ends.get(number, 0))
+        for number, at in reader.follow(wanted).items():
+            end = at if self._span is None else min(at, self._span.ends[number])
             is_ours = self._span is not None or self._part(number) in positions
-            if is_ours and wanted.get(number, end) < end:
+            if is_ours and wanted[number] < end:
                 lost += end - wanted[number]
-                told = "%s-%d: retention deleted the records from %d to %d before they were taken in for delivery"
-                _LOG.error(told, self._topic, number, wanted[number], end)
-            reader.seek(self._name(number), at)
-        self._at = dict(wanted)
+                problem = "%s-%d: retention deleted the records from %d to %d before they were taken in for delivery"
+                _LOG.error(problem, self._topic, number, wanted[number], end)
         return lost
 
     def _start(self, number: int) -> int:
         return 0 if self._span is None else self._span.starts.get(number, 0)
-
-    def _name(self, number: int) -> TopicPartition:
-        return TopicPartition(self._topic, number)
 
     def _part(self, number: int) -> str:
         assert self._seen is not None
@@ -175,6 +163,7 @@ def part_of(topic: Topic, number: int) -> str:
     return f"{topic.topic_id.hex}/{number}"
 
 
-def _item(name: TopicPartition, record: Any, place: str) -> Item:
+def _item(record: Any, place: str) -> Item:
     headers = tuple((key, value or b"") for key, value in record.headers)
-    return make_item(record.key, record.value or b"", headers, str(Origin(Partition(*name), record.offset)), place)
+    origin = Origin(Partition(record.topic, record.partition), record.offset)
+    return make_item(record.key, record.value or b"", headers, str(origin), place)

@@ -11,8 +11,8 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.delivery.core.jobs import Item
-from notification_service.delivery.feeds.files import end_of, inode_of, item_of
-from notification_service.delivery.feeds.port import MAX_BYTES, select_items
+from notification_service.delivery.feed import MAX_BYTES, select_items
+from notification_service.delivery.file_feed import end_of, inode_of, item_of
 from notification_service.delivery.ledger.intake import ACCEPTED, Portion
 from notification_service.delivery.settings import Select
 
@@ -51,34 +51,34 @@ class FileSpanFeed:
         named = [f"{mark}#{parts[:number].count(mark) + 1}" for number, mark in enumerate(parts)]
         self._spans = {part.removesuffix("#1"): span for part, span in zip(named, spans, strict=True)}
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
         """As `Feed.read`.
 
         What is missing is a file that is not there any more, under its name or as one that was rotated out of it. Those behind it
         wait for it, until an operator accepts the loss.
         """
-        left = [(part, span) for part, span in self._spans.items() if positions.get(part, 0) < span.size]
-        if not left:
+        remaining = [(part, span) for part, span in self._spans.items() if positions.get(part, 0) < span.size]
+        if not remaining:
             return Portion([], {}, missing=0, is_end=True, seals=True)
-        part, span = left[0]
+        part, span = remaining[0]
         path = _find(span)
         if path is None:
-            return _without(part, span, positions, is_last=len(left) == 1)
+            return _without(part, span, positions, is_last=len(remaining) == 1)
         before = inode_of(path)
         if not _holds(path, span):
             return Portion([], {})
-        items, at = self._items(path, part, span, positions.get(part, 0), most)
+        items, at = self._items(path, part, span, positions.get(part, 0), limit)
         if inode_of(path) != before:
             return Portion([], {})  # It was rotated meanwhile: what was read may be of another file.
         selected = select_items(items, self._select)
-        is_end = at >= span.size and len(left) == 1
+        is_end = at >= span.size and len(remaining) == 1
         moved = {part: at} | ({ACCEPTED: 0} if positions.get(ACCEPTED) else {})  # What is here was not accepted as lost.
         return Portion(selected, moved, len(items) - len(selected), is_end, seals=is_end, missing=0)
 
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def _items(self, path: Path, part: str, span: FileSpan, at: int, most: int) -> tuple[list[Item], int]:
+    def _items(self, path: Path, part: str, span: FileSpan, at: int, limit: int) -> tuple[list[Item], int]:
         items: list[Item] = []
         size = 0
         for line in scan(path, self._files, at, takes_unended=True):
@@ -86,13 +86,13 @@ class FileSpanFeed:
                 break
             items.append(item_of(line, f"{part}@{line.start}"))
             at, size = end_of(line), size + len(line.content)
-            if len(items) >= most or size >= MAX_BYTES:
+            if len(items) >= limit or size >= MAX_BYTES:
                 break
         return items, at
 
 
 def _without(part: str, span: FileSpan, positions: Mapping[str, int], *, is_last: bool) -> Portion:
-    """Say what is missing, or go on behind it if the loss was accepted."""
+    """Report what is missing, or continue behind it if the loss was accepted."""
     missing, accepted = span.size - positions.get(part, 0), positions.get(ACCEPTED, 0)
     if missing <= accepted:
         return Portion([], {part: span.size, ACCEPTED: 0}, missing=0, is_end=is_last, seals=is_last)

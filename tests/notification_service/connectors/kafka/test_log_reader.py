@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from resequencer.record import Partition
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 
-from kafka import TopicPartition
-from kafka.partitioner.default import murmur2
 from msgspec.structs import replace
 
 from notification_service.aggregation.completions import Completed, Place
 from notification_service.aggregation.core import Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka.restoring import Restoring
+from notification_service.aggregation.kafka_store import Restoring
 from notification_service.aggregation.view import FileView
+from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from resequencer.clock import SteadyClock
@@ -38,8 +37,8 @@ class TopicView:
     def heads(self) -> Iterator[tuple[str, bytes]]:
         return self._copies.heads()
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
-        return self._copies.members(key, after, most)
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return self._copies.members(key, after, limit)
 
     def close(self) -> None:
         self._restoring.close()
@@ -67,8 +66,8 @@ class CopiedView:
     def heads(self) -> Iterator[tuple[str, bytes]]:
         return merge(*(each.heads() for each in self._views.values()))
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
-        return self._views[number_of(key, len(self._views))].members(key, after, most) if self._views else ()
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return self._views[number_of(key, len(self._views))].members(key, after, limit) if self._views else ()
 
     def close(self) -> None:
         for each in self._views.values():
@@ -77,7 +76,7 @@ class CopiedView:
 
 def number_of(key: str, partitions: int) -> int:
     """Return the partition of a key, as Kafka's default partitioner gives it."""
-    return int(murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+    return partition_of(key.encode(), partitions)
 
 
 def _file_of(directory: Path, number: int) -> Path:
@@ -96,7 +95,6 @@ class TopicCompletions:
         self._topic = settings.topics.notifications
         self._settings = replace(settings, topics=replace(settings.topics, input=self._topic))
         self._reader: CommittedReader | None = None
-        self._at: dict[int, int] = {}
 
     def begins(self) -> Place:
         return {name.partition: offset for name, offset in self._opened().begins().items()}
@@ -104,36 +102,27 @@ class TopicCompletions:
     def ends(self) -> Place:
         return {name.partition: offset for name, offset in self._opened().ends().items()}
 
-    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+    def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         try:
-            return self._read(at, most)
+            return self._read(at, limit)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        reader, self._reader, self._at = self._reader, None, {}
+        reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
-    def _read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+    def _read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         reader = self._opened()
-        wanted = {number: at[number] for number in reader.numbers if number in at}
-        if wanted != self._at:
-            begins, ends = self.begins(), self.ends()
-            reader.read_only([self._name(number) for number in wanted])
-            for number, offset in wanted.items():
-                reader.seek(self._name(number), min(max(offset, begins[number]), ends[number]))
+        reader.follow({number: at[number] for number in reader.numbers if number in at})
         found = [
             Completed(name.partition, each.offset, each.offset + 1, tuple((key, value or b"") for key, value in each.headers))
-            for name, records in reader.poll(most).items()
+            for name, records in reader.poll(limit).items()
             for each in records
         ]
-        self._at = {number: reader.position(self._name(number)) for number in wanted}
-        return found, dict(self._at)
-
-    def _name(self, number: int) -> TopicPartition:
-        return TopicPartition(self._topic, number)
+        return found, reader.positions()
 
     def _opened(self) -> CommittedReader:
         if self._reader is None:

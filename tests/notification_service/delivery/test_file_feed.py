@@ -10,7 +10,7 @@ import pytest
 from harness.receivers import receiver
 
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.delivery.feeds.files import FileFeed
+from notification_service.delivery.file_feed import FileFeed
 from notification_service.delivery.settings import Select
 
 ALL = receiver().select
@@ -120,7 +120,7 @@ def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: P
 
 def test_a_rotation_is_seen_in_a_directory_that_has_not_changed_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, positions, passed = tmp_path / "n.jsonl", dict[str, int](), [0.0]
-    monkeypatch.setattr("notification_service.delivery.feeds.files.monotonic", lambda: passed[0])
+    monkeypatch.setattr("notification_service.delivery.file_feed.monotonic", lambda: passed[0])
     it, found = feed(path), list[str]()
     changes = count(1_000)
 
@@ -159,7 +159,7 @@ def test_the_parts_whose_files_are_gone_are_told(tmp_path: Path) -> None:
 def test_large_records_make_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "n.jsonl"
     path.write_bytes(b"".join(line("u", f"n{number}") for number in range(10)))
-    monkeypatch.setattr("notification_service.delivery.feeds.files.MAX_BYTES", 3 * (len(line("u", "n0")) - 1))
+    monkeypatch.setattr("notification_service.delivery.file_feed.MAX_BYTES", 3 * (len(line("u", "n0")) - 1))
     portion = feed(path).read({}, 100)
     assert (len(portion.items), portion.is_end) == (3, False)
     assert len(read_all(feed(path), dict(portion.positions), 100)) == 7
