@@ -29,12 +29,12 @@ from notification_service.status.report import Identity, State
 from notification_service.status.service_report import console_file, find_reports, service_report
 from notification_service.status.text import served_lines
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.exit_rules import RestartPolicy
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.locks import NAME as LOCK
 from notification_service.supervision.locks import UNKNOWN, AlreadyRunning, RunLock, acquire_locks, find_holder, find_service
 from notification_service.supervision.probes import make_probes
-from notification_service.supervision.restart_policy import RestartPolicy
 from notification_service.supervision.service_log import NAME, ServiceLog, configure_logs
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.side_process import SideProcess

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from notification_service.bridge.settings import BridgeMqtt, BridgeSettings, BridgeXms
-from notification_service.configuration.constraint import Constraint, Values
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import Ingress, JmsOutput, MqttOutput, Notifications, XmsOutput
 
 _ENABLED = path_of(BridgeSettings, "is_enabled")

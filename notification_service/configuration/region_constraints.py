@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings
-from notification_service.configuration.constraint import Constraint, Values
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import (
     Ingress,
     JmsInput,

@@ -6,8 +6,7 @@ import msgspec
 
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
-from notification_service.supervision.exit_cause import ExitCause
-from notification_service.supervision.restart_policy import MAX_EXITS, WITHIN_MS
+from notification_service.supervision.exit_rules import MAX_EXITS, WITHIN_MS, ExitCause
 from resequencer.clock import Clock, instant_text
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
 
-from notification_service.supervision.exit_cause import was_told
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.exit_rules import was_told
 from notification_service.supervision.side_process import SideProcess
 from notification_service.supervision.worker_slot import WorkerSlot
 

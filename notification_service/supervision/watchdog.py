@@ -3,8 +3,7 @@
 from pathlib import Path
 from time import monotonic
 
-from notification_service.supervision.call_watch import CallWatch
-from notification_service.supervision.exit_cause import is_own_doing
+from notification_service.supervision.exit_rules import CallWatch, is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory, new_descriptor
 from notification_service.supervision.suspects import Suspect, Suspects
 

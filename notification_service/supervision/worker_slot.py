@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from time import monotonic
 
 from notification_service.supervision.child import Child
-from notification_service.supervision.exit_cause import blame, cause_of, was_told
+from notification_service.supervision.exit_rules import RestartPolicy, blame, cause_of, was_told
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
-from notification_service.supervision.restart_policy import RestartPolicy
 from notification_service.supervision.service_log import ServiceLog
 from notification_service.supervision.suspects import EXITS_OF_ONE
 from notification_service.supervision.watchdog import Watchdog

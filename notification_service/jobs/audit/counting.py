@@ -4,11 +4,19 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from notification_service.jobs.audit.finding import Deviation, Finding
-from notification_service.jobs.audit.order_audit import is_done
-from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, GROUP, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
-from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, GROUP, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME, is_done
+from notification_service.jobs.audit.summary import (
+    COUNTS,
+    DURATIONS_MS,
+    AuditSummary,
+    Bin,
+    Distribution,
+    FlowArrivals,
+    GroupCounts,
+    StatusTime,
+    UsedLookups,
+)
 from notification_service.judgement.order_check import OrderCounts
 from resequencer.order import OrderResult
 

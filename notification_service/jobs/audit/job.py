@@ -3,6 +3,7 @@
 Files do not record when a record was written or read. But output caused by a later record of the partition was made later.
 """
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -11,17 +12,43 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.groups.job import audit_groups
 from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, WAITING, Told, audit_rows
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
-from notification_service.jobs.audit.scope import Scope
+from notification_service.jobs.audit.scopes import Scope
 from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
+from notification_service.jobs.errors import AuditRefused
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema, write_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from resequencer.clock import Instant
 from resequencer.gc_tuning import calm_collector
+
+SUMMARY, PAGE = "summary.json", "page.html"
+_BUILDING = ".building"
+
+
+def begin_results(target: Path) -> Path:
+    """Return an empty directory to write to; files of an audit that was killed there are deleted."""
+    building = target / _BUILDING
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    return building
+
+
+def publish_results(target: Path) -> None:
+    """Replace the last audit's results by those in the writing directory.
+
+    The verdict is deleted first and written last. So a crash here leaves no verdict, and never one beside another audit's tables.
+    """
+    building = target / _BUILDING
+    for verdict in (SUMMARY, PAGE):
+        (target / verdict).unlink(missing_ok=True)
+    shutil.rmtree(target / RESULT, ignore_errors=True)
+    for name in (RESULT, PAGE, SUMMARY):
+        (building / name).rename(target / name)
+    building.rmdir()
+
 
 BUCKETS = 1_024
 """The number of buckets that a partition is cut into. A bucket's instants bound those of the records in earlier buckets."""

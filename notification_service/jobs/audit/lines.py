@@ -15,7 +15,6 @@ from notification_service.connectors.files.positions import PositionsFile
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Defect, Line, decode_line, is_blank
-from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.rows import (
     LETTER,
     NOTIFICATION,
@@ -34,6 +33,7 @@ from notification_service.jobs.audit.rows import (
     unreadable_row,
 )
 from notification_service.jobs.audit.rules import AuditRules
+from notification_service.jobs.errors import AuditRefused
 from resequencer.record import Cut, Origin, Partition, Record
 
 PORTION_BYTES = 32 * 1024 * 1024

@@ -1,10 +1,13 @@
-"""Converts the rows of an audit to Arrow batches and back."""
+"""The rows of an audit in Spark: converted to Arrow batches and back, and portions of files, each for a task of its own."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from notification_service.jobs.audit.lines import Portion
 from notification_service.jobs.audit.row_audit import Told
 from notification_service.jobs.audit.rows import Row
 from notification_service.jobs.spark.counted_write import Batches, batch_of, cells_of
@@ -67,3 +70,15 @@ def told_batches(told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
     left = iter(told)
     while taken := list(islice(left, _BATCH_ROWS)):
         yield batch_of(taken, TOLD)
+
+
+_PORTION = (
+    "number int, kind int, path string, `partition` int, start long, end long, `limit` long, base long, is_packed boolean, "
+    "begins_line boolean, inode long"
+)
+
+
+def portion_rows(spark: SparkSession, portions: Sequence[Portion]) -> DataFrame:
+    """Return the portions as rows, each in a partition of its own."""
+    listed = spark.createDataFrame([(number, *portion) for number, portion in enumerate(portions)], _PORTION)
+    return listed.repartitionById(max(1, len(portions)), F.col("number")).drop("number")

@@ -21,8 +21,16 @@ from notification_service.jobs.lookups.reading import (
     tallied,
     tally_columns,
 )
-from notification_service.jobs.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
-from notification_service.jobs.lookups.shards import copy_release, shard_count, write_table
+from notification_service.jobs.lookups.shards import (
+    IS_CONTRADICTORY,
+    KEY,
+    ROWS,
+    contradictions,
+    copy_release,
+    resolve,
+    shard_count,
+    write_table,
+)
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT, VALUE, LookupSpec, masked
 from notification_service.jobs.lookups.specs import find_specs, keyed_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of

@@ -6,14 +6,13 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.spark.counted_write import write_rows
 from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import SCHEMA
-from notification_service.jobs.topic_archive.choice import FULL_BYTES, LEAST, Sized, worthwhile
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.layout import RECORDS, WORK, Archive, path_of
-from notification_service.jobs.topic_archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode
-from notification_service.jobs.topic_archive.span import Span
+from notification_service.jobs.topic_archive.layout import WORK, Archive, path_of
+from notification_service.jobs.topic_archive.manifest import NAME, RECORDS, ArchivedTopic, DirectoryManifest, encode
+from notification_service.jobs.topic_archive.span import FULL_BYTES, LEAST, Sized, Span, worthwhile
 from notification_service.jobs.topic_archive.writer import LAYOUT, ORDER, WRITING, Tell
 from resequencer.clock import Clock
 

@@ -7,12 +7,13 @@ import msgspec
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.spark.counted_write import write_rows
 from notification_service.jobs.spark.topics import as_records
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.layout import RECORDS, Archive, path_of
+from notification_service.jobs.topic_archive.layout import Archive, path_of
 from notification_service.jobs.topic_archive.manifest import (
     NAME,
+    RECORDS,
     ArchivedTopic,
     DirectoryManifest,
     Ends,

@@ -11,13 +11,16 @@ import msgspec
 
 from notification_service.connectors.line_format import Defect
 from notification_service.simulator.expectation import ExpectedMessage, ExpectedUnit
-from notification_service.simulator.verify.group_counts import Counts, group_code, number, whole_number
 from notification_service.simulator.verify.group_observation import (
+    Counts,
     ObservedFact,
     ObservedGroupReport,
     ReplayedGroup,
+    group_code,
+    number,
     read_fact,
     read_group_report,
+    whole_number,
 )
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings, GroupCounts
 

@@ -5,7 +5,7 @@ import signal
 import msgspec
 import pytest
 
-from notification_service.supervision.exit_cause import ExitCause, blame, cause_of, is_own_doing
+from notification_service.supervision.exit_rules import ExitCause, blame, cause_of, is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import Suspect
 from resequencer.in_flight import CallKind

@@ -5,11 +5,20 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Distribution, Span, place_of, spans_of
 from notification_service.jobs.audit.page.chart import SERIES, Chart, Column, Line, columns_chart
 from notification_service.jobs.audit.page.markup import clock_label, duration_words, foreign, instant_words, prose, section, table
-from notification_service.jobs.audit.subject import AuditSubject
-from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, StatusTime
+from notification_service.jobs.audit.summary import (
+    COUNTS,
+    DURATIONS_MS,
+    AuditSubject,
+    AuditSummary,
+    Distribution,
+    FlowArrivals,
+    Span,
+    StatusTime,
+    place_of,
+    spans_of,
+)
 from resequencer.clock import Instant
 from resequencer.printable import printable
 

@@ -4,8 +4,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from notification_service.jobs.audit.explanations import EXPLANATIONS
-from notification_service.jobs.audit.finding import Deviation, Finding
+from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
 from notification_service.jobs.audit.page.chart_sections import chart_sections
 from notification_service.jobs.audit.page.markup import (
     State,
@@ -17,8 +16,7 @@ from notification_service.jobs.audit.page.markup import (
     prose,
     section,
 )
-from notification_service.jobs.audit.subject import AuditSubject
-from notification_service.jobs.audit.summary import AuditSummary
+from notification_service.jobs.audit.summary import AuditSubject, AuditSummary
 from resequencer.clock import instant_text
 from resequencer.printable import counted, printable
 

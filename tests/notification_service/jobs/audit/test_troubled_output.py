@@ -13,15 +13,15 @@ from harness.published_lookups import publish, shaped
 from harness.service_under_test import envelope_line, value_of
 from harness.spark.audited_service import TABLE, AuditedService, lines_of, write_lines
 
-import notification_service.jobs.audit.replays.handler
+import notification_service.jobs.audit.replay_handler
 from notification_service.connectors.dead_letters.actions import Edit
 from notification_service.connectors.dead_letters.decisions import edit
 from notification_service.connectors.dead_letters.port import Signature
 from notification_service.connectors.files import input_archive
 from notification_service.connectors.files.input_archive import InputArchive
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT
+from notification_service.jobs.errors import AuditRefused
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.release import open_release
 from notification_service.lookups.shapes import SETTINGS
@@ -145,7 +145,7 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
         opened.append(pointer.version)
         return open_release(directory, pointer)
 
-    monkeypatch.setattr(notification_service.jobs.audit.replays.handler, "open_release", open_and_count)
+    monkeypatch.setattr(notification_service.jobs.audit.replay_handler, "open_release", open_and_count)
     assert [audited.findings() for _ in range(3)] == [[], [], []]
     assert sorted(opened) == sorted(versions - {None})
 

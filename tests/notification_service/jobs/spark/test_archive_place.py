@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
+from notification_service.jobs.topic_archive.layout import Place
 
 
 @pytest.fixture(params=["{}", "file://{}"], ids=["path", "url"])

@@ -13,12 +13,10 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.kafka_scope import topics_scope
+from notification_service.jobs.audit.scopes import topics_scope
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, AuditRefused
 from notification_service.jobs.spark.topics import read_topic
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.layout import Archive
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.topic_archive.layout import Archive, Place
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

@@ -18,9 +18,8 @@ from harness.waiting import wait_until
 from kafka import TopicPartition
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from notification_service.jobs.errors import NotShared
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, NotShared
+from notification_service.jobs.topic_archive.layout import Place
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage

@@ -16,13 +16,13 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 from msgspec.structs import replace
 
 from notification_service.connectors.line_format import Line, decode_line, partition_of
-from notification_service.jobs.audit.kafka_scope import archive_scope, topics_scope
+from notification_service.jobs.audit.scopes import archive_scope, topics_scope
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from notification_service.jobs.audit.scope import Scope
+    from notification_service.jobs.audit.scopes import Scope
     from servers.kafka import KafkaServer
 
 GROUP = "counting-the-facts"

@@ -13,9 +13,9 @@ from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.processed_topics import ProcessedTopics
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.kafka_scope import archive_scope
+from notification_service.jobs.audit.scopes import archive_scope
 from notification_service.jobs.audit.summary import AuditSummary
+from notification_service.jobs.errors import AuditRefused
 from tests.notification_service.connectors.kafka.stage import KafkaStage, read_to_end
 
 

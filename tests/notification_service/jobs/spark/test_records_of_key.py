@@ -9,8 +9,8 @@ import pytest
 from harness.spark.archived_topics import ArchivedTopics
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.records_of_key import find_records
+from notification_service.jobs.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.local_reading import find_records
 from notification_service.wiring.console.archived_output import ArchivedOutput
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage

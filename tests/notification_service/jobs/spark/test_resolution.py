@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from notification_service.jobs.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
+from notification_service.jobs.lookups.shards import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from notification_service.jobs.lookups.spec import VALUE
 from notification_service.jobs.lookups.specs import SPECS
 from notification_service.lookups.shapes import CUSTOMERS

@@ -17,7 +17,7 @@ from harness.spark.options import FAST, SHIPPED
 from harness.spark.processed_topics import ProcessedTopics
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.audit.kafka_scope import archive_scope
+from notification_service.jobs.audit.scopes import archive_scope
 from notification_service.jobs.audit.summary import as_json
 from notification_service.jobs.lookups.job import build_lookups
 from notification_service.jobs.spark.job_settings import JobSettings, SourceSettings

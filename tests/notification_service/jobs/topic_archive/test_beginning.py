@@ -3,8 +3,8 @@
 import pytest
 
 from notification_service.connectors.kafka.topic_ends import TopicEnds
-from notification_service.jobs.topic_archive.beginning import beginning
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.manifest import beginning
 from resequencer.record import Partition
 
 

@@ -9,12 +9,18 @@ from xml.etree import ElementTree
 import pytest
 
 import notification_service.jobs.audit.page.page
-from notification_service.jobs.audit.distribution import Bin, Distribution
-from notification_service.jobs.audit.explanations import EXPLANATIONS
-from notification_service.jobs.audit.finding import Deviation, Finding
+from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
 from notification_service.jobs.audit.page.page import render_page
-from notification_service.jobs.audit.subject import AuditSubject
-from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
+from notification_service.jobs.audit.summary import (
+    AuditSubject,
+    AuditSummary,
+    Bin,
+    Distribution,
+    FlowArrivals,
+    GroupCounts,
+    StatusTime,
+    UsedLookups,
+)
 
 BINS = Distribution((Bin(0, 5), Bin(1, 0), Bin(2, 1)), 0, 3)
 SUBJECT = AuditSubject(
