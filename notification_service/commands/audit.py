@@ -122,7 +122,7 @@ def _alone(target: Path) -> Iterator[None]:
 @contextmanager
 def _translated() -> Iterator[None]:
     """Turn errors that stop the audit into NotJudged, except for those with an exit code of their own."""
-    from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+    from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 
     try:
         yield

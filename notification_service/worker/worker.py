@@ -20,8 +20,7 @@ from notification_service.supervision.in_flight_memory import InFlightMemory, id
 from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose
-from notification_service.worker.server_states import ServerStates
-from notification_service.worker.worker_report import with_metrics
+from notification_service.worker.worker_report import ServerStates, with_metrics
 from resequencer.clock import Instant, instant_text
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import EndedItsWorker

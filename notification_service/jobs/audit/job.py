@@ -20,7 +20,7 @@ from notification_service.jobs.audit.scopes import Scope
 from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
 from notification_service.jobs.errors import AuditRefused
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema, write_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from resequencer.clock import Instant
 from resequencer.gc_tuning import calm_collector
 

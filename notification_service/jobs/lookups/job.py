@@ -33,8 +33,8 @@ from notification_service.jobs.lookups.shards import (
 )
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT, VALUE, LookupSpec, masked
 from notification_service.jobs.lookups.specs import find_specs, keyed_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.job_settings import JobSettings, Limits, SourceSettings
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import ReleaseManifest, Source, Table

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from notification_service.jobs.errors import JobRefused, NotShared
 from notification_service.jobs.lookups.spec import FLAW, KEYS, LINE, PLACE, SOURCE, TEXT, VALID_FROM, VALUE
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import Shard, Table, is_version
 from notification_service.lookups.publication import Row, write_shard

@@ -9,15 +9,38 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.spark import task_daemon
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from resequencer.errors import ConfigurationError
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+_SHOWN = 300
+
+
+def cause_of(error: Exception) -> str:
+    """Return one line: the first line of the innermost cause.
+
+    If that line only introduces a Python error, the error's last line is added.
+    """
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.toString())
+    else:
+        text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    last = next((line for line in reversed(lines) if not line.startswith("at ")), lines[0])
+    return (f"{lines[0]} {last}" if lines[0].endswith(":") and last != lines[0] else lines[0])[:_SHOWN]
+
 
 _STDERR = 2
 _SAID_ALWAYS = (

@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.spark.counted_write import write_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import SCHEMA
 from notification_service.jobs.topic_archive.layout import WORK, Archive, path_of
 from notification_service.jobs.topic_archive.manifest import NAME, RECORDS, ArchivedTopic, DirectoryManifest, encode

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.spark.errors import cause_of
+from notification_service.jobs.spark.session import cause_of
 from notification_service.jobs.topic_archive.manifest import NAME, RECORDS, DirectoryManifest, decode
 from notification_service.jobs.topic_archive.span import Span, find_span, visible
 

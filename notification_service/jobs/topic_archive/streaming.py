@@ -12,7 +12,7 @@ from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, NotShared
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import LATEST_MS, source_options, too_late
 from notification_service.jobs.topic_archive.layout import WORK, Archive
 from notification_service.jobs.topic_archive.manifest import GroupEnds, beginning

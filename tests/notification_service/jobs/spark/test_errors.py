@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_service.jobs.spark.errors import cause_of
+from notification_service.jobs.spark.session import cause_of
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pyspark.testing import assertDataFrameEqual
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.lookups.reading import read_jdbc
 from notification_service.jobs.spark.job_settings import SourceSettings
-from servers.ports import LOOPBACK
 from servers.postgresql import DATABASE, USER, PostgresqlServer
+from servers.server import LOOPBACK
 
 AS_USER = {"user": USER, "driver": "org.postgresql.Driver"}
 WANTED, REQUIRED = ("account", "channel", "valid_from"), ("account",)
