@@ -1,13 +1,16 @@
 """The manifest of an archive's directory, its file `_SUCCESS`, and where the stream continues after it."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from notification_service.connectors.kafka.topic_ends import TopicEnds
 from notification_service.jobs.errors import ArchiveRefused
 from resequencer.clock import Instant
 from resequencer.record import Partition
+
+if TYPE_CHECKING:
+    from notification_service.connectors.kafka.topic_ends import TopicEnds
 
 FORMAT = 1
 RECORDS, NAME = "batches", "_SUCCESS"
@@ -102,7 +105,7 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[int, int]]:
+def beginning(ends: Ends, topic_ends: "TopicEnds", place: str) -> dict[str, dict[int, int]]:
     """Return the offset at which each partition continues; a new partition is read from its beginning.
 
     Raises:
@@ -117,7 +120,7 @@ def beginning(ends: Ends, topic_ends: TopicEnds, place: str) -> dict[str, dict[i
     return offsets
 
 
-def _checked(archived: int, partition: Partition, topic_ends: TopicEnds, place: str) -> int:
+def _checked(archived: int, partition: Partition, topic_ends: "TopicEnds", place: str) -> int:
     start, end = topic_ends.starts[partition], topic_ends.written[partition]
     other = "set another payment-status-notification.archive.directory to start a new archive with the records that are there"
     if archived < start:
