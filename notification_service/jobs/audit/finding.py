@@ -66,7 +66,7 @@ class Explanation(NamedTuple):
 
 
 _REPORT = "If not, report it as a defect of the service, with the unit's records and the log."
-_MARK = "Tell the readers of the output which units are concerned, and report it as a defect of the service."
+_MARK = "Inform the readers of the output which units are concerned, and report it as a defect of the service."
 _CHANGED = (
     f"Find out whether the settings file, the target type or the version was changed since, or a record was edited. {_REPORT}"
 )
@@ -91,7 +91,7 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     ),
     Deviation.ORPHAN: Explanation(
         "A notification names a source position at which no record of its unit lies.",
-        "Find out whether input was deleted, or the topic was made anew, or another program writes to the output.",
+        "Find out whether input was deleted, or the topic was recreated, or another program writes to the output.",
     ),
     Deviation.UNEXPECTED: Explanation(
         "A notification was published although its record leads to none, or was still waiting.",
@@ -99,7 +99,7 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     ),
     Deviation.WRONG_POSITION: Explanation(
         "A notification names another source position than that of its record.",
-        f"Find out whether the input was written anew, so that its offsets changed. {_REPORT}",
+        f"Find out whether the input was written again, so that its offsets changed. {_REPORT}",
     ),
     Deviation.WRONG_STATUS: Explanation(
         "A notification has another status than the settings file gives for its event.", _CHANGED
@@ -154,7 +154,7 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     ),
     Deviation.OUTCOME_WITHOUT_ORDER: Explanation(
         "An outcome names an order that is not in the log of its partition.",
-        "Find out whether orders were deleted or their log was made anew, or another program writes outcomes.",
+        "Find out whether orders were deleted or their log was recreated, or another program writes outcomes.",
     ),
     Deviation.FACT_MISSING: Explanation(
         "A notification belongs to a group, and there is no fact of its status: the group is counted without it.",
@@ -179,8 +179,8 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     ),
     Deviation.GROUP_REPORT_EARLY: Explanation(
         "A report is not marked incomplete although not all payments of its message were there and final, or it says that an "
-        "operator closed the group, and nobody did.",
-        f"Find out whether `aggregation.final-statuses` was changed since. If not, tell the readers of the report. {_REPORT}",
+        "operator closed the group, and no operator did.",
+        f"Find out whether `aggregation.final-statuses` was changed since. If not, inform the readers of the report. {_REPORT}",
     ),
     Deviation.GROUP_REPORT_DIFFERS: Explanation(
         "A report says other counts, sums or statuses than the facts lead to. The first one that says that a group is complete "
@@ -189,6 +189,6 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     ),
     Deviation.GROUP_REPORT_WITHOUT_FACTS: Explanation(
         "A report is on a group of which there are no facts.",
-        "Find out whether facts were deleted or their topic was made anew, or another program writes reports.",
+        "Find out whether facts were deleted or their topic was recreated, or another program writes reports.",
     ),
 }

@@ -146,7 +146,7 @@ class AuditSummary(msgspec.Struct, frozen=True):
     `open` counts notifications that may still come: their envelopes wait, or their records were not yet settled. `not_compared`
     counts notifications whose content cannot be known. `examples` holds the first findings of each deviation, the gravest
     deviation first. `waited_ms` has no bins if it is unknown when records were written. The notifications were made from
-    `first_made_at` to `last_made_at`; None if none tells. `lookups` holds the versions that most of them name.
+    `first_made_at` to `last_made_at`; None if none says when. `lookups` holds the versions that are named most often.
     """
 
     units: int

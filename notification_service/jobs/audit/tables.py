@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from notification_service.jobs.audit.lines import Portion
-from notification_service.jobs.audit.row_audit import Told
+from notification_service.jobs.audit.row_audit import ResultRow
 from notification_service.jobs.audit.rows import Row
 from notification_service.jobs.spark.counted_write import Batches, batch_of, cells_of
 
@@ -22,7 +22,7 @@ ROW = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-TOLD = pa.schema(
+RESULT_ROW = pa.schema(
     [
         ("kind", pa.string()),
         ("unit", pa.string()),
@@ -66,10 +66,10 @@ def row_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield batch_of(taken, ROW)
 
 
-def told_batches(told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
-    left = iter(told)
-    while taken := list(islice(left, _BATCH_ROWS)):
-        yield batch_of(taken, TOLD)
+def result_batches(rows: Iterable[ResultRow]) -> Iterator[pa.RecordBatch]:
+    remaining = iter(rows)
+    while taken := list(islice(remaining, _BATCH_ROWS)):
+        yield batch_of(taken, RESULT_ROW)
 
 
 _PORTION = (

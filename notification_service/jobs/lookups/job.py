@@ -241,6 +241,6 @@ def _count_lines(directory: Path) -> int:
 
 
 def _clear(directory: LookupsDirectory) -> None:
-    """Delete what a job that was killed has left."""
-    for left in directory.building.glob("*"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Delete what a job that was killed had built."""
+    for unfinished in directory.building.glob("*"):
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -174,7 +174,7 @@ class _Target:
         self._sweep(version, keep)
 
     def _copy(self, source: Path, target: Any) -> None:
-        """Copy, replacing what an earlier try has left."""
+        """Copy, replacing what an earlier try has written."""
         self._files.delete(target, True)
         self._files.copyFromLocalFile(False, True, self._java.Path(source.absolute().as_uri()), target)
 

@@ -77,8 +77,8 @@ def start_jvm(conf: SparkConf) -> None:
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - The public way would also start a context.
 
 
-def _pass_on(said: int) -> None:
-    with open(said, "rb") as lines:
+def _pass_on(output: int) -> None:
+    with open(output, "rb") as lines:
         for line in lines:
             if not any(each in line for each in _SAID_ALWAYS):
                 with suppress(OSError):  # Stderr may be closed.
@@ -184,8 +184,8 @@ def java_options(consumer: Mapping[str, Any]) -> dict[str, str]:
 def _login(consumer: Mapping[str, Any]) -> str:
     module = _CLASSES.get(str(consumer.get("sasl_mechanism")), "scram.ScramLoginModule")
     given = {"username": consumer["sasl_plain_username"], "password": consumer.get("sasl_plain_password", "")}
-    told = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in given.items())
-    return f"org.apache.kafka.common.security.{module} required {told};"
+    options = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in given.items())
+    return f"org.apache.kafka.common.security.{module} required {options};"
 
 
 def _escaped(text: str) -> str:

@@ -85,8 +85,8 @@ class RecordsOfKey(NamedTuple):
 def find_records(location: Path, topic: str, key: bytes, max_seconds: float) -> RecordsOfKey:
     """Return the records with this key, from the newest batch back, for at most so many seconds.
 
-    The keys of a file are read first, and the rest only where one of them is the key. There is no index: the time grows with the
-    archive. A batch appears whole and never changes, so this is safe while others write or compact the archive.
+    The keys of a file are read first, and the other columns only where one of them is the key. There is no index: the time grows
+    with the archive. A batch appears whole and never changes, so this is safe while others write or compact the archive.
 
     Raises:
         ArchiveRefused: A batch is missing, or a file is damaged.
@@ -198,9 +198,9 @@ def _merged(runs: list[_Run]) -> Iterator[ArchivedRecord]:
     while waiting or open_runs:
         while waiting and (not open_runs or waiting[-1].first <= open_runs[0][0].offset):
             _push(open_runs, len(waiting), _records(waiting.pop()))
-        record, number, rest = heappop(open_runs)
+        record, number, following = heappop(open_runs)
         yield record
-        _push(open_runs, number, rest)
+        _push(open_runs, number, following)
 
 
 def _push(

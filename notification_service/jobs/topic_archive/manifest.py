@@ -130,8 +130,8 @@ def _checked(archived: int, partition: Partition, topic_ends: "TopicEnds", place
         )
     if archived > end:
         raise ArchiveRefused(
-            f"{partition}: {place} ends at offset {archived}, but the brokers' log ends at {end}: the topic was made anew or has "
-            f"lost records; {other}"
+            f"{partition}: {place} ends at offset {archived}, but the brokers' log ends at {end}: the topic was recreated or "
+            f"has lost records; {other}"
         )
     return archived
 
@@ -141,6 +141,6 @@ def _refuse_lost_partitions(ends: Ends, starts: Mapping[Partition, int], place: 
     archived = {Partition(topic, number) for topic in topics for number in ends.get(topic, ())}
     if lost := archived - starts.keys():
         raise ArchiveRefused(
-            f"{min(lost)}: {place} has records of it, but the brokers do not have it: the topic was made anew with fewer "
+            f"{min(lost)}: {place} has records of it, but the brokers do not have it: the topic was recreated with fewer "
             "partitions; set another payment-status-notification.archive.directory to start a new archive with what is there"
         )

@@ -50,7 +50,7 @@ def visible(spans: Iterable[Span]) -> list[Span]:
 
 
 FULL_BYTES = 1 << 30
-LEAST = 10
+MIN_BATCHES = 10
 
 
 class Sized(NamedTuple):
@@ -60,14 +60,14 @@ class Sized(NamedTuple):
     bytes: int
 
 
-def worthwhile(spans: Iterable[Sized], full: int = FULL_BYTES, least: int = LEAST) -> list[list[Sized]]:
+def worthwhile(spans: Iterable[Sized], full: int = FULL_BYTES, min_batches: int = MIN_BATCHES) -> list[list[Sized]]:
     """Return groups of neighbouring batches to merge, in order.
 
-    A group has at least two batches of `full` bytes together, or at least `least` batches of less. A batch larger than all later
-    ones of its group together is left out. So a record is rewritten only as often as its directory doubles in size.
+    A group has at least two batches of `full` bytes together, or at least `min_batches` batches of less. A batch larger than all
+    later ones of its group together is not merged. So a record is rewritten only as often as its directory doubles in size.
     """
     found = (_without_large(group) for group in _groups(spans, full))
-    return [group for group in found if len(group) >= (2 if _bytes(group) >= full else least)]
+    return [group for group in found if len(group) >= (2 if _bytes(group) >= full else min_batches)]
 
 
 def _groups(spans: Iterable[Sized], full: int) -> Iterator[Sequence[Sized]]:
@@ -85,10 +85,10 @@ def _groups(spans: Iterable[Sized], full: int) -> Iterator[Sequence[Sized]]:
 
 
 def _without_large(group: Sequence[Sized]) -> list[Sized]:
-    rest, begin = _bytes(group), 0
+    remainder, begin = _bytes(group), 0
     for each in group:
-        rest -= each.bytes
-        if each.bytes <= rest:
+        remainder -= each.bytes
+        if each.bytes <= remainder:
             break
         begin += 1
     return list(group[begin:])

@@ -22,7 +22,7 @@ from resequencer.record import Partition
 
 ARCHIVING = f"{WORK}/archiving"
 _OWNER = "ours"
-"""A directory that marks the run. A later process removes it with the rest, by which this run notices that it was replaced."""
+"""A directory that marks the run. A later process removes it with all else, by which this run notices that it was replaced."""
 
 _LOOK_SECONDS = 0.2
 _DECIDED_SECONDS = 30
@@ -54,7 +54,7 @@ class Archiver:
         return {} if newest is None else newest.ends
 
     def run(self, tell: Tell, is_stopping: Callable[[], bool], *, is_continuous: bool) -> None:
-        """Archive all records that are there now; with `is_continuous`, go on until `is_stopping`, asked between batches.
+        """Archive all records that are there now; with `is_continuous`, continue until `is_stopping`, asked between batches.
 
         Raises:
             ArchiveUnavailable, TransportUnavailable: Brokers or file system do not answer; another run continues from here.
@@ -113,7 +113,7 @@ class Archiver:
             return None
 
     def _clear(self) -> None:
-        """Remove what other runs left, or are still working on: they cannot publish it any more."""
+        """Remove what other runs have written, or are still working on: they cannot publish it any more."""
         for name in self._archive.place.names(ARCHIVING):
             self._archive.place.remove(f"{ARCHIVING}/{name}")
 

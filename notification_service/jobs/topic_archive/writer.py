@@ -127,7 +127,7 @@ class BatchWriter:
             raise another_archives(self._archive)
         self._newest = manifest
         self.records += manifest.records
-        self._tell(_told(manifest))
+        self._tell(_manifest_text(manifest))
         if positions is not None:
             self._known = self._look()
 
@@ -159,6 +159,6 @@ def another_archives(archive: Archive) -> ArchiveRefused:
     )
 
 
-def _told(manifest: DirectoryManifest) -> str:
+def _manifest_text(manifest: DirectoryManifest) -> str:
     each = (f"{topic} {counted.records:,}" for topic, counted in sorted(manifest.topics.items()))
     return f"batch {manifest.last}: {', '.join(each) or 'nothing new but positions'}"

@@ -97,12 +97,12 @@ class GroupedService(AuditedService):
         from notification_service.jobs.audit.groups.sources import GroupDirectories
         from notification_service.jobs.audit.row_audit import FINDING
         from notification_service.jobs.audit.scopes import files_scope
-        from notification_service.jobs.audit.tables import TOLD
+        from notification_service.jobs.audit.tables import RESULT_ROW
         from notification_service.jobs.spark.counted_write import spark_schema
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)
         assert scope.groups is not None
-        nothing = spark.createDataFrame([], spark_schema(TOLD))
-        told = audit_groups(scope.groups, nothing, self.settings(dict(scope.settled))).collect()
-        return sorted((row.deviation, row.unit, row.what) for row in told if row.kind == FINDING)
+        nothing = spark.createDataFrame([], spark_schema(RESULT_ROW))
+        rows = audit_groups(scope.groups, nothing, self.settings(dict(scope.settled))).collect()
+        return sorted((row.deviation, row.unit, row.what) for row in rows if row.kind == FINDING)

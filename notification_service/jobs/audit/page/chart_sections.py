@@ -28,7 +28,7 @@ _CHARACTER = 7
 """The approximate width of one character of a label, in pixels."""
 
 _WIDTHS = {"narrow": 270, "wide": 520}
-"""The least width of the plot on narrow and on wide pages, in pixels; page.css shows the labels of one of them."""
+"""The minimum width of the plot on narrow and on wide pages, in pixels; page.css shows the labels of one of them."""
 
 SERIES = 8
 """The number of series that page.css has colours for."""
@@ -86,9 +86,9 @@ def columns_chart(chart: Chart) -> str:
         f'<text class="title middle" x="50%" y="{below + 38}">{escape(chart.axis)}</text>',
     ]
     return (
-        f'<svg class="chart" height="{below + _AXIS_HEIGHT}" role="img" aria-labelledby="{chart.name}-title {chart.name}-said">'
+        f'<svg class="chart" height="{below + _AXIS_HEIGHT}" role="img" aria-labelledby="{chart.name}-title {chart.name}-text">'
         f'<title id="{chart.name}-title">{escape(chart.title)}</title>'
-        f'<desc id="{chart.name}-said">{escape(chart.description)}</desc>{"".join(drawn)}</svg>{_legend(chart.series)}'
+        f'<desc id="{chart.name}-text">{escape(chart.description)}</desc>{"".join(drawn)}</svg>{_legend(chart.series)}'
     )
 
 
@@ -125,10 +125,10 @@ def _column(column: Column, x: float, step: float, top: int, below: int, series:
             continue
         own = max(part / top * _PLOT_HEIGHT, 1)
         height += own
-        told = f"{column.name}: {part:,}" + (f" {series[number]}" if len(series) > 1 else "")
+        title = f"{column.name}: {part:,}" + (f" {series[number]}" if len(series) > 1 else "")
         drawn.append(
             f'<rect class="series-{number % SERIES + 1}" x="{x + step * 0.06:.2f}%" y="{below - height:.1f}" '
-            f'width="{step * 0.88:.2f}%" height="{own:.1f}"><title>{escape(told)}</title></rect>'
+            f'width="{step * 0.88:.2f}%" height="{own:.1f}"><title>{escape(title)}</title></rect>'
         )
     return drawn
 
@@ -188,7 +188,7 @@ def chart_sections(summary: AuditSummary, subject: AuditSubject) -> str:
 
 
 def _waiting_times(waited: Distribution, subject: AuditSubject) -> str:
-    said = (
+    text = (
         "The time from a record's timestamp to its notification. The deadline counts from the moment at which the service "
         "stashed the envelope, so a wait may be longer than the deadline, for instance after a backlog or an outage."
     )
@@ -196,25 +196,25 @@ def _waiting_times(waited: Distribution, subject: AuditSubject) -> str:
     measure = _Measure("waiting time", DURATIONS_MS, duration_words, _duration_bin)
     deadline = (name, subject.longest_deadline_ms)
     drawn = _histogram("waiting-times", "Waiting times of notifications", "notifications", measure, waited, deadline)
-    return f"<p>{said}</p>{drawn}"
+    return f"<p>{text}</p>{drawn}"
 
 
 def _waiting_counts(waited: Distribution) -> str:
-    said = (
+    text = (
         "The number of envelopes of the same unit that arrived while a notification waited. Files do not record when a record "
         "was written, so it is unknown how long the notifications waited, and whether until their deadline."
     )
     measure = _Measure("envelopes of the unit that arrived meanwhile", COUNTS, _count, _count_bin)
-    return f"<p>{said}</p>{_histogram('waiting-counts', 'Waiting of notifications', 'notifications', measure, waited)}"
+    return f"<p>{text}</p>{_histogram('waiting-counts', 'Waiting of notifications', 'notifications', measure, waited)}"
 
 
 def _overtaken(depth: Distribution) -> str:
-    said = (
+    text = (
         "An envelope is <em>overtaken</em> if a later one of its unit arrived before it. The chart shows by how many sequence "
         "numbers; 0: it arrived in its turn."
     )
     measure = _Measure("sequence numbers by which it was overtaken", COUNTS, _count, _count_bin)
-    return f"<p>{said}</p>{_histogram('overtaken', 'Overtaken envelopes', 'envelopes', measure, depth)}"
+    return f"<p>{text}</p>{_histogram('overtaken', 'Overtaken envelopes', 'envelopes', measure, depth)}"
 
 
 def _histogram(
@@ -287,9 +287,9 @@ def _flows(flows: Sequence[FlowArrivals]) -> str:
         )
         for each in flows
     ]
-    said = "Medians and percentiles are those of the overtaken envelopes: by how many sequence numbers"
-    said += ", and how long after the first later envelope they arrived." if has_times else "."
-    return f"<h3>By flow</h3><p>{prose(said)}</p>" + table("Overtaken envelopes by flow", names, rows)
+    text = "Medians and percentiles are those of the overtaken envelopes: by how many sequence numbers"
+    text += ", and how long after the first later envelope they arrived." if has_times else "."
+    return f"<h3>By flow</h3><p>{prose(text)}</p>" + table("Overtaken envelopes by flow", names, rows)
 
 
 def _time(milliseconds: int | None) -> str:

@@ -68,7 +68,7 @@ def test_a_job_delivers_what_the_archive_held_and_goes_on_where_it_was(topics: A
     assert none.read({}, 10).items == []
 
 
-def test_a_missing_batch_is_told_of(topics: ArchivedTopics, tmp_path: Path) -> None:
+def test_a_missing_batch_is_reported(topics: ArchivedTopics, tmp_path: Path) -> None:
     for value in (b"1", b"2"):
         topics.stage.send(value, key=b"a")
         topics.archive()
