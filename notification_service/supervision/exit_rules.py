@@ -44,7 +44,7 @@ class CallWatch:
             self.elapsed_ms += min(since, 2 * self.interval_ms)
 
     def forgive(self) -> None:
-        """Start to count anew."""
+        """Start to count again from 0."""
         self.elapsed_ms = 0
 
 
@@ -54,11 +54,11 @@ _OF_ITS_OWN = frozenset(
 """Signals that a process causes itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
 
 _REASON = DeadLetterReason.ENDED_ITS_WORKER.value
-_TOLD_TWICE = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
+_ORDERED_TWICE = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
 """The exit codes of a worker that got a second signal."""
 
-_TOLD_TO_END = _TOLD_TWICE | {0, -signal.SIGTERM, -signal.SIGINT}
-"""A worker drains and ends with 0 only when it is told to; a signal ends it if it does not listen to signals yet."""
+_ORDERED_TO_END = _ORDERED_TWICE | {0, -signal.SIGTERM, -signal.SIGINT}
+"""A worker drains and ends with 0 only when it is ordered to; a signal ends it if it does not listen to signals yet."""
 
 
 class ExitCause(StrEnum):
@@ -68,7 +68,7 @@ class ExitCause(StrEnum):
     SIGNAL = "signal"
     HUNG = "hung"
     RECORD = "record"
-    TOLD = "told"
+    ORDERED = "told"
 
 
 def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:
@@ -77,32 +77,36 @@ def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:
         return ExitCause.HUNG
     if has_poison:
         return ExitCause.RECORD
-    if was_told(code):
-        return ExitCause.TOLD
+    if was_ordered(code):
+        return ExitCause.ORDERED
     return ExitCause.SIGNAL if code < 0 else ExitCause.EXIT_CODE
 
 
-def was_told(code: int) -> bool:
-    """Return whether a worker that ends with this code was told to end, once or twice: by the console or by a person."""
-    return code in _TOLD_TO_END
+def was_ordered(code: int) -> bool:
+    """Return whether a worker that ends with this code was ordered to end, once or twice: by the console or by a person."""
+    return code in _ORDERED_TO_END
 
 
 def is_own_doing(code: int) -> bool:
     """Return whether a worker caused its own end: with an exit code, or by a signal (negative) that its own code raises."""
-    return -code in _OF_ITS_OWN if code < 0 else code not in _TOLD_TWICE
+    return -code in _OF_ITS_OWN if code < 0 else code not in _ORDERED_TWICE
 
 
-def blame(held: InFlightEnvelope, suspect: Suspect | None) -> str:
+def blame(in_flight: InFlightEnvelope, suspect: Suspect | None) -> str:
     """Return the text that follows the description of the exit; `suspect` is None if the exit could not be counted."""
-    told = f"while {held}"
+    while_in_flight = f"while {in_flight}"
     if suspect is None:
-        return told
+        return while_in_flight
     if not suspect.is_condemned:
-        return f"{told} (exit {suspect.exits} of {EXITS_OF_ONE} on this record; after the last it becomes a dead letter)"
+        return (
+            f"{while_in_flight} (exit {suspect.exits} of {EXITS_OF_ONE} on this record; after the last it becomes a dead letter)"
+        )
     if suspect.exits == EXITS_OF_ONE:
         how = f"exit {EXITS_OF_ONE} of {EXITS_OF_ONE} on this record"
-        return f"{told} ({how}): the record becomes a dead letter {_REASON}; {REMEDY}"
-    return f"{told} (exit {suspect.exits} on this record, a dead letter since exit {EXITS_OF_ONE}: report this as a bug)"
+        return f"{while_in_flight} ({how}): the record becomes a dead letter {_REASON}; {REMEDY}"
+    return (
+        f"{while_in_flight} (exit {suspect.exits} on this record, a dead letter since exit {EXITS_OF_ONE}: report this as a bug)"
+    )
 
 
 MAX_EXITS = 10

@@ -406,5 +406,5 @@ def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_servic
     assert code == 128 + signal.SIGTERM
 
 
-def test_what_was_told_before_it_listened_is_told(new_service):
+def test_a_signal_that_came_before_it_listened_counts(new_service):
     assert new_service("drain()").run(has_signal=lambda: True) is ExitCode.DONE
