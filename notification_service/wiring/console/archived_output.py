@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from notification_service.console.sent_notifications import left_elsewhere, left_notification, left_unknown
 from notification_service.console.unit_story import Left
-from notification_service.jobs.topic_archive.records_of_key import find_records
+from notification_service.jobs.topic_archive.local_reading import find_records
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable

@@ -25,8 +25,8 @@ from notification_service.console.sent_notifications import OutputFiles, left_in
 from notification_service.console.sources import ArchiveDistance, Sources
 from notification_service.console.unit_story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.jobs.topic_archive.local_reading import find_newest
 from notification_service.jobs.topic_archive.manifest import Ends
-from notification_service.jobs.topic_archive.newest import find_newest
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report

@@ -26,7 +26,7 @@ from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
-from notification_service.jobs.topic_archive.records_in_order import OrderedRecord, find_ends, records_in_order
+from notification_service.jobs.topic_archive.local_reading import ArchivedRecord, find_ends, records_in_order
 from notification_service.wiring.console.archived_output import find_path
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
@@ -60,7 +60,7 @@ class ArchiveFeed:
 
     def __init__(self, span: ArchiveSpan, select: Select) -> None:
         self._span, self._select = span, select
-        self._pieces: Iterator[list[OrderedRecord]] | None = None
+        self._pieces: Iterator[list[ArchivedRecord]] | None = None
         self._at: Mapping[str, int] | None = None
 
     def read(self, positions: Mapping[str, int], most: int) -> Portion:
@@ -94,7 +94,7 @@ class ArchiveFeed:
         selected = select_items(items, self._select)
         return Portion(selected, after, len(items) - len(selected))
 
-    def _origin(self, record: OrderedRecord) -> Origin:
+    def _origin(self, record: ArchivedRecord) -> Origin:
         return Origin(Partition(self._span.topic, record.partition), record.offset)
 
 

@@ -1,23 +1,81 @@
-"""What an audit reads of Kafka: the current topics, or their archive."""
+"""The input of an audit: files, the current topics, or their archive."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
+from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.groups.sources import groups_of_topics
+from notification_service.jobs.audit.groups.job import GroupRecords
+from notification_service.jobs.audit.groups.sources import GroupDirectories, groups_of_files, groups_of_topics
+from notification_service.jobs.audit.lines import FileScope, Portion, find_scope, read_portion
 from notification_service.jobs.audit.record_rows import Topics, record_rows
-from notification_service.jobs.audit.scope import Scope
+from notification_service.jobs.audit.rows import NOTIFICATION
+from notification_service.jobs.audit.rules import AuditRules, AuditSettings
+from notification_service.jobs.audit.tables import ROW, portion_rows, row_batches
+from notification_service.jobs.errors import AuditRefused
+from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
 from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.spark.topics import LATEST_MS, read_topic, too_late
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
+from resequencer.gc_tuning import calm_collector
 from resequencer.record import Partition
+
+
+class Scope(NamedTuple):
+    """`settled` holds the offset up to which each input partition was settled, `size` the approximate number of bytes to read.
+
+    `rows` makes the rows of `notification_service.jobs.audit.rows`. `groups` are the records of groups, None without aggregation.
+    """
+
+    settled: Mapping[int, int]
+    size: int
+    rows: Callable[[AuditSettings], DataFrame]
+    groups: GroupRecords | None = None
+
+
+def files_scope(
+    spark: SparkSession,
+    settings: FileSettings,
+    archive: Path,
+    orders: Path | None = None,
+    groups: GroupDirectories | None = None,
+) -> Scope:
+    """Return the scope of the file transport. `orders` is the directory of the orders, None for a service without orders.
+
+    `groups` are the directories of aggregation, None without it.
+
+    Raises:
+        AuditRefused: A part of the data is gone, so that its content cannot be checked.
+    """
+    found = find_scope(settings, archive, orders)
+    notifications = [each for each in found.portions if each.kind == NOTIFICATION]
+    of_groups = None if groups is None else groups_of_files(spark, groups, notifications)
+    return Scope(found.settled, found.size, lambda judged_by: file_rows(spark, found, judged_by), of_groups)
+
+
+def file_rows(spark: SparkSession, scope: FileScope, settings: AuditSettings) -> DataFrame:
+    return portion_rows(spark, scope.portions).mapInArrow(_reader(settings), spark_schema(ROW))
+
+
+def _reader(settings: AuditSettings) -> Step:
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        calm_collector()
+        rules = AuditRules(settings)
+        for batch in batches:
+            for each in batch.to_pylist():
+                yield from row_batches(read_portion(Portion(**each), rules))
+
+    return read
+
 
 _RECORD_BYTES = 1_200
 """The approximate size of an envelope or a notification."""

@@ -74,12 +74,12 @@ class ReplayHandler:
 
         Without any in the output, return those on which all versions that may have been used agree.
         """
-        if self.output.is_told(envelope.offset, EndedItsWorker.reason):
+        if self.output.has_dead_letter(envelope.offset, EndedItsWorker.reason):
             raise EndedItsWorker("as its dead letter states")
         if self.output.is_dead_lettered_by_order(envelope.offset):
             raise DeadLetterOrdered("as its order states")
         for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
-            if self.output.is_told(envelope.offset, refusal.reason):
+            if self.output.has_dead_letter(envelope.offset, refusal.reason):
                 raise refusal("as its dead letter states")
         if self._has_foreign_handler:
             return self._believed(envelope, marks)

@@ -20,7 +20,7 @@ from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_order
 from resequencer.unit import Unit
 
 _WIDTH = 16
-"""The most possible courses that are replayed in parallel."""
+"""The maximum number of possible courses that are replayed in parallel."""
 
 _SILENT = 64
 """The largest stash whose release is tried without a trace of it in the output: each try costs as much as handling the stash."""
@@ -181,8 +181,8 @@ class Replays:
         """Return the emission, its score, its place in the output (-1 if absent), and whether it is exactly as required."""
         if isinstance(made, DeadLetter):
             offset = made.record.origin.offset
-            is_right = self._output.is_set_aside(offset, made.reason)
-            # Only the score tells an order to dead-letter an envelope from a replay without it.
+            is_right = self._output.is_dead_lettered(offset, made.reason)
+            # Only the score distinguishes an order to dead-letter an envelope from a replay without it.
             rated = (1 if is_right else -1) if made.reason is DeadLetterReason.ORDERED else 0
             return Emission(made, offset, trigger), rated, -1, is_right
         seen = self._output.find(made.notification_id)
@@ -215,7 +215,7 @@ def rank(replay: Replay) -> tuple[int, int]:
 
 
 _KEPT = 1_000
-"""The most envelopes that are kept for the second stage."""
+"""The maximum number of envelopes that are kept for the second stage."""
 
 
 class StagedReplay:
