@@ -8,7 +8,9 @@ from notification_service.configuration.schema import Schema
 
 REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
 SHORT = {
-    "a duration with its unit from": "a duration from",
+    "a duration with its unit from ": "",
+    "a whole number from ": "",
+    "a size from ": "",
     " (in double quotes if it looks like a number or a duration)": "",
     ", such as 512M (not 512m, which is minutes)": "",
     "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens": "a Kafka topic",
