@@ -1,6 +1,7 @@
 """Reads topics without a group: committed records, from any offset, up to the current ends."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -34,11 +35,8 @@ class CommittedReader:
     def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
         self._settings = settings
         self._topics = topics
-        looked = Topics(settings if settings.topics.facts in topics else settings.without_facts())
-        try:
+        with closing(Topics(settings if settings.topics.facts in topics else settings.without_facts())) as looked:
             looked.look()
-        finally:
-            looked.close()
         self._uncommitted: KafkaConsumer | None = None
         self._names: list[TopicPartition] = []
         self._reader = self._made("read_committed")
