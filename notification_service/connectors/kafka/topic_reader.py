@@ -205,8 +205,8 @@ _COPIED = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.ORDER_OUTCOMES)
 class TopicExport:
     """Reads the topics from their beginnings, and appends to `<channel>.jsonl`.
 
-    The records of a partition keep their order. Operators' notes among the dead letters are left out. `more` are further topics,
-    each with the name of its file.
+    The records of a partition keep their order. Operators' notes among the dead letters are not copied. `more` are further
+    topics, each with the name of its file.
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path, more: Mapping[str, str] | None = None) -> None:
