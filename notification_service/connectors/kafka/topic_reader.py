@@ -85,19 +85,14 @@ class CommittedReader:
 
     def seek_instant(self, since: Instant) -> None:
         """Seek in each partition to the first record with a timestamp of `since` or later."""
-        with translated(self._what):
-            found = find_since(self._reader, self._names, since, self._settings.call_timeout_ms)
-            ends = self.ends()
-            for name in self._names:
-                self._reader.seek(name, found.get(name, ends[name]))
+        for name, offset in self.since(since).items():
+            self.seek(name, offset)
 
     def seek_only(self, offsets: Mapping[Partition, int]) -> None:
         """Seek to these offsets, or to the first that still exists; partitions not named are not read."""
-        with translated(self._what):
-            starts = find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
-            ends = self.ends()
-            for name in self._names:
-                self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
+        begins, ends = self.begins(), self.ends()
+        for name in self._names:
+            self.seek(name, min(max(offsets.get(Partition(*name), ends[name]), begins[name]), ends[name]))
 
     def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
         """Yield the records from the current offsets up to `ends`, one piece of one partition at a time, in order.
