@@ -111,8 +111,8 @@ def find_java() -> Path:
 
 def _java_version(java: str) -> int:
     """Return the major version; 0 if the program does not print one. `1.8.0` is 8."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(match[1]) if match else 0
 
 

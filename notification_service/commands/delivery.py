@@ -62,7 +62,7 @@ class _Blocked(BlockedStatus, frozen=True, kw_only=True):
 
     @property
     def is_moved(self) -> bool:
-        """Whether it blocks nothing: it has left the source, and ends by itself."""
+        """Whether it blocks nothing: it is no longer in the source, and ends by itself."""
         origin = Origin.find(self.position)
         return origin is None or str(origin.partition) != self.lies_in
 
@@ -78,7 +78,7 @@ def direct_subcommands() -> tuple[Subcommand, ...]:
     """Return the subcommands of `delivery` for receivers that are delivered to straight from topics."""
     return (
         Subcommand("blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked),
-        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key goes on", _add_skip),
+        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key continues", _add_skip),
         Subcommand("skip-all", "order that all that fails in a partition becomes dead letters, until `block`", _add_partition),
         Subcommand("block", "order that what fails in a partition is tried again, as the policy says", _add_partition),
     )
@@ -208,7 +208,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
-        Subcommand("release", "let a unit go on that a failed row holds", _add_release),
+        Subcommand("release", "let a unit continue that a failed row holds", _add_release),
         *direct_subcommands(),
         Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
@@ -283,10 +283,10 @@ def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    done, left = ledger.retry_failed(arguments.job, with_late=arguments.late)
+    done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
-    if left:
-        text += f"; {left} left, because a later one of the unit was delivered already: --late delivers them all the same"
+    if remaining:
+        text += f"; {remaining} are not, because a later one of the unit was delivered already: --late delivers them all the same"
     say(text)
     return ExitCode.DONE
 

@@ -51,7 +51,7 @@ class SparkSettings(NamedTuple):
 
 
 def load_job_settings(configuration: Configuration) -> "JobSettings":
-    """What the job is told.
+    """The settings of the job.
 
     Raises:
         ConfigurationError: The file cannot be read, or something in it is unknown or wrong.

@@ -149,7 +149,7 @@ def test_what_was_read_and_not_acknowledged_stays(archivist):
     service.run_after(1_000)
     positions.write_bytes(before)
     told = archivist.archive()
-    assert (told["stays_from"], told["because"]) == (acknowledged, "the rest is not acknowledged yet")
+    assert (told["stays_from"], told["because"]) == (acknowledged, "what follows is not acknowledged yet")
 
 
 def test_what_a_requeue_was_begun_behind_stays(archivist):
