@@ -1,4 +1,4 @@
-"""The least loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
+"""The smallest loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
 
 Its clients have the options and limits of the service's. Each input record makes one output record of a notification's size, with
 the same headers and value except for the record's key and position. Nothing is decoded, ordered, remembered or checked. The

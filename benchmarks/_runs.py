@@ -166,8 +166,8 @@ def _other(message: bytes, number: int) -> bytes:
 
 def _text(value: bytes, opening: bytes) -> bytes:
     """Return the text up to the next quotation mark; empty if `opening` does not occur."""
-    _, opened, rest = value.partition(opening)
-    return rest.partition(b'"')[0] if opened else b""
+    _, opened, remainder = value.partition(opening)
+    return remainder.partition(b'"')[0] if opened else b""
 
 
 def _sequence(value: bytes) -> bytes:

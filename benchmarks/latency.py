@@ -83,14 +83,14 @@ def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float
 
 def _seen_in_file(file: Path, count: int) -> dict[str, float]:
     """Return when each of so many notifications could first be read, by the envelope's id."""
-    seen, rest = dict[str, float](), b""
+    seen, remainder = dict[str, float](), b""
     give_up = time.time() + GIVE_UP_SECONDS
     descriptor = os.open(file, os.O_RDONLY | os.O_CREAT)
     while len(seen) < count and time.time() < give_up:
         time.sleep(_LOOK_EVERY_S)
         if content := os.read(descriptor, 1 << 24):
             now = time.time()
-            *lines, rest = (rest + content).split(b"\n")
+            *lines, remainder = (remainder + content).split(b"\n")
             seen |= dict.fromkeys(map(_notified, lines), now)
     os.close(descriptor)
     return seen

@@ -233,8 +233,8 @@ def test_durations_are_read_alike_where_dateutil_happens_to_be_installed(tmp_pat
         "print(resolve([parse_text('a = 3s, b = 1 month', 'x', where='x')]).values)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    said = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
-    assert said.stdout == "{'a': datetime.timedelta(seconds=3), 'b': '1 month'}\n", said.stderr
+    output = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
+    assert output.stdout == "{'a': datetime.timedelta(seconds=3), 'b': '1 month'}\n", output.stderr
 
 
 SCRAPS = [
@@ -267,9 +267,9 @@ SCRAPS = [
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(strategies.lists(strategies.sampled_from(SCRAPS), max_size=14).map("".join))
 def test_any_text_is_read_or_refused(text):
-    said = ""
+    output = ""
     try:
         resolved("a = 1", text)
     except ConfigurationError as error:
-        said = str(error)
-    assert "\n" not in said
+        output = str(error)
+    assert "\n" not in output
