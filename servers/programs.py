@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from notification_service.jobs.jars import maven
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs import maven
+from notification_service.jobs.maven import locked
 from servers.server import ProgramMissing, ServersError
 
 _SECONDS = 600

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import ClassVar, Self
 from weakref import finalize
 
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs.maven import locked
 from servers.process import Process
 
 

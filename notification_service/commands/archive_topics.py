@@ -97,7 +97,7 @@ def _lock(held: ExitStack, location: str, *, is_compacting: bool) -> None:
 
 
 def _spark(configuration: Configuration, master: str | None) -> Any:
-    from notification_service.jobs.jars.maven import with_kafka
+    from notification_service.jobs.maven import with_kafka
     from notification_service.jobs.spark.session import spark_session
 
     settings = load_spark_settings(configuration, Job.ARCHIVE_TOPICS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from harness.packages import ROOT
 
-from notification_service.jobs.jars import maven
+from notification_service.jobs import maven
 from servers import postgresql as postgresql
 from servers import prometheus as program
 from servers.postgresql import find_postgresql

@@ -12,8 +12,8 @@ from pyhocon.config_tree import ConfigSubstitution, ConfigValues
 from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
 
-from notification_service.configuration.hocon.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
-from notification_service.configuration.hocon.substitutions import ABSENT, Substitutions
+from notification_service.configuration.hocon_substitutions import ABSENT, Substitutions
+from notification_service.configuration.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
 from resequencer.errors import ConfigurationError
 
 Plain: TypeAlias = bool | int | float | str | timedelta | list[Any] | dict[str, Any] | None
