@@ -4,7 +4,7 @@ import base64
 import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -285,30 +285,22 @@ def _refused(usage: str) -> ExitCode:
     return ExitCode.USAGE
 
 
-_SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
-    "list": list_dead_letters,
-    "show": show_dead_letter,
-    "requeue": requeue,
-    "edit": edit,
-    "discard": discard,
-}
-
-
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Run one subcommand. Exit code 0 only if every named dead letter exists and was processed."""
     with closing(open_store(load_for(arguments), _asked_for(arguments))) as store:
-        return _SUBCOMMANDS[arguments.subcommand](arguments, store)
+        code: ExitCode = arguments.run_subcommand(arguments, store)
+    return code
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of each subcommand."""
     add_subcommands(
         parser,
-        Subcommand("list", "one line per dead letter, with its state", _add_list),
-        Subcommand("show", "one dead letter with its exact headers and value", _add_show),
-        Subcommand("requeue", "put the records back to where they are read again, each once", _add_requeue),
-        Subcommand("edit", "put one record back with a corrected value", _add_edit),
-        Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard),
+        Subcommand("list", "one line per dead letter, with its state", _add_list, list_dead_letters),
+        Subcommand("show", "one dead letter with its exact headers and value", _add_show, show_dead_letter),
+        Subcommand("requeue", "put the records back to where they are read again, each once", _add_requeue, requeue),
+        Subcommand("edit", "put one record back with a corrected value", _add_edit, edit),
+        Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard, discard),
         is_required=True,
     )
 

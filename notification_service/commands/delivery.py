@@ -190,7 +190,8 @@ def delivery(arguments: Namespace) -> ExitCode:
             return _run(arguments, configuration, ledger)
         if arguments.subcommand == "start":
             return _start(arguments, configuration, ledger)
-        return _COMMANDS[arguments.subcommand](arguments, ledger)
+        code: ExitCode = arguments.run_subcommand(arguments, ledger)
+    return code
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -199,16 +200,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
         Subcommand("start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start),
-        Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
-        Subcommand("show", "show one job", _add_job),
-        Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
-        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept),
-        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
-        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
-        Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
-        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
-        Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
-        Subcommand("release", "let a unit continue that a failed row holds", _add_release),
+        Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is", run=_jobs),
+        Subcommand("show", "show one job", _add_job, _show),
+        Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job, _cancel),
+        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept, _accept_loss),
+        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry, _retry_failed),
+        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job, _errors),
+        Subcommand("gates", "list the receivers: whether their gates are open, and what waits", run=_gates),
+        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver, _open_gate),
+        Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
+        Subcommand("release", "let a unit continue that a failed row holds", _add_release, _release),
         *direct_subcommands(),
         Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
@@ -323,20 +324,6 @@ def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.release_unit(_known(arguments, ledger), arguments.unit)
     say(f"released {arguments.unit}")
     return ExitCode.DONE
-
-
-_COMMANDS: dict[str, Callable[[Namespace, Ledger], ExitCode]] = {
-    "jobs": _jobs,
-    "show": _show,
-    "cancel": _cancel,
-    "accept-loss": _accept_loss,
-    "retry-failed": _retry_failed,
-    "errors": _errors,
-    "gates": _gates,
-    "open-gate": _open_gate,
-    "waiting": _waiting,
-    "release": _release,
-}
 
 
 def job_line(job: Job) -> str:

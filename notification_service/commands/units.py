@@ -3,7 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from heapq import nsmallest
 from pathlib import Path
@@ -72,11 +72,8 @@ def units(arguments: Namespace) -> ExitCode:
     if arguments.subcommand in UNIT_ORDERS:
         return order_for_unit(arguments)
     sources = console_sources(load_for(arguments))
-    run: dict[str, Callable[[Namespace, Sources, StorageView | None], ExitCode]] = {"list": _list, "show": _show}
-    if sources.open_view is None:
-        return run[arguments.subcommand](arguments, sources, None)
-    with closing(sources.open_view()) as view:
-        return run[arguments.subcommand](arguments, sources, view)
+    with nullcontext() if sources.open_view is None else closing(sources.open_view()) as view:
+        return _list(arguments, sources, view) if arguments.subcommand == "list" else _show(arguments, sources, view)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
