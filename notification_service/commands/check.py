@@ -37,7 +37,7 @@ from resequencer.errors import ConfigurationError, ResequencerError, TransientEr
 def bridge_is_usable(configuration: Configuration) -> None:
     """Check the broker of the bridge's source, the login, and the right to its topics or its queue. No message is taken.
 
-    The session of a bridge that runs is left alone.
+    The session of a bridge that runs is not touched.
 
     Raises:
         TransportUnavailable, TransportRefused: As the bridge would meet them.

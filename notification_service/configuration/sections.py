@@ -1,6 +1,6 @@
 """The sections of a configuration: each field describes the key that it is made of. Durations are in ms, sizes in bytes.
 
-If the settings of a package are a section or most of one, the package describes the keys. Such settings are used here unchanged,
+If the settings of a package are a section or nearly one, the package describes the keys. Such settings are used here unchanged,
 or with further keys of the same section added.
 """
 

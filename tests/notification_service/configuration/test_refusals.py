@@ -145,7 +145,7 @@ def test_a_refusal_shows_what_cannot_be_printed_escaped_and_on_one_line(refused_
     assert refused_text(text).isprintable()
 
 
-def test_all_problems_are_told_at_once(refused):
+def test_all_problems_are_reported_at_once(refused):
     problems = refused(
         f"{R} {{ stratgy = SEQUENCE, idle-timeout = 1s, max-attempts = many }}\n"
         f"{P} {{ further-transports = [kafka], http.port = 70000 }}"
