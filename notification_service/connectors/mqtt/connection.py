@@ -166,7 +166,7 @@ class MqttConnection:
         while not self._subscribed.wait(_LOOK_SECONDS):
             if is_blocked():
                 return None
-            if monotonic() > until:
+            if self.is_lost or monotonic() > until:
                 raise self._as_lost()
         return self.find_granted()
 
