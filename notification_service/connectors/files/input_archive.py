@@ -15,6 +15,7 @@ from guardian.ports import TransportRefused
 from notification_service.connectors.files.operations import (
     CHUNK_BYTES,
     FileOperations,
+    find_end_of_lines,
     make_directory,
     read_chunks,
     sync_directory,
@@ -261,13 +262,8 @@ class _Source:
         stop = start + PIECE_BYTES
         if until <= stop:
             return until
-        while stop > start:
-            begin = max(start, stop - CHUNK_BYTES)
-            at = self._files.read(self._descriptor, stop - begin, begin).rfind(b"\n")
-            if at >= 0:
-                return begin + at + 1
-            stop = begin
-        return until
+        end = find_end_of_lines(self._files, self._descriptor, stop, start)
+        return end if end > start else until
 
     def holds(self, piece: Piece) -> bool:
         """Return whether the blocks of a piece are still there: no line begins with a zero byte."""

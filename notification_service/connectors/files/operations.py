@@ -12,6 +12,7 @@ from typing import Protocol
 from guardian.ports import TransportRefused, TransportUnavailable
 
 CHUNK_BYTES = 1024 * 1024
+_SEARCH_BYTES = 64 * 1024
 
 _PUNCH_HOLE = 0x01 | 0x02
 """FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
@@ -88,6 +89,21 @@ def read_chunks(files: FileOperations, descriptor: int, start: int, end: int) ->
             raise OSError(f"the file ended at byte {start}, before {end}")
         yield chunk
         start += len(chunk)
+
+
+def find_end_of_lines(files: FileOperations, descriptor: int, end: int, start: int = 0) -> int:
+    """Return the offset behind the last newline before `end`, and `start` if there is none behind `start`.
+
+    The search goes backwards, so that it costs one read where lines are short.
+    """
+    stop = end
+    while stop > start:
+        begin = max(start, stop - _SEARCH_BYTES)
+        at = files.read(descriptor, stop - begin, begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        stop = begin
+    return start
 
 
 def sync_directory(files: FileOperations, directory: Path) -> None:

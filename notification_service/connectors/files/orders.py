@@ -15,7 +15,13 @@ from pathlib import Path
 
 from guardian.ports import Channel, GivenOrder, GivenOutcome, OrderBatch, OrderRecord
 from notification_service.connectors.files.line_reader import FoundLine, LineReader
-from notification_service.connectors.files.operations import FileOperations, sync_directory, translated, write_all
+from notification_service.connectors.files.operations import (
+    FileOperations,
+    find_end_of_lines,
+    sync_directory,
+    translated,
+    write_all,
+)
 from notification_service.connectors.files.positions import find_number
 from notification_service.connectors.files.scan import scan, scan_output
 from notification_service.connectors.line_format import Defect, Line, decode_line, encode_line
@@ -48,7 +54,7 @@ class OrderFiles:
             except FileNotFoundError:
                 return range(0)
             try:
-                return range(_find_end(descriptor, self._files))
+                return range(find_end_of_lines(self._files, descriptor, os.fstat(descriptor).st_size))
             finally:
                 os.close(descriptor)
 
@@ -157,7 +163,8 @@ class OrderFiles:
 
     def _cut_off_rest(self, path: Path, descriptor: int) -> int:
         """Cut off what is behind the last complete line, and return where that line ends."""
-        size, end = os.fstat(descriptor).st_size, _find_end(descriptor, self._files)
+        size = os.fstat(descriptor).st_size
+        end = find_end_of_lines(self._files, descriptor, size)
         if end < size:
             _LOG.warning("%s ends in a torn line of %d bytes; cutting it off", path, size - end)
             self._files.truncate(descriptor, end)
@@ -173,15 +180,3 @@ def _record(line: FoundLine) -> OrderRecord:
 
 def _reading(files: FileOperations, descriptor: int) -> Callable[[int, int], bytes]:
     return partial(files.read, descriptor)
-
-
-def _find_end(descriptor: int, files: FileOperations) -> int:
-    """Return where the last complete line ends, 0 without one."""
-    end = os.fstat(descriptor).st_size
-    while end:
-        begin = max(0, end - LONGEST_BYTES)
-        at = files.read(descriptor, end - begin, begin).rfind(b"\n")
-        if at >= 0:
-            return begin + at + 1
-        end = begin
-    return 0
