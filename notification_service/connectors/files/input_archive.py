@@ -18,6 +18,7 @@ from notification_service.connectors.files.operations import (
     find_end_of_lines,
     make_directory,
     read_chunks,
+    replace_synced,
     sync_directory,
     translated,
     write_all,
@@ -80,15 +81,8 @@ class ArchivedMarker:
         Raises:
             TransportUnavailable: The marker holds either its earlier offset or this one.
         """
-        fresh = self.path.with_suffix(".archived.tmp")
-        with translated(fresh):
-            descriptor = self._files.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            try:
-                write_all(self._files, descriptor, msgspec.json.encode(_Document(FORMAT, offset)) + b"\n")
-                self._files.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._files.replace(fresh, self.path)
+        with translated(self.path):
+            replace_synced(self._files, self.path, msgspec.json.encode(_Document(FORMAT, offset)) + b"\n")
             sync_directory(self._files, self.path.parent)
 
 

@@ -115,6 +115,23 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
         os.close(descriptor)
 
 
+def replace_synced(files: FileOperations, path: Path, content: bytes) -> None:
+    """Replace a file, whose content is durable then. Its name is so after `sync_directory`: a power cut may restore an older one.
+
+    Raises:
+        TransportRefused, TransportUnavailable: As `translated`; the file still has the content before.
+    """
+    draft = path.with_name(f"{path.name}.tmp")
+    with translated(draft):
+        descriptor = files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            write_all(files, descriptor, content)
+            files.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        files.replace(draft, path)
+
+
 def make_directory(files: FileOperations, directory: Path) -> None:
     """Make a directory and those above it, with names that a power cut does not take."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
