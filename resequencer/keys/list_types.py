@@ -1,19 +1,13 @@
-"""The value types of configuration keys that take a list of numbers, of objects, or of topic filters."""
+"""The value types of configuration keys that take a list of numbers, URLs or networks."""
 
 import ipaddress
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from resequencer.keys.value_types import Mismatch, Switch, Url, Whole
+from resequencer.keys.value_types import Mismatch, Url, Whole
 
-QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
-"""Braces and spaces are left out, for the names of storages and of source positions are made of it."""
-
-_MOST = 1_000
-_LONGEST_SELECTOR = 2_000
-_LONGEST_FILTER = 1_000
+MAX_ITEMS = 1_000
 
 
 class Wholes(msgspec.Struct, frozen=True):
@@ -28,7 +22,7 @@ class Wholes(msgspec.Struct, frozen=True):
         return f"a list of different whole numbers from {self.least} to {self.most}, such as [0, 1]; empty: {self.empty}"
 
     def read(self, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or len(value) > _MOST:
+        if not isinstance(value, list) or len(value) > MAX_ITEMS:
             raise Mismatch
         whole = Whole(self.least, self.most)
         found = tuple(number for each in value if (number := whole.read(each)) is not None)
@@ -38,74 +32,6 @@ class Wholes(msgspec.Struct, frozen=True):
 
     def show(self, value: tuple[int, ...]) -> list[int]:
         return list(value)
-
-
-class TopicFilters(msgspec.Struct, frozen=True):
-    """A list of different topic filters of MQTT, at least one. A shared subscription is none: it keeps no order."""
-
-    expects: str = (
-        'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
-    )
-
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not 0 < len(value) <= _MOST or not all(map(_is_topic_filter, value)):
-            raise Mismatch
-        if len(set(value)) < len(value):
-            raise Mismatch
-        return tuple(value)
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-class QueuePart(NamedTuple):
-    """The messages of a queue that match a selector of JMS; with an empty selector all of them.
-
-    Of the consumers of an exclusive queue the broker serves one.
-    """
-
-    queue: str
-    selector: str = ""
-    is_exclusive: bool = False
-
-
-class QueueParts(msgspec.Struct, frozen=True):
-    """A list of parts of queues: objects with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
-
-    expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
-
-    def read(self, value: Any) -> tuple[QueuePart, ...]:
-        if not isinstance(value, list) or len(value) > _MOST:
-            raise Mismatch
-        return tuple(map(_queue_part, value))
-
-    def show(self, value: tuple[QueuePart, ...]) -> list[dict[str, str | bool]]:
-        return [
-            {"queue": each.queue}
-            | ({"selector": each.selector} if each.selector else {})
-            | ({"exclusive": True} if each.is_exclusive else {})
-            for each in value
-        ]
-
-
-def _is_topic_filter(value: Any) -> bool:
-    """Return whether it is a filter: `+` is a whole level, `#` is the whole last level."""
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_FILTER or not value.isprintable():
-        return False
-    levels = value.split("/")
-    is_whole = all(each == "+" or not ("+" in each or "#" in each) for each in levels[:-1])
-    return is_whole and (levels[-1] in ("+", "#") or not set("+#") & set(levels[-1])) and levels[0] != "$share"
-
-
-def _queue_part(value: Any) -> QueuePart:
-    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector", "exclusive"}:
-        raise Mismatch
-    queue, selector = value["queue"], value.get("selector", "")
-    if not isinstance(queue, str) or not re.fullmatch(QUEUE_PATTERN, queue, re.ASCII):
-        raise Mismatch
-    if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
-        raise Mismatch
-    return QueuePart(queue, selector.strip(), Switch().read(value.get("exclusive", False)))
 
 
 class Urls(msgspec.Struct, frozen=True):

@@ -540,3 +540,7 @@ def _decimal(digits: str) -> Decimal:
         return Decimal(digits)
     except InvalidOperation as error:
         raise Mismatch from error
+
+
+USER = Text(r"[^\x00-\x1f]{1,256}", "a text", "no login")
+PASSWORD = SecretText("no login")

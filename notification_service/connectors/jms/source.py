@@ -14,8 +14,9 @@ from guardian.ports import (
     TransportUnavailable,
     TransportWithheld,
 )
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Taken, TakenMessages, digest_of, read_record
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition, connect
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
 from notification_service.connectors.region.port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 
@@ -153,7 +154,7 @@ class JmsSource:
     def _connected(self) -> "JmsConnection":
         self._notice_losses()
         if self._connection is None:
-            self._connection = self._connect(self._settings.broker)
+            self._connection = self._connect(self._settings)
         return self._connection
 
     def _receive(self, named: QueuePartition) -> "ReceivingLink":
@@ -284,7 +285,7 @@ class JmsSource:
                 links[name].give_credit(each)
 
         # A connection made anew has none of these messages: if this one is lost, so is the acknowledgement.
-        seconds = 2 * self._settings.broker.call_timeout_ms / 1000 + sum(map(len, wanted.values())) / _MESSAGES_PER_SECOND
+        seconds = 2 * self._settings.call_timeout_ms / 1000 + sum(map(len, wanted.values())) / _MESSAGES_PER_SECOND
         connection.call(accept, seconds)
         for name, each in wanted.items():
             self._readings[name].taken.note_accepted(each)

@@ -41,9 +41,7 @@ class TopicExport:
         topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
         self.repeats = Repeats()
         self._copies = [
-            _Copy(
-                replace(settings.broker, client_id=f"{client_id}-{channel}"), topic, directory / f"{channel}.jsonl", self.repeats
-            )
+            _Copy(replace(settings, client_id=f"{client_id}-{channel}"), topic, directory / f"{channel}.jsonl", self.repeats)
             for channel, topic in topics.items()
         ]
 

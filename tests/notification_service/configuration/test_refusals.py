@@ -3,7 +3,9 @@
 import pytest
 
 from notification_service.configuration.schema import SCHEMA
-from resequencer.keys.list_types import Networks, QueueParts, TopicFilters, Urls, Wholes
+from notification_service.connectors.jms.settings import QueueParts
+from notification_service.connectors.mqtt.settings import TopicFilters
+from resequencer.keys.list_types import Networks, Urls, Wholes
 from resequencer.keys.value_types import (
     Choice,
     Choices,
