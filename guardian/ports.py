@@ -147,7 +147,7 @@ class Polled(msgspec.Struct, frozen=True):
 class Participant(msgspec.Struct, frozen=True):
     """A source or a sink of a region, for operators. `role` is `source`, `sink`, or `source and sink` where one object is both.
 
-    `can_replay`, `is_transactional` and `remembers`: notification_service/connectors/region/port.py; None where that is no
+    `can_replay`, `is_transactional` and `remembers`: notification_service/connectors/region_port.py; None where that is no
     question of its role. `problem` is why its last call failed, None if it did not.
     """
 

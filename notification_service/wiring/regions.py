@@ -36,8 +36,8 @@ from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource
 from notification_service.connectors.mqtt.settings import MQTT_URL, QOS, TOPIC, MqttSinkSettings
 from notification_service.connectors.mqtt.topic_export import TopicExport
-from notification_service.connectors.region.port import Sink, Source
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink, Source
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.status.report import StatusReport
 from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile, SetAttributes, SinkAttributesFile
 from notification_service.supervision.system_clock import SystemClock

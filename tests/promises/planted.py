@@ -541,7 +541,7 @@ PLANTED = (
         "region-goes-on-where-the-first-sink-is",
         "With several sinks, each gets everything exactly once.",
         _REGIONS,
-        "notification_service/connectors/region/transport.py",
+        "notification_service/connectors/region_transport.py",
         "min(known, key=_progress, default=None)",
         "max(known, key=_progress, default=None)",
         (

@@ -21,7 +21,7 @@ from notification_service.connectors.files.scan import scan
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.source import FileSource
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.region.port import SinkCapabilities
+from notification_service.connectors.region_port import SinkCapabilities
 from resequencer.record import OutputNumber, Partition
 
 _LOG = logging.getLogger("resequencer.connectors")

@@ -16,7 +16,7 @@ from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
 from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 from resequencer.record import Origin, Partition
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from guardian.ports import (
 from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
 from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings
-from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting, smaller
+from notification_service.connectors.region_port import Left, Numbered, SinkCapabilities, find_fitting, smaller
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import OutputNumber, Partition

@@ -17,7 +17,7 @@ from guardian.ports import (
 from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Taken, TakenMessages, digest_of, read_record
 from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
-from notification_service.connectors.region.port import SourceCapabilities
+from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 
 if TYPE_CHECKING:

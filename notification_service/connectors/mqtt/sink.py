@@ -16,7 +16,7 @@ from notification_service.connectors.mqtt.errors import FIRST_FAILURE, NOT_DELIV
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting
+from notification_service.connectors.region_port import Left, Numbered, SinkCapabilities, find_fitting
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted

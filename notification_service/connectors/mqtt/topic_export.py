@@ -16,7 +16,7 @@ from guardian.ports import Channel, TransportRefused
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 
 if TYPE_CHECKING:
     from notification_service.connectors.mqtt.connection import MqttConnection

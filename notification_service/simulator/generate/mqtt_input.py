@@ -13,7 +13,7 @@ from notification_service.connectors.line_format import Defect, Line, decode_lin
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import MqttSourceSettings
-from notification_service.connectors.region.port import Numbered
+from notification_service.connectors.region_port import Numbered
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 

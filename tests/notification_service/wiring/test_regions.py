@@ -19,7 +19,7 @@ from notification_service.configuration.transports import (
 from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.connectors.region.transport import RegionTransport
+from notification_service.connectors.region_transport import RegionTransport
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
 from notification_service.wiring.console.sources import InputPartitions

@@ -23,8 +23,8 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import MustReset, Region, RegionLimits
 from guardian.resets import RegionCycles
 from guardian.takeover import TakeoverBackoff
-from notification_service.connectors.region.port import Sink
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy

@@ -17,7 +17,7 @@ from guardian.ports import (
     TransportStatus,
     TransportUnavailable,
 )
-from notification_service.connectors.region.port import Sink, Source
+from notification_service.connectors.region_port import Sink, Source
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 

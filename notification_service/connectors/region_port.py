@@ -1,6 +1,6 @@
 """The two halves of a transport whose input and output are of different kinds: a source, and one or several sinks.
 
-They are the participants of a region (docs/regions.md). `notification_service/connectors/region/transport.py` makes a transport
+They are the participants of a region (docs/regions.md). `notification_service/connectors/region_transport.py` makes a transport
 of them. What a participant can do is data, so that `check` can refuse what it cannot.
 
 Such a sink knows nothing after a reset, and sends again. But a call that is made again, as while another sink does not answer,
