@@ -164,19 +164,19 @@ class SteadyClock:
         with self._lock:
             return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
 
-    def _compared(self, least: int, most: int, passed: int) -> Belief:
-        """Return what is known after a look. The offset was from `least` to `most`, for the answer took that long."""
+    def _compared(self, lowest: int, highest: int, passed: int) -> Belief:
+        """Return what is known after a look. The offset was from `lowest` to `highest`, for the answer took that long."""
         believed = self._belief
         if believed is None:
             # Time does not begin before what was written.
-            begins = max(least, self._floor - passed)
+            begins = max(lowest, self._floor - passed)
             return Belief(self._boot, begins, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
         slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
-        if least - slack <= believed.offset <= most + slack:
-            return self._agreed(believed, min(max(believed.offset, least), most), passed)
+        if lowest - slack <= believed.offset <= highest + slack:
+            return self._agreed(believed, min(max(believed.offset, lowest), highest), passed)
         offset, since = believed.other, believed.other_since
-        if offset is None or not least - SKEW_MS <= offset <= most + SKEW_MS:
-            offset, since = least, passed
+        if offset is None or not lowest - SKEW_MS <= offset <= highest + SKEW_MS:
+            offset, since = lowest, passed
         waits = self._settled_ms if believed.is_settled else 0
         if offset + passed < self._floor:
             waits = self._trusted_ms

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from resequencer.keys.configuration_key import Key
-from resequencer.keys.list_types import MAX_ITEMS
+from resequencer.keys.list_types import MAX_ITEMS, DifferentItems
 from resequencer.keys.value_types import PASSWORD, USER, Duration, Mismatch, Text, Url, Whole
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -50,22 +50,23 @@ class BrokerSettings(msgspec.Struct, frozen=True):
         return f"{urlsplit(self.url).scheme}://{host}:{port}"
 
 
-class TopicFilters(msgspec.Struct, frozen=True):
+class TopicFilters(DifferentItems, msgspec.Struct, frozen=True):
     """A list of different topic filters of MQTT, at least one. A shared subscription is none: it keeps no order."""
 
     expects: str = (
         'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
     )
+    max_items = MAX_ITEMS
 
     def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not 0 < len(value) <= MAX_ITEMS or not all(map(_is_topic_filter, value)):
+        if not value:
             raise Mismatch
-        if len(set(value)) < len(value):
-            raise Mismatch
-        return tuple(value)
+        return super().read(value)
 
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
+    def read_item(self, item: Any) -> Any:
+        if not _is_topic_filter(item):
+            raise Mismatch
+        return item
 
 
 def _is_topic_filter(value: Any) -> bool:
