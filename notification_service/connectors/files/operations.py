@@ -72,9 +72,9 @@ class SystemFiles:
 
 def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
     """Write all data. After an error the file may hold any beginning of the data."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[files.write(descriptor, rest) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[files.write(descriptor, remaining) :]
 
 
 def read_chunks(files: FileOperations, descriptor: int, start: int, end: int) -> Iterator[bytes]:

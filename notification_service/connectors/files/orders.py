@@ -2,7 +2,7 @@
 
 Operators append to the orders under a lock; the worker only reads them. An order's offset is the byte at which its line begins.
 A complete line is never taken away again, because the worker may have executed its order already. A last line without its end is
-the rest of a writer that was killed: the worker has not read it, and the next writer cuts it off.
+what a killed writer has written of it: the worker has not read it, and the next writer cuts it off.
 """
 
 import logging
@@ -58,8 +58,8 @@ class OrderFiles:
             finally:
                 os.close(descriptor)
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
-        batches = ((each, self._batch(each, offset, most)) for each, offset in next_offsets.items())
+    def poll(self, next_offsets: Mapping[Partition, int], limit: int) -> Mapping[Partition, OrderBatch]:
+        batches = ((each, self._batch(each, offset, limit)) for each, offset in next_offsets.items())
         return {partition: batch for partition, batch in batches if batch is not None}
 
     def find_without_outcome(self, partition: Partition) -> Sequence[OrderRecord]:
@@ -117,7 +117,7 @@ class OrderFiles:
     def _path(self, partition: Partition) -> Path:
         return self._directory / f"partition-{partition.number}.jsonl"
 
-    def _batch(self, partition: Partition, offset: int, most: int) -> OrderBatch | None:
+    def _batch(self, partition: Partition, offset: int, limit: int) -> OrderBatch | None:
         path = self._path(partition)
         with translated(path):
             try:
@@ -127,18 +127,18 @@ class OrderFiles:
             except FileNotFoundError:
                 return None
             try:
-                return self._read(descriptor, offset, most)
+                return self._read(descriptor, offset, limit)
             finally:
                 os.close(descriptor)
 
-    def _read(self, descriptor: int, given: int, most: int) -> OrderBatch | None:
+    def _read(self, descriptor: int, given: int, limit: int) -> OrderBatch | None:
         """Return the records from an offset on, durable: no power cut makes the log shorter than what was read."""
         size = os.fstat(descriptor).st_size
         is_anew = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
         offset = 0 if is_anew else given  # Another file of this name: its orders are new.
         reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
         records: list[OrderRecord] = []
-        while len(records) < most and reader.offset < offset + _MAX_BYTES:
+        while len(records) < limit and reader.offset < offset + _MAX_BYTES:
             line = reader.next_line()
             if line is not None:
                 records.append(_record(line))

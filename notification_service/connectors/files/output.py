@@ -24,7 +24,7 @@ Numbers = dict[Partition, frozenset[int]]
 class OutputFile:
     """Appends whole lines durably, or leaves the file as it was.
 
-    A file that was moved away (by the service or by another program) or emptied is started anew. Complete lines behind the
+    A file that was moved away (by the service or by another program) or emptied is started again. Complete lines behind the
     known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
     off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
     resets it. `before` is how many bytes the files had that were moved away, emptied or rotated before this one. `name` is the
@@ -53,7 +53,7 @@ class OutputFile:
             return self._recover()
 
     def revisit(self) -> Numbers:
-        """Prepare an append: repair what the last append left, and start anew if the file was moved away.
+        """Prepare an append: repair the end of the last append, and start again if the file was moved away.
 
         Returns numbers as `open` does.
         """
@@ -140,7 +140,7 @@ class OutputFile:
     def _recover(self) -> Numbers:
         size = os.fstat(self._opened).st_size
         if size == 0 and self.length:
-            _LOG.warning("%s is empty but %d bytes had been written; starting it anew", self.path, self.length)
+            _LOG.warning("%s is empty but %d bytes had been written; starting it again", self.path, self.length)
             self._begin_anew()
         if size < self.length:
             raise self._refused(f"has {size} bytes where {self.length} were written: it was cut")
@@ -151,7 +151,7 @@ class OutputFile:
         return self._adopt(size)
 
     def _adopt(self, size: int) -> Numbers:
-        """Accept the complete lines behind the known length, in chunks, and cut off the rest."""
+        """Accept the complete lines behind the known length, in chunks, and cut off what is behind them."""
         numbers, unnumbered, end = self._look_through(size)
         if unnumbered:
             _LOG.warning(

@@ -109,8 +109,8 @@ class PartitionFile:
         Returns 0 only if no complete line is left before the last `find_end`. Records appended before an error count as read.
         """
         reader = self._reader
-        start, most = reader.progress, len(records) + max_records
-        while len(records) < most and reader.progress - start < max_bytes:
+        start, limit = reader.progress, len(records) + max_records
+        while len(records) < limit and reader.progress - start < max_bytes:
             line = reader.next_line()
             if line is None:
                 with translated(self.path):
@@ -298,7 +298,7 @@ class PartitionAppender:
         return found, end
 
     def _completed(self, descriptor: int, tail_at: int, missing: list[bytes]) -> bytes:
-        """Return the bytes to append. If the file ends in the beginning of a missing line, that line's rest comes first."""
+        """Return the bytes to append. If the file ends in the beginning of a missing line, its remainder comes first."""
         size = os.fstat(descriptor).st_size
         if size < tail_at:
             remedy = "it was cut or replaced after the requeue was begun. Restore it"

@@ -32,17 +32,17 @@ def find_number(line: bytes) -> OutputNumber | None:
 
 
 class FoundNumbers:
-    """Collects numbers by partition. Each partition keeps at least its highest `most` numbers, and at most twice as many."""
+    """Collects numbers by partition. Each partition keeps at least its highest `limit` numbers, and at most twice as many."""
 
-    def __init__(self, most: int = MAX_NUMBERS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_NUMBERS) -> None:
+        self._limit = limit
         self._numbers: dict[Partition, set[int]] = {}
 
     def add(self, partition: Partition, number: int) -> None:
         numbers = self._numbers.setdefault(partition, set())
         numbers.add(number)
-        if len(numbers) >= 2 * self._most:
-            self._numbers[partition] = set(heapq.nlargest(self._most, numbers))
+        if len(numbers) >= 2 * self._limit:
+            self._numbers[partition] = set(heapq.nlargest(self._limit, numbers))
 
     def by_partition(self) -> dict[Partition, frozenset[int]]:
         return {partition: frozenset(numbers) for partition, numbers in self._numbers.items()}

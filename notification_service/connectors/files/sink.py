@@ -161,12 +161,12 @@ class FileSink:
             self._rotation.trim()
 
     def _note_anew(self) -> None:
-        anew = [output for output in self._outputs.values() if output.is_begun_anew]
-        if anew:
+        begun = [output for output in self._outputs.values() if output.is_begun_anew]
+        if begun:
             # The positions must note the new file durably before anything is written to it. With the length of the old file,
             # lines in the new one could not be recognised as published after a crash.
             self._write_durably()
-            for output in anew:
+            for output in begun:
                 output.is_begun_anew = False
 
     def _write_durably(self) -> None:

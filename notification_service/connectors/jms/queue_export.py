@@ -41,7 +41,7 @@ class QueueExport:
     """Browses the queues from their beginnings, and appends to `<channel>.jsonl` what was not there the last time.
 
     It needs the whole queue: a message that another program takes away before it was copied is missing in the copy. Of a queue to
-    which messages are sent at least once, `repeats` tells those that came before: they are not copied again.
+    which messages are sent at least once, `repeats` knows those that came before: they are not copied again.
     """
 
     def __init__(self, settings: JmsSinkSettings | XmsSinkSettings, directory: Path, repeats: Repeats | None = None) -> None:
@@ -126,7 +126,7 @@ _CREDIT = 1_000
 class Browser(MessagingHandler):  # type: ignore[misc]
     """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
 
-    `problem` is what `take` has returned; then the rest is passed over.
+    `problem` is what `take` has returned; then what follows is passed over.
     """
 
     def __init__(self, take: Callable[[int, Any], str | None]) -> None:

@@ -1,4 +1,4 @@
-"""Sends records to queues, each once: a marker tells in the same transaction how far each partition of the source has left.
+"""Sends records to queues, each once: a marker tells in the same transaction how far each partition of the source is published.
 
 To queues without a marker (XMS) it sends at least once.
 """
@@ -22,7 +22,7 @@ from guardian.ports import (
 from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
 from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings
-from notification_service.connectors.region_port import Left, Numbered, SinkCapabilities, find_fitting, smaller
+from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting, smaller
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import OutputNumber, Partition
@@ -76,7 +76,7 @@ class JmsSink(_QueueSink["Sending"]):
     """Implements the port of sinks. Nothing is connected before the first call.
 
     All partitions of a publication leave in one transaction. If its outcome is unknown, the next call reads the markers, which
-    tell it: what has left is passed over. `clock` gives the instant of dead letters that are made here.
+    tell it: what was published is passed over. `clock` gives the instant of dead letters that are made here.
     """
 
     capabilities = SinkCapabilities(is_transactional=True, remembers=True)
@@ -174,7 +174,7 @@ class JmsSink(_QueueSink["Sending"]):
         fresh: Mapping[Partition, str],
         progress: "Progress",
     ) -> list[Partition]:
-        """In the thread: send what has not left yet. Return the partitions whose markers are missing; then nothing was sent."""
+        """In the thread: send what is not published. Return the partitions whose markers are missing; then nothing was sent."""
         from notification_service.connectors.jms.sending import ToSend
 
         found = sending.fetch(io, [each.partition for each in outputs])
@@ -256,11 +256,11 @@ class XmsSink(_QueueSink["PlainSending"]):
         self, settings: XmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
     ) -> None:
         super().__init__(settings, clock, connect)
-        self._left = Left()
+        self._published = Published()
 
     def position(self, partition: Partition) -> None:
         """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
-        self._left.forget(partition)
+        self._published.forget(partition)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As the port describes. A notification that is too large for the broker leaves as a dead letter under its number.
@@ -268,7 +268,7 @@ class XmsSink(_QueueSink["PlainSending"]):
         Raises:
             TransportRefused: A queue does not take a message.
         """
-        remaining = [each for each in self._left.remaining(outputs) if each.record.channel in self._queues]
+        remaining = [each for each in self._published.remaining(outputs) if each.record.channel in self._queues]
         if not remaining:
             return
         connection, sending = self._connected()
@@ -281,7 +281,7 @@ class XmsSink(_QueueSink["PlainSending"]):
             self.close()  # What is under way on it has no effect any more.
             raise
         finally:
-            self._left.note(remaining[: sending.taken])
+            self._published.note(remaining[: sending.taken])
 
     def _message(self, numbered: Numbered, limits: Mapping[str, int]) -> tuple[str, Outgoing]:
         """Return the queue and the message of a record, or of a smaller one that the broker takes.

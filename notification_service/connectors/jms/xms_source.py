@@ -51,11 +51,11 @@ class XmsSource:
         until = monotonic() + timeout_ms / 1000
         while True:
             self._connection.arrived.clear()
-            left = until - monotonic()
+            remaining = until - monotonic()
             has_room = self._bytes < _MAX_BYTES
-            if (self._link.waiting and has_room) or self._link.is_detached or left <= 0:
+            if (self._link.waiting and has_room) or self._link.is_detached or remaining <= 0:
                 break
-            self._connection.arrived.wait(left)
+            self._connection.arrived.wait(remaining)
         self._check_open()
         found: list[Line] = []
         while self._link.waiting and self._bytes < _MAX_BYTES:

@@ -33,8 +33,8 @@ def preflight_sink(settings: MqttSinkSettings) -> None:
         refuse_qos(settings, connection.limits.qos)
 
 
-def refuse_qos(settings: MqttSinkSettings, most: int) -> None:
-    """Raise TransportRefused if the broker takes messages with qos `most` at most, and more is set."""
-    if settings.qos > most:
-        problem = f"the broker takes qos {most} at most, and mqtt.qos is {settings.qos}. Lower it"
+def refuse_qos(settings: MqttSinkSettings, maximum: int) -> None:
+    """Raise TransportRefused if the broker takes messages with qos `maximum` at most, and more is set."""
+    if settings.qos > maximum:
+        problem = f"the broker takes qos {maximum} at most, and mqtt.qos is {settings.qos}. Lower it"
         raise TransportRefused(settings.place, problem)

@@ -16,7 +16,7 @@ from notification_service.connectors.mqtt.errors import FIRST_FAILURE, NOT_DELIV
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region_port import Left, Numbered, SinkCapabilities, find_fitting
+from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted
@@ -106,7 +106,7 @@ class MqttSink:
         self._connect = connect
         self._connection: MqttConnection | None = None
         self._url: str | None = None
-        self._left = Left()
+        self._published = Published()
         self._undelivered = 0
         self._changes: str | None = None
 
@@ -121,7 +121,7 @@ class MqttSink:
 
     def position(self, partition: Partition) -> None:
         """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
-        self._left.forget(partition)
+        self._published.forget(partition)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As the port describes. A notification that is too large for the broker leaves as a dead letter under its number.
@@ -132,7 +132,7 @@ class MqttSink:
         settings = self._current()
         self._changes = settings.changes
         topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
-        remaining = [each for each in self._left.remaining(outputs) if each.record.channel in topics]
+        remaining = [each for each in self._published.remaining(outputs) if each.record.channel in topics]
         if remaining:
             self._send(remaining, topics, settings)
 
@@ -152,7 +152,7 @@ class MqttSink:
             self.close()  # What is under way on it has no effect any more.
             raise
         finally:
-            self._left.note(remaining[: sending.confirmed])
+            self._published.note(remaining[: sending.confirmed])
         self._undelivered = sending.undelivered
 
     def _message(self, record: OutputRecord, topics: dict[Channel, str], max_bytes: int) -> Outgoing:
