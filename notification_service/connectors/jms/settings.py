@@ -1,4 +1,4 @@
-"""The settings of sources and sinks of AMQP 1.0: JMS and XMS. Each is a section of the configuration. Pure."""
+"""The settings of sources and sinks of AMQP 1.0: JMS and XMS. Each is a section of the configuration."""
 
 import re
 from collections.abc import Mapping, Sequence
