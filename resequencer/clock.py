@@ -1,7 +1,7 @@
 """The interface of the clock, which is passed to all code that needs an instant.
 
-A clock that was wrong for one look must neither end what is young nor put off what is due. So a process compares the wall clock
-with the time that has really passed since the machine was started, and goes on by that one while the two disagree.
+A clock that was wrong for one look must neither end what is young nor postpone what is due. So a process compares the wall clock
+with the time that has really passed since the machine was started, and continues by that one while the two disagree.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -54,7 +54,7 @@ TRUSTED_MS = 3_600_000
 """What cannot be undone waits until the clock has agreed for so long."""
 
 MAX_AHEAD_MS = 86_400_000
-"""By how much a clock goes on between two looks, if it was right before and a process looked."""
+"""By how much a clock advances between two looks, if it was right before and a process looked."""
 
 _DRIFT = 1_000
 """Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
@@ -88,7 +88,7 @@ class Belief(msgspec.Struct, frozen=True):
 
 
 class SteadyClock:
-    """A `Clock` that goes on by the time that passes while the wall clock disagrees with it. One thread, or a `lock`.
+    """A `Clock` that advances by the time that passes while the wall clock disagrees with it. One thread, or a `lock`.
 
     A jump is believed after `SETTLED_MS`, and at once before the clock was settled; one to before the `floor` after `trusted_ms`.
     `passed` returns the milliseconds since the machine was started, with those in which it was suspended. `known` is what an

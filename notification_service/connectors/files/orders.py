@@ -134,8 +134,8 @@ class OrderFiles:
     def _read(self, descriptor: int, given: int, limit: int) -> OrderBatch | None:
         """Return the records from an offset on, durable: no power cut makes the log shorter than what was read."""
         size = os.fstat(descriptor).st_size
-        is_anew = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
-        offset = 0 if is_anew else given  # Another file of this name: its orders are new.
+        is_other_file = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
+        offset = 0 if is_other_file else given  # Another file of this name: its orders are new.
         reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
         records: list[OrderRecord] = []
         while len(records) < limit and reader.offset < offset + _MAX_BYTES:
@@ -144,7 +144,7 @@ class OrderFiles:
                 records.append(_record(line))
             elif not reader.fill(size):
                 break
-        if not records and not is_anew:
+        if not records and not is_other_file:
             return None
         self._files.fsync(descriptor)
         sync_directory(self._files, self._directory)

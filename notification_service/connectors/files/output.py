@@ -26,7 +26,7 @@ class OutputFile:
 
     A file that was moved away (by the service or by another program) or emptied is started again. Complete lines behind the
     known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
-    off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
+    off. `length` is the valid length in bytes. `is_begun_again` stays true until the caller has stored the new length and
     resets it. `before` is how many bytes the files had that were moved away, emptied or rotated before this one. `name` is the
     name under which both are stored, by default that of the file.
     """
@@ -35,7 +35,7 @@ class OutputFile:
         self.path = path
         self.name = name or path.name
         self.length = self.before = 0
-        self.is_begun_anew = False
+        self.is_begun_again = False
         self._files = files
         self._descriptor: int | None = None
         self._is_torn = False
@@ -63,7 +63,7 @@ class OutputFile:
                 self._is_torn = False
             if self._was_moved():
                 _LOG.warning("%s was moved away when it had %d bytes; starting a new file", self.path, self.length)
-                moved = self._begin_anew()
+                moved = self._begin_again()
                 numbers = self.open(0)
                 # What is there already was moved away and put back, or is another program's: it was not written in addition.
                 self.before -= min(moved, self.length)
@@ -99,7 +99,7 @@ class OutputFile:
             self._files.replace(self.path, target)
             self.close()
             self._open()
-            self._begin_anew()
+            self._begin_again()
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -115,11 +115,11 @@ class OutputFile:
         self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         sync_directory(self._files, self.path.parent)
 
-    def _begin_anew(self) -> int:
+    def _begin_again(self) -> int:
         """Note that the file has ended; return how long it was."""
         ended, self.length = self.length, 0
         self.before += ended
-        self.is_begun_anew = True
+        self.is_begun_again = True
         return ended
 
     def _cut_back(self) -> None:
@@ -141,7 +141,7 @@ class OutputFile:
         size = os.fstat(self._opened).st_size
         if size == 0 and self.length:
             _LOG.warning("%s is empty but %d bytes had been written; starting it again", self.path, self.length)
-            self._begin_anew()
+            self._begin_again()
         if size < self.length:
             raise self._refused(f"has {size} bytes where {self.length} were written: it was cut")
         if size == self.length:

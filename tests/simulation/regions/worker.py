@@ -61,7 +61,7 @@ class RegionWorker(Slot):
     def words(self) -> str:
         if self.cycle is None:
             return "dead"
-        untaken = {str(each): why.reason for each, why in self.cycle.partitions.put_off_takeovers.untaken.items()}
+        untaken = {str(each): why.reason for each, why in self.cycle.partitions.postponed_takeovers.untaken.items()}
         pending = {str(each.partition): len(each.unpublished) for each in self.owned()}
         return f"has {pending} to publish, cannot take {untaken}, waits for {self.cycle._tools.retry.reason}"
 
@@ -121,7 +121,7 @@ class RegionWorker(Slot):
         self.cycle = Cycle(servers, tools, settings)
         self.cycle.region = _ImpatientRegion(world)
         self.cycles = RegionCycles(self.cycle, servers, tools, self.wait)
-        self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
+        self.cycle.partitions.postponed_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 
     def _make_source(self) -> LeasedSource:
