@@ -17,7 +17,7 @@ from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
 from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck

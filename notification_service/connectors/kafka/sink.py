@@ -26,7 +26,7 @@ from notification_service.connectors.kafka.reading import Reading
 from notification_service.connectors.kafka.region import Markers, OwnedPartition
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
-from notification_service.connectors.region.port import SinkCapabilities, SourceCapabilities
+from notification_service.connectors.region_port import SinkCapabilities, SourceCapabilities
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition

@@ -58,8 +58,8 @@ def test_what_is_set_is_added_to_what_was_set_and_a_reset_goes_back_to_what_is_c
         "dead-letters.topic": letters,
     }
     found = settings()
-    assert (found.qos, found.broker.place, found.notifications) == (2, "mqtts://second:8883", "A/B")
-    assert "qos = 2 (configured: 1), set by" in (found.told or "")
+    assert (found.qos, found.place, found.notifications) == (2, "mqtts://second:8883", "A/B")
+    assert "qos = 2 (configured: 1), set by" in (found.changes or "")
     assert current(file)() == found, "it holds after a start"
     assert run("reset") == 0
     assert settings() == configured
@@ -89,7 +89,7 @@ def test_what_is_refused_changes_nothing(
     output = capsys.readouterr().err
     assert problem in output
     assert "s3cret" not in output
-    assert current(file)().told is None
+    assert current(file)().changes is None
 
 
 def test_an_order_that_is_given_during_a_reset_is_refused_with_a_warning(
@@ -122,9 +122,10 @@ def test_no_login_is_shown(run: Run, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_login_of_the_configuration_is_used_with_another_server(run: Run, file: Path) -> None:
     overrides = (f"{N}.mqtt.user=me", f"{N}.mqtt.password=s3cret")
-    before = current(file, *overrides)().broker
+    before = current(file, *overrides)()
     assert run("set", "--url", "mqtt://second") == 0
-    assert current(file, *overrides)().broker == replace(before, url="mqtt://second")
+    after = current(file, *overrides)()
+    assert after == replace(before, url="mqtt://second", changes=after.changes)
 
 
 @pytest.mark.parametrize("text", ["{", '{"qos": {"configured": 1, "value": 9, "by": "", "at": ""}}', "[]"])

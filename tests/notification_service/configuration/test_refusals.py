@@ -3,22 +3,20 @@
 import pytest
 
 from notification_service.configuration.schema import SCHEMA
-from resequencer.keys.list_types import Networks, QueueParts, TopicFilters, Urls, Wholes
+from notification_service.connectors.jms.settings import QueueParts
+from notification_service.connectors.mqtt.settings import TopicFilters
+from resequencer.keys.list_types import Choices, Durations, Names, Networks, Statuses, Urls, Wholes
 from resequencer.keys.value_types import (
     Choice,
-    Choices,
     Duration,
-    Durations,
     FilePath,
     Foreign,
     Location,
-    Names,
     Number,
     Object,
     PerSecond,
     SecretText,
     Size,
-    Statuses,
     Switch,
     Text,
     TopicName,

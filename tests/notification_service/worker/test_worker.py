@@ -318,7 +318,7 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
     parts, transport = operator.parts, operator.parts.servers.transport
     answer = transport.poll
     partition = Partition("T", 7)
-    parts.cycle.partitions.put_off_takeovers.put_off(partition, "storage", "no answer", NOW)
+    parts.cycle.partitions.postponed_takeovers.postpone(partition, "storage", "no answer", NOW)
 
     def poll(most, milliseconds, resting):
         operator.now += 30
@@ -326,7 +326,7 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
 
     monkeypatch.setattr(transport, "poll", poll)
     monkeypatch.setattr(transport, "standing", lambda: TransportStatus(notes=("the topic has grown",)))
-    monkeypatch.setattr(parts.cycle.partitions.put_off_takeovers, "forget", lambda _: None)
+    monkeypatch.setattr(parts.cycle.partitions.postponed_takeovers, "forget", lambda _: None)
     operator.until = lambda: bool(operator.reports[-1].last_cycle)
     operator.worker.run()
     last = operator.reports[-1]

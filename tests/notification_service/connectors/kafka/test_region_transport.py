@@ -16,8 +16,8 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource
 from notification_service.connectors.kafka.sink import KafkaSink, KafkaSource
-from notification_service.connectors.region.port import Sink, Source
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink, Source
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from resequencer.record import Partition, Record
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage, until_done
