@@ -24,10 +24,21 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
+from notification_service.console.access.settings import EDIT
+from notification_service.console.context import (
+    MAX_REASON,
+    Because,
+    Console,
+    Operation,
+    Taken,
+    answer_of,
+    change_of,
+    form_route,
+    identity_of,
+    reason_of,
+)
 from notification_service.console.dead_letters import (
     MAX_SHOWN,
     DeadLetterList,
@@ -41,17 +52,6 @@ from notification_service.console.dead_letters import (
     matching_numbers,
     open_dead_letters_for,
 )
-from notification_service.console.operation import (
-    MAX_REASON,
-    Because,
-    Operation,
-    Taken,
-    answer_of,
-    change_of,
-    form_route,
-    reason_of,
-)
-from notification_service.console.settings import EDIT
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason

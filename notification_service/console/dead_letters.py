@@ -22,8 +22,7 @@ from notification_service.connectors.dead_letters.actions import (
     state_after,
 )
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.delivery.errors import ReceiverUnknown

@@ -14,12 +14,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
+from notification_service.console.context import Because, Console, Name, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.dead_letters import answer_for
-from notification_service.console.operation import Because, Name, Operation, change_of, form_route, reason_of
 from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown

@@ -10,7 +10,6 @@ from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.actions import NEW, Deed, LetterId, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
 from notification_service.console.orders import list_orders, tell_order
-from notification_service.console.sent_notifications import incomplete_of
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import (
     DeadLetters,
@@ -20,6 +19,7 @@ from notification_service.console.unit_story import (
     UnitOrders,
     UnitState,
     UnitStory,
+    incomplete_of,
     state_of,
     wait_of,
 )

@@ -24,8 +24,7 @@ from notification_service.aggregation.payments.head import GroupState
 from notification_service.aggregation.payments.report import Problem
 from notification_service.aggregation.view import StoreView
 from notification_service.console.completion_stream import CompletionFeed
-from notification_service.console.refresher import FRESH_MS, Pace, Refresher
-from notification_service.console.sources import GroupSource
+from notification_service.console.sources import FRESH_MS, GroupSource, Pace, Refresher
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError, TransientError
 from resequencer.printable import printable

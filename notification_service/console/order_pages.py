@@ -16,21 +16,22 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from guardian.ports import OrderBook
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
-from notification_service.console.dead_letters import story_for_person
-from notification_service.console.find_unit import known_partitions
-from notification_service.console.operation import (
+from notification_service.console.context import (
     MAX_REASON,
     Because,
+    Console,
     Name,
     Operation,
     change_of,
     form_route,
+    identity_of,
     read_instant,
     reason_of,
 )
+from notification_service.console.dead_letters import story_for_person
+from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import (
     ListedOrder,
     NotGiven,

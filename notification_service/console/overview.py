@@ -12,12 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
-from notification_service.console.history import Minute
-from notification_service.console.operation import Operation, change_of, form_route
-from notification_service.console.peers import ServiceAnswer, WorkerAnswer, service_answer, worker_answers
+from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
+from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant

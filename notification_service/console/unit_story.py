@@ -1,10 +1,11 @@
 """The story of a unit of work: everything that is known of it here, in words and numbers. Pure, and without payment data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
+from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
@@ -196,6 +197,18 @@ class UnitStory(msgspec.Struct, frozen=True):
     def told_orders(self) -> tuple[ToldOrder, ...]:
         """The orders that were found, the oldest first."""
         return () if self.orders is None else self.orders.found
+
+
+def incomplete_of(left: Iterable[LeftNotification]) -> tuple[Incomplete, ...]:
+    """Return what left although something was missing: one entry for each text of the mark `incomplete`."""
+    found: dict[str, Incomplete] = {}
+    for each in left:
+        for mark in each.marks:
+            name, _, missing = mark.partition(" ")
+            if name == INCOMPLETE:
+                before = found.get(missing, Incomplete(missing, each.created_at, 0))
+                found[missing] = msgspec.structs.replace(before, notifications=before.notifications + 1)
+    return tuple(found.values())
 
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 720, 26, 130, 20, 8

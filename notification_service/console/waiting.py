@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from notification_service.console.refresher import FRESH_MS, Pace, Refresher
-from notification_service.console.sources import Sources
+from notification_service.console.sources import FRESH_MS, Pace, Refresher, Sources
 from notification_service.console.waiting_copy import CopyUnusable, WaitingCopy
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError

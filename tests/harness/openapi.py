@@ -16,8 +16,7 @@ import msgspec
 from harness.console_stage import http_settings, make_sources
 
 from notification_service.console.application import DESCRIPTION, operations_of
-from notification_service.console.context import Console
-from notification_service.console.operation import JSON, ROOT, Operation
+from notification_service.console.context import JSON, ROOT, Console, Operation
 
 ABOUT = (
     'What operators see and do, for programs. Errors are `{"error": text}`. A login that a browser adds by itself (all but '

@@ -20,8 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from notification_service.console.access.client import find_client
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, find_client
 from resequencer.errors import ResequencerError
 
 _VALID_MS = 2 * 3_600_000

@@ -15,11 +15,9 @@ from threading import Lock
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from notification_service.console.access.client import is_within
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role, is_within
+from notification_service.console.access.settings import TrustedProxy
 from notification_service.console.access.users_file import User, UsersFile
-from notification_service.console.settings import TrustedProxy
 from resequencer.clock import Clock, Instant
 from resequencer.errors import TransientError
 

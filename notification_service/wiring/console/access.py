@@ -5,8 +5,8 @@ import ssl
 from notification_service.configuration.schema import path_of
 from notification_service.console.access.identity import Authenticator, NoLogin
 from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
+from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
-from notification_service.console.settings import HttpSettings, HttpTls
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.errors import ConfigurationError
 

@@ -21,8 +21,7 @@ from notification_service.configuration.transports import copied_settings, kafka
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
-from notification_service.console.sent_notifications import OutputFiles, left_in_queue
-from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.jobs.topic_archive.manifest import Ends
@@ -41,7 +40,7 @@ from notification_service.wiring.aggregation import (
     stores_of,
 )
 from notification_service.wiring.composition import make_order_book, make_strategy_of
-from notification_service.wiring.console.archived_output import find_left_in, find_path
+from notification_service.wiring.console.sent_notifications import OutputFiles, find_left_in, find_path
 from notification_service.wiring.console.served import find_served
 from notification_service.wiring.console.workers import LocalWorkers
 from notification_service.wiring.dead_letter_stores import open_store
@@ -326,7 +325,7 @@ def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
         TransportType.XMS: f"queue {notification.xms.notifications_queue}",
         TransportType.MQTT: f"topic {notification.mqtt.notifications_topic}",
     }
-    return partial(left_in_queue, places[notification.transport])
+    return not_known(f"they are in the {places[notification.transport]}, whose readers take them away")
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from harness.console_stage import client_of, make_sources
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from notification_service.console.peers import PeerAnswer, PeerFailed, Peers, fetch, service_answer
+from notification_service.console.history import PeerAnswer, PeerFailed, Peers, fetch, service_answer
 from notification_service.status.report import PartitionStatus, State, StatusReport
 from notification_service.status.service_report import ServedStatus, service_report
 from resequencer.clock import instant_text
@@ -140,7 +140,7 @@ def test_what_is_no_answer_of_a_console_is_refused(peer: Peer, status: int, body
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def test_a_peer_that_drips_its_answer_holds_nothing_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("notification_service.console.peers._TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("notification_service.console.history._TIMEOUT_SECONDS", 0.5)
     has_ended = Event()
 
     def drip(listening: socket.socket) -> None:

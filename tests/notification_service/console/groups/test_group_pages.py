@@ -17,8 +17,7 @@ from starlette.testclient import TestClient
 
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.console.access.identity import Identity, NoLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.aggregation import AggregationStatus, StoreStatus

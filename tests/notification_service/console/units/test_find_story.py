@@ -19,12 +19,12 @@ from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.find_unit import NOT_STORED, Search, find_story
-from notification_service.console.sent_notifications import OutputFiles, left_notification
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
+from notification_service.wiring.console.sent_notifications import OutputFiles, left_notification
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition

@@ -18,12 +18,11 @@ from starlette.testclient import TestClient
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.sent_notifications import OutputFiles
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitStory, Wait, timeline_of
+from notification_service.wiring.console.sent_notifications import OutputFiles
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.errors import TransientError
 from resequencer.storage_port import StorageUnavailable, UnitChange, WaitKind, Waits
