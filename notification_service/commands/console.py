@@ -149,8 +149,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
     )
     from notification_service.console.context import Console
     from notification_service.console.prometheus import make_metrics_application
-    from notification_service.wiring.console.access import check_tls, make_authenticator
-    from notification_service.wiring.console.sources import console_sources
+    from notification_service.wiring.console import check_tls, console_sources, make_authenticator
 
     settings = configuration.http
     authenticator = make_authenticator(settings)

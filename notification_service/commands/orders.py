@@ -17,7 +17,7 @@ from notification_service.console.orders import NotGiven, ToldOrder, Wish, give,
 from notification_service.console.sources import Sources
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_order_book
-from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.console import console_sources
 from notification_service.wiring.dead_letter_stores import sign
 from resequencer.clock import Instant, instant_text
 from resequencer.keys.value_types import Duration, Mismatch

@@ -39,7 +39,7 @@ from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_strategy_of
-from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.console import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import ResequencerError

@@ -31,7 +31,7 @@ from notification_service.connectors.files.requeue import Requeue
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.delivery.direct import find_receiver_of, open_dead_letters
+from notification_service.wiring.delivery import find_receiver_of, open_dead_letters
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import printable

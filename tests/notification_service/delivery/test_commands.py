@@ -12,8 +12,8 @@ from notification_service.delivery.core.answers import Done, Failed, Suspended
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.settings import Step
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.sources import open_feed
+from notification_service.wiring.delivery import make_ledger
+from notification_service.wiring.delivery_sources import open_feed
 
 Run = Callable[..., int]
 KEYS = "payment-status-notification"

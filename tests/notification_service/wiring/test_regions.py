@@ -22,7 +22,7 @@ from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.region.transport import RegionTransport
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
-from notification_service.wiring.console.sources import InputPartitions
+from notification_service.wiring.console import InputPartitions
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.regions import make_region_transport
 from resequencer.errors import ConfigurationError

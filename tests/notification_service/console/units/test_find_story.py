@@ -24,8 +24,8 @@ from notification_service.console.unit_story import UnitStory
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
-from notification_service.wiring.console.sent_notifications import OutputFiles, left_notification
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
+from notification_service.wiring.sent_notifications import OutputFiles, left_notification
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits

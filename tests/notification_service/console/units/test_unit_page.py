@@ -22,8 +22,8 @@ from notification_service.console.access.identity import Authenticator, Identity
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitStory, Wait, timeline_of
-from notification_service.wiring.console.sent_notifications import OutputFiles
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
+from notification_service.wiring.sent_notifications import OutputFiles
 from resequencer.errors import TransientError
 from resequencer.storage_port import StorageUnavailable, UnitChange, WaitKind, Waits
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.records_of_key import find_records
-from notification_service.wiring.console.sent_notifications import ArchivedOutput
+from notification_service.wiring.sent_notifications import ArchivedOutput
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from notification_service.wiring.console.sent_notifications import find_left_in
+from notification_service.wiring.sent_notifications import find_left_in
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "hdfs", "abfss"])

@@ -27,7 +27,7 @@ from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
 from notification_service.jobs.topic_archive.records_in_order import OrderedRecord, find_ends, records_in_order
-from notification_service.wiring.console.sent_notifications import find_path
+from notification_service.wiring.sent_notifications import find_path
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import printable
