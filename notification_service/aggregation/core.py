@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from guardian.headers import MEMBER
+from guardian.pending_output import output_record
+from guardian.ports import Channel, OutputRecord
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
@@ -297,3 +299,14 @@ def _check_sizes(change: Change) -> None:
         raise TooLarge(f"the value would have {largest} bytes, {MAX_VALUE_BYTES} are allowed")
     if change.head == b"" or change.member == b"":
         raise PermanentError("the value would be empty; return None to delete it")
+
+
+def numbered(output: Sequence[Completion | DeadLetter], first: int) -> list[OutputRecord]:
+    """Return the records with numbers from `first` on."""
+    return [_record(number, each) for number, each in enumerate(output, first)]
+
+
+def _record(number: int, each: Completion | DeadLetter) -> OutputRecord:
+    if isinstance(each, Completion):
+        return OutputRecord(number, Channel.NOTIFICATIONS, each.key, each.headers, each.value)
+    return output_record(number, each, 0)

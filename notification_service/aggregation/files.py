@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from guardian.headers import MARKED, POSSIBLE_DUPLICATE
 from guardian.pending_output import from_pending, to_pending
 from guardian.ports import OutputRecord, PartitionOutput, Polled, Position, Transport, TransportRefused, TransportUnavailable
-from notification_service.aggregation.core import Slot, Stored, Values
-from notification_service.aggregation.output import numbered
+from notification_service.aggregation.core import Slot, Stored, Values, numbered
 from notification_service.aggregation.port import Step
 from resequencer.clock import Instant
 from resequencer.record import Partition

@@ -65,7 +65,7 @@ def make_runner(
 def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:
     if schedule.receiver:
         return LedgerSink(ledger, name, schedule.receiver, owner, schedule.waiting)
-    from notification_service.delivery.schedules.topic_sink import TopicSink
+    from notification_service.delivery.published_topics import TopicSink
 
     group = f"{configuration.storage.namespace}-schedule-{name}"
     return TopicSink(kafka_settings(configuration), name, schedule.topic, group)
@@ -117,7 +117,7 @@ def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish

@@ -9,7 +9,6 @@ from harness.packages import PACKAGES, ROOT, place_of
 SMALL = 100
 APART = {
     "notification_service/configuration/bridge_constraints.py": "its constants have the names of others there",
-    "notification_service/delivery/direct/core/room.py": "its names are those of others there",
     "notification_service/worker/worker_report.py": "the worker is long enough",
 }
 """Small modules of one importer that have a reason to be apart."""

@@ -11,10 +11,9 @@ from kafka import KafkaProducer
 
 from guardian.ports import OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportUnavailable
 from notification_service.aggregation.commands import member_headers
-from notification_service.aggregation.core import Values
+from notification_service.aggregation.core import Values, numbered
 from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka.restoring import Restoring, note_read, seconds_of, value_record
-from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
 from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.offsets import LogReader

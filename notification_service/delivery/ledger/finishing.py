@@ -11,9 +11,9 @@ from sqlalchemy import Connection, bindparam, case, func, literal, select, updat
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState, Refusals
 from notification_service.delivery.core.jobs import ENDS, Claim, RetryMode, Status
-from notification_service.delivery.ledger.completion import complete_jobs
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.gates import lock_gate, write_gate
+from notification_service.delivery.ledger.job_rows import complete_jobs
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, chunks
 from notification_service.delivery.settings import OnFailed, Receiver, Step, Steps
 from resequencer.clock import Instant

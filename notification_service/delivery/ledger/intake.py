@@ -12,10 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from guardian.headers import SCHEDULE_REQUESTS
 from notification_service.delivery.core.jobs import Item, Status
 from notification_service.delivery.errors import IntakeLost, JobRefused
-from notification_service.delivery.ledger.completion import complete_jobs
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finding import SCHEDULE, get_job
 from notification_service.delivery.ledger.finishing import Finishing, ready_status
+from notification_service.delivery.ledger.job_rows import SCHEDULE, complete_jobs, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant, Unchanged, instant_text

@@ -14,11 +14,10 @@ from notification_service.delivery.core.gate import GateState
 from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, Status, WaitingRow
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.claims import running_calls
-from notification_service.delivery.ledger.completion import ENDED
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finding import SCHEDULE, get_job
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
+from notification_service.delivery.ledger.job_rows import ENDED, SCHEDULE, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, RowMapping, func, select, update
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.core.published_events import PublishedMark
 from notification_service.delivery.errors import RunDirectoryCopied
-from notification_service.delivery.ledger.completion import find_published_before, ledger_id, lock_counter
 from notification_service.delivery.ledger.database import Database
+from notification_service.delivery.ledger.job_rows import find_published_before, ledger_id, lock_counter
 from notification_service.delivery.ledger.tables import EVENTS, JOBS, SERVICES, chunks
 from resequencer.clock import Instant, Unchanged
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from notification_service.aggregation.atomic_store import UsersAggregate
 from notification_service.aggregation.core import Change, Command, Processor, Slot, Stored
-from notification_service.aggregation.users_aggregate import UsersAggregate
 from resequencer.dead_letter import DeadLetter
 from resequencer.errors import PermanentError
 from resequencer.record import Origin, Partition, Record

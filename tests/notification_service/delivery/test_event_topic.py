@@ -15,7 +15,7 @@ from guardian.ports import TransportUnavailable
 from tests.notification_service.delivery.test_event_file import Log, event, log
 
 if TYPE_CHECKING:
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
 
     made: list[EventTopic] = []
 

@@ -16,8 +16,7 @@ from guardian.headers import outcome_headers
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from guardian.positions import DoneOffsets, Positions
 from notification_service.delivery.direct.core.decision import OpenRecord
-from notification_service.delivery.direct.core.position_metadata import PositionMetadata
-from notification_service.delivery.direct.core.room import MIN_ROOM, find_room, fitted
+from notification_service.delivery.direct.core.position_metadata import MIN_ROOM, PositionMetadata, find_room, fitted
 from resequencer.clock import Instant, instant_text
 from resequencer.order import OrderText, ShortText
 from resequencer.printable import counted, printable

@@ -10,8 +10,7 @@ from guardian.ports import Channel, OutputRecord
 from guardian.positions import MAX_CHARACTERS, DoneOffsets, encode
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.partition import DirectPartition
-from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
-from notification_service.delivery.direct.core.room import fitted
+from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata, fitted
 from resequencer.record import Origin, Partition, Record
 
 P = Partition("T", 0)
