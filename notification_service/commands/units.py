@@ -222,7 +222,7 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _left_lines(story)
-    yield from (f"order: {order_line(each)}" for each in story.told_orders)
+    yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
     yield from (
         f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"

@@ -186,7 +186,7 @@ class Endpoint(NamedTuple):
 def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None, on_stop: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT, or until the other end of the pipe `lifeline` is closed.
 
-    `on_stop` is called then, and lets answers end that would go on for ever; others have two seconds.
+    `on_stop` is called then, and ends answers that have no end of their own; others have two seconds.
     """
     asyncio.run(_serve(endpoints, lifeline, on_stop))
 
@@ -280,7 +280,7 @@ class _ImpatientProtocol(H11Protocol):
             self.loop.call_later(_HEAD_SECONDS, self._end)
 
     def _end(self) -> None:
-        """End a connection whose client does not read the rest of an answer, or the end of TLS."""
+        """End a connection whose client does not read an answer to its end, or the end of TLS."""
         if self in self.connections:
             self.transport.abort()
 

@@ -333,12 +333,12 @@ def dead_letter_routes(console: Console) -> list[Route]:
 
     def show(request: Request) -> Response:
         one, identity = ours.get(request, request.query_params.get("number", "")), identity_of(request)
-        letter, proposal = one.stored.letter, one.proposal
+        dead_letter, proposal = one.stored.letter, one.proposal
         return console.page(
             request,
             "dead_letter.html",
             one=one,
-            error=error_for(identity, letter.reason.value, letter.error),
+            error=error_for(identity, dead_letter.reason.value, dead_letter.error),
             may_see=identity.may(Role.PAYMENTS),
             proposal=proposal,
             is_own=proposal is not None and is_same_person(proposal.by, identity.name),
@@ -448,15 +448,15 @@ def dead_letter_operations(console: Console) -> list[Operation]:
 
 
 def _answer_about(identity: Identity, found: OneDeadLetter) -> DeadLetterAnswer:
-    letter, record = found.stored.letter, found.stored.letter.record
+    dead_letter, record = found.stored.letter, found.stored.letter.record
     return DeadLetterAnswer(
         found.stored.number,
         found.state,
-        letter.reason.value,
+        dead_letter.reason.value,
         found.stored.unit,
         str(record.origin),
-        instant_text(letter.dead_at),
-        error_for(identity, letter.reason.value, letter.error),
+        instant_text(dead_letter.dead_at),
+        error_for(identity, dead_letter.reason.value, dead_letter.error),
         len(record.value),
         record.cut.length if record.cut else len(record.value),
         found.stored.sha256,

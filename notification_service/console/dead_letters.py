@@ -161,9 +161,9 @@ def _with_states(store: DeadLetterStore, now: Instant) -> Iterator[tuple[StoredD
 
 
 def _row(stored: StoredDeadLetter, state: str) -> Row:
-    letter = stored.letter
-    origin = str(letter.record.origin)
-    return Row(stored.number, state, letter.reason.value, stored.unit, origin, letter.dead_at, letter.error)
+    dead_letter = stored.letter
+    origin, reason = str(dead_letter.record.origin), dead_letter.reason.value
+    return Row(stored.number, state, reason, stored.unit, origin, dead_letter.dead_at, dead_letter.error)
 
 
 def _sign(sources: Sources, identity: Identity) -> Sign:

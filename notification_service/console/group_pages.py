@@ -173,8 +173,8 @@ def _without_sums(problem: str) -> str:
     """Return a problem without what it says about sums."""
     if not problem.startswith(_OF_SUMS):
         return problem
-    name, _, rest = problem.partition(": ")
-    return f"{name}: what differs {_HIDDEN}; {rest.partition('; ')[2]}"
+    name, _, remainder = problem.partition(": ")
+    return f"{name}: what differs {_HIDDEN}; {remainder.partition('; ')[2]}"
 
 
 def _sum_of(head: Head) -> str | None:
@@ -249,7 +249,7 @@ class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """The command is given; a worker that runs carries it out. The group's state tells when it has."""
+    """The command is given; a worker that runs executes it. The group's state shows when it has."""
 
     is_given: bool
 

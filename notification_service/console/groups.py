@@ -61,7 +61,7 @@ class IndexUnusable(TransientError):
 class GroupFilter(NamedTuple):
     """Which groups are listed: all that is given must hold. `text` is part of the key or of the message's id, whatever its case.
 
-    With `sees_parties` it may also be part of the initiating party: otherwise the filter would tell who has no right to know.
+    With `sees_parties` it may also be part of the initiating party: otherwise the filter would show what this person may not see.
     """
 
     state: str = ""

@@ -78,7 +78,7 @@ class _Seen(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """The counters of one worker's process; `process` tells when they begin again at 0."""
+    """The counters of one worker's process; with another `process` they begin again at 0."""
 
     process: int | None
     records: int
@@ -385,7 +385,7 @@ class _Peer:
         self.answer = PeerAnswer(self._url, False, None, None, (), "it was not asked yet")
 
     def ask(self) -> Event | None:
-        """Ask again if it is time. Return what tells of the end, if what is known is too old to be shown without waiting."""
+        """Ask again if it is time. Return the event of the end, if what is known is too old to be shown without waiting."""
         with self._lock:
             now = monotonic()
             if self._answered is None and (self._asked_at is None or now - self._asked_at >= _ASKED_EVERY_SECONDS):

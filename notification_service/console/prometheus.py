@@ -228,7 +228,7 @@ METRICS: tuple[Described, ...] = (
         lambda each: _seconds_of(min((wait.since for wait in each.oldest_waits), default=None)),
     ),
     _gauge("longest_wait_seconds", "Longest time that an envelope was stashed.", lambda each: each.longest_wait_ms / 1_000),
-    _of_partition("partition_read_offset", "Where reading goes on.", lambda each: each.read_to),
+    _of_partition("partition_read_offset", "The next offset to read.", lambda each: each.read_to),
     _of_partition("partition_acknowledged_offset", "Where reading would begin after a restart.", lambda each: each.acknowledged),
     _of_partition("partition_unpublished_records", "Committed records that are not published.", lambda each: each.unpublished),
     _of_partition("partition_lag", "Unread part of the log: offsets on Kafka, bytes on files.", lambda each: each.lag),
@@ -421,8 +421,8 @@ class ServiceCollector(Collector):
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
             yield _metric((name, SERVICE_METRICS[name]), (), [((), float(value))])
-        letters = self._find_new_dead_letters() or {}
-        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in letters.items()))
+        dead_letters = self._find_new_dead_letters() or {}
+        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in dead_letters.items()))
         distances = self._find_archive_distances() or {}
         yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
         delivery = self._find_delivery()
@@ -560,7 +560,7 @@ BRIDGE_GAUGES: Mapping[str, tuple[str, Callable[[BridgeState], float]]] = {
         lambda each: int(each.process_id is not None),
     ),
     "bridge_stands_still": (
-        "1 while the bridge takes nothing, because its source or its start does not go on, or it does not run; 0 otherwise.",
+        "1 while the bridge takes nothing, because its source or its start does not answer, or it does not run; 0 otherwise.",
         lambda each: int(each.problem is not None),
     ),
     "bridge_messages_waiting": (

@@ -108,7 +108,7 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files);
     a queue has no such ends. `lag_unit` is what counts as one in the input, `facts_unit` in the facts.
-    `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
+    `find_sent` returns the notifications of a unit that were sent, as far as they can be read in that time; it never raises.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
@@ -137,7 +137,7 @@ class Sources(NamedTuple):
     lag_unit: str = "offsets"
     facts_unit: str = "offsets"
     facts: tuple[tuple[str, str], ...] = ()
-    find_left: Callable[[str, float], Left] = not_known_on_kafka
+    find_sent: Callable[[str, float], Left] = not_known_on_kafka
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None

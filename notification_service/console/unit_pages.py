@@ -223,7 +223,7 @@ def unit_operations(console: Console) -> list[Operation]:
             raise HTTPException(
                 HTTPStatus.BAD_REQUEST, f"after is {shown(query.after)}; that of an answer is expected"
             ) from error
-        return _told(found, None if console.waiting.is_stored else NOT_STORED)
+        return _units_answer(found, None if console.waiting.is_stored else NOT_STORED)
 
     def unit(request: Request, query: UnitQuery) -> UnitStory:
         partition = Partition.find(query.partition)
@@ -238,7 +238,7 @@ def unit_operations(console: Console) -> list[Operation]:
     ]
 
 
-def _told(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
+def _units_answer(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
     page = found.page
     return UnitsAnswer(
         tuple(map(_listed, page.units)),

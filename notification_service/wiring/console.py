@@ -50,7 +50,7 @@ from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import give_order
-from notification_service.wiring.sent_notifications import OutputFiles, find_left_in, find_path
+from notification_service.wiring.sent_notifications import OutputFiles, find_path, find_sent_in
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
@@ -255,7 +255,7 @@ def console_sources(configuration: Configuration) -> Sources:
         lag_unit=_LAG_UNITS[configuration.ingress.transport],
         facts_unit=_LAG_UNITS[configuration.notification.transport],
         facts=_facts(configuration),
-        find_left=_find_left_of(configuration),
+        find_sent=_find_sent_of(configuration),
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -319,12 +319,12 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
     return open_dead_letters
 
 
-def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
+def _find_sent_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
     if TransportType.FILE in sinks_of(configuration):
-        return OutputFiles(notification.output_directory, SystemFiles()).find_left
+        return OutputFiles(notification.output_directory, SystemFiles()).find_sent
     if TransportType.KAFKA in sinks_of(configuration):
-        return find_left_in(configuration.archive.location, notification.topic)
+        return find_sent_in(configuration.archive.location, notification.topic)
     places = {
         TransportType.JMS: f"queue {notification.jms.notifications_queue}",
         TransportType.XMS: f"queue {notification.xms.notifications_queue}",

@@ -75,7 +75,7 @@ class OutputFiles:
         self._files = files
         self._max_bytes = max_bytes
 
-    def find_left(self, unit: str, max_seconds: float) -> Left:
+    def find_sent(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications in the newest part of the output. Never raises for files that cannot be read."""
         found: list[LeftNotification] = []
         quoted = msgspec.json.encode(unit)  # As the unit stands in a line.
@@ -119,10 +119,10 @@ def _read(line: bytes, unit: str) -> LeftNotification | None:
     read = decode_line(line)
     if not isinstance(read, Line) or read.key != unit.encode():
         return None
-    return left_notification(read.headers, read.value)
+    return read_notification(read.headers, read.value)
 
 
-def left_notification(headers: Headers, value: bytes) -> LeftNotification:
+def read_notification(headers: Headers, value: bytes) -> LeftNotification:
     texts, report = texts_of(headers), _find_report(value)
     marks = tuple(f"{name} {texts[name]}" if name in _WITH_VALUE else name for name in _MARKS if name in texts)
     return LeftNotification(
@@ -150,8 +150,8 @@ def _statuses(report: _Report) -> Iterator[str]:
         yield from (status for status in (each.status, *(one.status for one in each.transactions)) if status)
 
 
-def find_left_in(location: str, topic: str) -> Callable[[str, float], Left]:
-    """Return how to look for what left in an archive at this path or URL. Of URLs, only `file:` ones are read.
+def find_sent_in(location: str, topic: str) -> Callable[[str, float], Left]:
+    """Return how to look for what was sent in an archive at this path or URL. Of URLs, only `file:` ones are read.
 
     The text of another URL is not shown, because it may have a password in it.
     """
@@ -162,7 +162,7 @@ def find_left_in(location: str, topic: str) -> Callable[[str, float], Left]:
             f"they are on a Kafka topic, and in its archive at an address that begins with {scheme}://. "
             "Only an archive at a path is read here"
         )
-    return ArchivedOutput(path, topic).find_left
+    return ArchivedOutput(path, topic).find_sent
 
 
 def find_path(location: str) -> Path | None:
@@ -180,17 +180,17 @@ class ArchivedOutput:
         self._location = location
         self._topic = topic
 
-    def find_left(self, unit: str, max_seconds: float) -> Left:
-        """Return the unit's notifications that were archived. Those that left since are not known. Never raises."""
+    def find_sent(self, unit: str, max_seconds: float) -> Left:
+        """Return the unit's notifications that were archived. Those that were sent since are not known. Never raises."""
         if not self._location.is_dir():
             return not_known_on_kafka(unit, max_seconds)
         try:
             found = find_records(self._location, self._topic, unit.encode(), max_seconds)
         except ResequencerError as error:
             return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
-        notifications = tuple(left_notification(each.headers, each.value) for each in found.records)
+        notifications = tuple(read_notification(each.headers, each.value) for each in found.records)
         if found.archived_at is None:
             return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
         part = "" if found.is_whole else " in part: the time for it is over"
-        searched = f"the archive in {self._location}{part}; what left after {instant_text(found.archived_at)} is not in it"
+        searched = f"the archive in {self._location}{part}; what was sent after {instant_text(found.archived_at)} is not in it"
         return Left(notifications, is_complete=False, searched=searched)

@@ -102,8 +102,8 @@ def find_client(connection: "HTTPConnection", trusted: Sequence[Network]) -> Cli
     nearest = connection.client.host if connection.client else ""
     if not is_within(nearest, trusted):
         return Client(nearest)
-    for said in reversed(",".join(connection.headers.getlist("x-forwarded-for")).split(",")):
-        address = _address(said)
+    for text in reversed(",".join(connection.headers.getlist("x-forwarded-for")).split(",")):
+        address = _address(text)
         if address is None:
             return Client(nearest)
         if not is_within(address, trusted):
@@ -120,10 +120,10 @@ def is_within(address: str, networks: Sequence[Network]) -> bool:
     return any(found in each for each in networks)
 
 
-def _address(said: str) -> str | None:
+def _address(text: str) -> str | None:
     """Return the address in its canonical form, so that one client has one name; None if the text has none."""
     try:
-        return str(ipaddress.ip_address(said.strip().removeprefix("[").removesuffix("]")))
+        return str(ipaddress.ip_address(text.strip().removeprefix("[").removesuffix("]")))
     except ValueError:
         return None
 
@@ -132,7 +132,7 @@ _PREFIX, _SUFFIX = "console-audit-", ".jsonl"
 
 
 class AuditLogUnavailable(TransientError):
-    """A line cannot be written, so what it would tell of is not done."""
+    """A line cannot be written, so its action is not done."""
 
     def __init__(self, file: Path, error: OSError) -> None:
         super().__init__(
@@ -143,7 +143,7 @@ class AuditLogUnavailable(TransientError):
 class AuditLog:
     """A file for each day in the run directory, with one JSON object per line; older files are deleted after the retention.
 
-    A line is on the disk before what it tells of is done. Files are deleted only while the clock is trusted, and never one in
+    A line is on the disk before its action is done. Files are deleted only while the clock is trusted, and never one in
     which this process wrote within the retention. May be used from several threads.
     """
 

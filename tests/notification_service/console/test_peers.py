@@ -184,7 +184,7 @@ def test_the_pages_show_a_peers_texts_as_text(peer: Peer, tmp_path: Path, path: 
 
 def test_the_pages_say_that_a_peer_does_not_answer(tmp_path: Path) -> None:
     page = client_of(make_sources(tmp_path), peers=("http://127.0.0.1:1",)).get("/workers").text
-    assert "http://127.0.0.1:1 does not tell its state: it does not answer" in page
+    assert "http://127.0.0.1:1 does not report its state: it does not answer" in page
     assert "Nothing of it is known." in page
 
 

@@ -25,7 +25,7 @@ from notification_service.events.decoding import DecodingSettings, EnvelopeDecod
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
-from notification_service.wiring.sent_notifications import OutputFiles, left_notification
+from notification_service.wiring.sent_notifications import OutputFiles, read_notification
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
@@ -52,7 +52,7 @@ class Stage:
             clock=FakeClock(),
         )._replace(
             codec=UnitCodec(self.strategy, EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence)).decode),
-            find_left=OutputFiles(self.out, SystemFiles()).find_left,
+            find_sent=OutputFiles(self.out, SystemFiles()).find_sent,
         )
 
     def driven(self) -> Driven:
@@ -241,7 +241,7 @@ def test_what_left_incomplete_is_told_once_for_each_thing_that_was_missing(stage
     ],
 )
 def test_the_status_of_what_left_is_that_of_its_report(value: bytes, status: str | None) -> None:
-    assert left_notification((), value).status == status
+    assert read_notification((), value).status == status
 
 
 def test_stashed_envelopes_are_told_by_sequence(stage: Stage) -> None:
@@ -274,7 +274,7 @@ def test_a_large_output_is_read_in_its_newest_part_and_the_answer_says_so(stage:
     for number in range(1, 10):
         stage.notify("uow-1", number)
     size = (stage.out / "notifications.jsonl").stat().st_size
-    left = OutputFiles(stage.out, SystemFiles(), max_bytes=size // 3).find_left("uow-1", 2.0)
+    left = OutputFiles(stage.out, SystemFiles(), max_bytes=size // 3).find_sent("uow-1", 2.0)
     assert [each.notification_id for each in left.found] in (["n8", "n9"], ["n7", "n8", "n9"])
     assert not left.is_complete
     assert "newest" in left.searched

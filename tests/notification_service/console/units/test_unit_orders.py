@@ -22,7 +22,7 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.console.find_unit import Search, find_orders, find_story
-from notification_service.console.orders import ListedOrder, OrderState, tell_order
+from notification_service.console.orders import ListedOrder, OrderState, order_answer
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory, timeline_of
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
@@ -170,7 +170,7 @@ def test_orders_stay_on_the_time_line_of_a_unit_with_hundreds_of_notifications()
         (),
         DeadLetters((), is_complete=True, searched=""),
         Left(left, is_complete=True, searched=""),
-        orders=UnitOrders((tell_order(told),), is_complete=True, searched=""),
+        orders=UnitOrders((order_answer(told),), is_complete=True, searched=""),
     )
     picture = timeline_of(story)
     assert picture is not None

@@ -56,7 +56,7 @@ class Stage:
             partitions=[PARTITION],
             clock=self.clock,
             open_dead_letters=lambda asked_for, by: FileDeadLetterStore(files, by),
-        )._replace(find_left=OutputFiles(directory / "out", SystemFiles()).find_left)
+        )._replace(find_sent=OutputFiles(directory / "out", SystemFiles()).find_sent)
 
     def get(self, path: str, code: int = 200, login: Authenticator | None = None) -> str:
         console = Console(http_settings(self.directory), self.sources)
@@ -139,7 +139,7 @@ def test_a_unit_that_left_incomplete_is_not_shown_as_well(stage: Stage) -> None:
     (stage.directory / "out" / "notifications.jsonl").write_bytes(encode_line(line))
     page = stage.get("/unit?id=uow-1")
     assert 'class="state ok"' not in page
-    assert "Left incomplete at 1970-01-01 00:16:40 (" in page
+    assert "Sent incomplete at 1970-01-01 00:16:40 (" in page
     assert "without sequence:1." in page
     assert "<td>ACSP</td>" in page
 
@@ -209,7 +209,7 @@ def told(*left: str, wait: bool = True) -> UnitStory:
 def test_the_time_line_lies_within_its_picture_and_in_the_order_of_time() -> None:
     picture = timeline_of(told("2026-03-28T23:32:00Z", "2026-03-28T23:32:30Z", "no instant"))
     assert picture is not None
-    assert [each.kind for each in picture.marks] == ["left", "left", "due"]
+    assert [each.kind for each in picture.marks] == ["sent", "sent", "due"]
     places = [each.x for each in picture.marks]
     assert places == sorted(places)
     assert picture.left_edge == places[0] < places[-1] == picture.right_edge

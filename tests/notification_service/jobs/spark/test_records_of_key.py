@@ -69,13 +69,13 @@ def test_a_missing_batch_or_a_damaged_file_is_told_of(topics: ArchivedTopics, tm
 
 def test_a_units_page_has_its_notifications_from_the_archive_and_says_until_when(topics: ArchivedTopics, tmp_path: Path) -> None:
     output = ArchivedOutput(tmp_path / "archive", topics.stage.topics.input)
-    assert "not known here" in output.find_left("uow-1", 10).searched
+    assert "not known here" in output.find_sent("uow-1", 10).searched
     topics.stage.send(b"{}", key=b"uow-1", headers=HEADERS)
     topics.archive()
-    left = output.find_left("uow-1", 10)
+    left = output.find_sent("uow-1", 10)
     assert [(each.notification_id, each.event, each.marks) for each in left.found] == [
         ("N1", "PaymentAccepted", ("incomplete sequence:3",))
     ]
     assert "what left after 20" in left.searched
     assert not left.is_complete
-    assert output.find_left("uow-2", 10).found == ()
+    assert output.find_sent("uow-2", 10).found == ()
