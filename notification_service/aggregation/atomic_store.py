@@ -57,7 +57,7 @@ class AtomicKVStore:
     def get(self, key: str) -> Any:
         """Return the value of a key as the last transaction left it; None if there is none.
 
-        A command that was just given may not be in it yet. Decide by what `on_value` lets out, not by asking again.
+        A command that was just given may not be in it yet. Decide by what `on_value` returns, not by asking again.
         """
         if self._view is None:
             self._view = self._open_view()
@@ -84,7 +84,7 @@ OnValue = Callable[[str, Any, Any], object]
 
 
 class UsersAggregate:
-    """What the callables raise, and what they return that is no JSON, makes the command a dead letter. The store goes on."""
+    """What the callables raise, and what they return that is no JSON, makes the command a dead letter. The store continues."""
 
     def __init__(self, apply: Apply, on_value: OnValue | None) -> None:
         self._apply, self._on_value = apply, on_value

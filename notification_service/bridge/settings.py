@@ -35,7 +35,7 @@ class StartKind(StrEnum):
 class BridgeMqtt(msgspec.Struct, frozen=True):
     """The broker of MQTT, the session and its subscriptions. `url` is a `Secret`, for it may hold a password.
 
-    `queue_size` is the most messages that are taken and not acknowledged.
+    `queue_size` is the maximum of messages that are taken and not acknowledged.
     """
 
     url: Annotated[str, Key(Url(("mqtt", "mqtts")))]

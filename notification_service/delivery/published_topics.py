@@ -73,7 +73,7 @@ class SinglePublisher:
 
         Raises:
             PublisherFenced: Another process publishes by now.
-            TransportUnavailable, TransportRefused: It is not known whether they are published. Begin anew.
+            TransportUnavailable, TransportRefused: It is not known whether they are published. Begin again.
         """
         assert self._producer is not None, "it has begun"
         group = ConsumerGroupMetadata(self._group, *_SIMPLE_MEMBER)
@@ -121,7 +121,7 @@ class EventTopic:
         if not self._publisher.has_begun:
             found = self._publisher.begin()
             # Brokers delete the offset of a group that was not used for a week; the ledger remembers it, perhaps a little less.
-            # A ledger that was made anew has published nothing, whatever the one before it has.
+            # A ledger that was made again has published nothing, whatever the one before it has.
             is_ours = found is not None and found.metadata == self._log.ledger
             self._number = found.offset if found is not None and is_ours else 0
             try:
@@ -175,7 +175,7 @@ class TopicSink:
         self._publisher.discard()
 
     def count_waiting(self) -> None:
-        """The receiver's lag tells it."""
+        """The receiver's lag shows it."""
 
     def _decoded(self, committed: Committed | None) -> Progress | None:
         try:

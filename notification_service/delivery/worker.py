@@ -157,7 +157,7 @@ class Scheduler:
 
 _UPKEEP_SECONDS = 1.0
 _SCHEDULE_SECONDS = 5.0
-"""How soon a schedule that cannot go on is tried again: each try asks the brokers or the ledger."""
+"""How soon a schedule with a problem is tried again: each try asks the brokers or the ledger."""
 
 _TURN_SECONDS = 0.1
 _REPORT_TURNS = 10
@@ -169,7 +169,7 @@ _THREADS, _SOURCE_THREADS = 4, 16
 
 
 class Reporting(Protocol):
-    """Is told every second how the worker does."""
+    """Takes every second how the worker is doing."""
 
     def __call__(
         self,
@@ -259,9 +259,9 @@ class DeliveryWorker:
                     raise errors[0]
 
     def _report(self, report: Reporting, problem: str | None) -> None:
-        told = [problem, *(each.problem for each in self._readers), self._events_problem]
+        problems = [problem, *(each.problem for each in self._readers), self._events_problem]
         report(
-            next(filter(None, told), None),
+            next(filter(None, problems), None),
             self._gates,
             [each.report() for each in self._direct],
             [each.report() for each in self._schedules],
@@ -285,10 +285,10 @@ class DeliveryWorker:
                 await threads.run(self._publish_events)
                 self._events_problem = None
             except (OSError, ResequencerError) as error:
-                told = f"the events of jobs wait: {error}"
-                if told != self._events_problem:
-                    _LOG.warning("%s", told)
-                self._events_problem = told
+                problem = f"the events of jobs wait: {error}"
+                if problem != self._events_problem:
+                    _LOG.warning("%s", problem)
+                self._events_problem = problem
             await asyncio.sleep(_UPKEEP_SECONDS)
 
     def _close_schedules(self) -> None:

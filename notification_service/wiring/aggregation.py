@@ -285,12 +285,12 @@ def make_report(configuration: Configuration, slot: int) -> Callable[[Sequence[S
 
 
 def _report(file: SideFile[AggregationReport], clock: Clock, stores: Sequence[StoreReport]) -> None:
-    statuses = tuple(map(_told, stores))
+    statuses = tuple(map(_store_status, stores))
     problem = next((f"store {each.store}: {each.problem}" for each in statuses if each.problem is not None), None)
     file.write(AggregationReport(os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses))
 
 
-def _told(report: StoreReport) -> StoreStatus:
+def _store_status(report: StoreReport) -> StoreStatus:
     return StoreStatus(
         report.name,
         tuple(sorted(map(str, report.behind))),

@@ -20,7 +20,7 @@ from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.delivery.caller import Network
 from notification_service.delivery.core.jobs import GateReport
-from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport
@@ -131,16 +131,16 @@ def _report(
     direct: Sequence[DirectReport],
     schedules: Sequence[ScheduleReport],
 ) -> None:
-    statuses = tuple(map(_told_gate, gates))
+    statuses = tuple(map(_gate_status, gates))
     file.write(
         DeliveryReport(
             os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses,
-            tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
+            tuple(map(_direct_status, direct)), tuple(map(_schedule_status, schedules)),
         )
     )  # fmt: skip
 
 
-def _told_gate(gate: GateReport) -> GateStatus:
+def _gate_status(gate: GateReport) -> GateStatus:
     return GateStatus(
         receiver=gate.receiver,
         is_open=gate.is_open,
@@ -157,7 +157,7 @@ def _told_gate(gate: GateReport) -> GateStatus:
     )
 
 
-def _told(report: DirectReport) -> DirectStatus:
+def _direct_status(report: DirectReport) -> DirectStatus:
     is_shut = report.shut_because is not None
     return DirectStatus(
         receiver=report.receiver,
@@ -187,7 +187,7 @@ def _told(report: DirectReport) -> DirectStatus:
     )
 
 
-def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
+def _schedule_status(report: ScheduleReport) -> ScheduleStatus:
     return ScheduleStatus(
         schedule=report.name,
         expression=report.expression,
@@ -226,7 +226,7 @@ def settings_of_stage(configuration: Configuration, stage: Stage, slot: int | No
     service = settings.transactional_id.split(".")[-2]
     consumer = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
     member = uuid4().hex if slot is None else f"{service}.{slot}"
-    # What is read leaves again: with more headers, as a moved record or a dead letter.
+    # What is read is sent again: with more headers, as a moved record or a dead letter.
     largest = max(settings.max_request_bytes, settings.max_value_bytes + _HEADERS_BYTES)
     return replace(
         settings,
@@ -267,7 +267,7 @@ def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> Mappi
 
     settings = kafka_settings(configuration)
     make_topics(settings, stages[0].topic, topics_to_make(stages))
-    return find_unread(settings, partial(find_left_group, stages))
+    return find_unread(settings, partial(find_former_group, stages))
 
 
 def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":

@@ -61,7 +61,7 @@ def give_order(run_directory: Path, worker: StatusReport, by: str, *, is_forced:
         RegionOrderFile(run_directory, worker.slot).give(order)
     except OSError as error:
         problem = f"{run_directory}: the order cannot be written: {error.strerror or error}"
-        raise RegionNotReset(f"{problem}; make room, or run the command as the service's user") from error
+        raise RegionNotReset(f"{problem}; free space on the disk, or run the command as the service's user") from error
     return order.id
 
 
@@ -106,7 +106,7 @@ def with_attributes(settings: MqttSinkSettings, found: SetAttributes | None) -> 
     """
     if found is None:
         return settings
-    configured, told = values_of(settings), []
+    configured, changes = values_of(settings), []
     for each in ATTRIBUTES:
         change = found.get(each.name)
         if change is None or change.configured != configured[each.name]:
@@ -116,8 +116,8 @@ def with_attributes(settings: MqttSinkSettings, found: SetAttributes | None) -> 
             settings = replace(settings, broker=replace(settings.broker, url=str(value)))
         else:
             settings = replace(settings, **{each.field: value})
-        told.append(f"{each.name} = {change.value} (configured: {change.configured}), set by {change.by} at {change.at}")
-    return replace(settings, told=f"sink mqtt: {'; '.join(told)}") if told else settings
+        changes.append(f"{each.name} = {change.value} (configured: {change.configured}), set by {change.by} at {change.at}")
+    return replace(settings, told=f"sink mqtt: {'; '.join(changes)}") if changes else settings
 
 
 class CurrentSettings:
@@ -143,7 +143,7 @@ class CurrentSettings:
             problem = f"cannot be read: {error.strerror or error}. Let the service's user read it"
             raise TransportRefused(str(self._file.path), problem) from error
         except (msgspec.MsgspecError, UnicodeDecodeError, Mismatch) as error:
-            problem = "is damaged. To go on with what is configured: `resequencer sink reset`"
+            problem = "is damaged. To continue with what is configured: `resequencer sink reset`"
             raise TransportRefused(str(self._file.path), problem) from error
         return self._current
 

@@ -1,6 +1,6 @@
 """Orders for a whole job: it is cancelled, or its failed rows are opened again, some rows at a time.
 
-From the instant of a cancellation on nothing more of the job is claimed. If a process ends meanwhile, the workers go on."""
+From the instant of a cancellation on nothing more of the job is claimed. If a process ends meanwhile, the workers continue."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +72,7 @@ def _cancel_some(database: Database, receivers: dict[str, Receiver], job: str, a
     """Cancel some rows; return the `dedup` of the last one, behind which the next ones are, or None: there was no other row."""
     with database.write() as connection:
         name, now = get_job(connection, job)["receiver"], database.now(connection)
-        # In the order of an index: to begin anew each time would mean to pass over all that have ended.
+        # In the order of an index: to begin again each time would mean to pass over all that have ended.
         asked = select(ROWS.c.id, ROWS.c.key, ROWS.c.dedup).where(ROWS.c.job == job, ROWS.c.dedup > after, IS_OPEN)
         rows = connection.execute(asked.order_by(ROWS.c.dedup).limit(_CHUNK)).all()
         if not rows:
@@ -91,11 +91,11 @@ IN_ORDER, LATE = "in-order", "late"
 
 
 def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *, with_late: bool) -> tuple[int, int]:
-    """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were left.
+    """Let the failed rows of a job be delivered again with new attempts; return how many, and how many were not.
 
-    A row behind which a later one of its unit was delivered already is left, unless `with_late`: it is marked late then. What
-    could not be delivered to any receiver, such as a record whose key is no unit, was never called and stays failed. An order
-    that was interrupted is ended by the delivery workers.
+    A row behind which a later one of its unit was delivered already stays failed, unless `with_late`: it is marked late then.
+    What could not be delivered to any receiver, such as a record whose key is no unit, was never called and stays failed. An
+    order that was interrupted is ended by the delivery workers.
 
     Raises:
         JobRefused: There is no such job, it was cancelled, or its receiver is not configured.
@@ -103,7 +103,7 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
     with database.write() as connection:
         found = get_job(connection, job)
         if found["cancelled_at"] is not None:
-            raise JobRefused(f"{job} was cancelled; start another job to deliver what it has left")
+            raise JobRefused(f"{job} was cancelled; start another job to deliver what remains")
         check_receiver(receivers, found)
         order = {"repair": LATE if with_late else IN_ORDER, "repaired_to": 0, "repaired": 0, "not_repaired": 0}
         connection.execute(update(JOBS).where(JOBS.c.id == job).values(**order))
@@ -129,7 +129,7 @@ def _repair_some(database: Database, receivers: dict[str, Receiver], job: str) -
     """Decide about some failed rows; return whether there may be more."""
     with database.write() as connection:
         name, now = get_job(connection, job)["receiver"], database.now(connection)
-        # The gate is locked from here on: of several that repair, one after the other goes on behind what is decided.
+        # The gate is locked from here on: of several that repair, one after the other continues behind what is decided.
         finishing = Finishing(connection, receivers[name], name, now)
         found = get_job(connection, job)
         if found["repair"] is None:

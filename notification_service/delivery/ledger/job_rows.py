@@ -63,7 +63,7 @@ def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> 
 
 
 def ledger_id(connection: Connection) -> str:
-    """Return what tells this ledger from others, also from one that was in the same place before: 16 hexadecimal digits."""
+    """Return what identifies this ledger, also beside one that was in the same place before: 16 hexadecimal digits."""
     asked = select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER)
     found = connection.scalar(asked)
     if found is None:
@@ -107,7 +107,7 @@ def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
 
 
 def _next_number(connection: Connection) -> int:
-    """Return the next number. Its row stays locked until the transaction ends, so that no number is left out."""
+    """Return the next number. Its row stays locked until the transaction ends, so that no number is skipped."""
     taken = update(COUNTERS).where(COUNTERS.c.name == _EVENT).values(value=COUNTERS.c.value + 1).returning(COUNTERS.c.value)
     number = connection.scalar(taken)
     if number is None:

@@ -112,7 +112,7 @@ class Ledger:
         job_orders.cancel_job(self.database, self.receivers, job)
 
     def go_on(self, receiver: str) -> None:
-        """End what is left of orders to cancel or to repair jobs, if a process ended in the midst."""
+        """End what remains of orders to cancel or to repair jobs, if a process ended in the midst."""
         for job in job_orders.cancelled_jobs(self.database, receiver):
             job_orders.cancel_rows(self.database, self.receivers, job)
         for job in job_orders.jobs_in_repair(self.database, receiver):
@@ -130,14 +130,14 @@ class Ledger:
     def open_gate(self, receiver: str) -> None:
         jobs.open_gate(self.database, receiver)
 
-    def errors(self, job: str, most: int) -> list[RowError]:
-        return jobs.list_errors(self.database, job, most)
+    def errors(self, job: str, limit: int) -> list[RowError]:
+        return jobs.list_errors(self.database, job, limit)
 
-    def waiting(self, receiver: str, most: int) -> list[WaitingRow]:
-        return jobs.list_waiting(self.database, receiver, most)
+    def waiting(self, receiver: str, limit: int) -> list[WaitingRow]:
+        return jobs.list_waiting(self.database, receiver, limit)
 
-    def held(self, receiver: str, most: int) -> list[tuple[str, int]]:
-        return jobs.list_held(self.database, receiver, most)
+    def held(self, receiver: str, limit: int) -> list[tuple[str, int]]:
+        return jobs.list_held(self.database, receiver, limit)
 
     def gates(self) -> list[GateReport]:
         return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)

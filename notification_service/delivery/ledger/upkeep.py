@@ -72,21 +72,21 @@ _PAST = (JOBS.c.taken_at, JOBS.c.caught_up_at, JOBS.c.completed_at)
 
 
 def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: Unchanged) -> int:
-    """Let rows, and a probe, go on that rest for longer than they can have been meant to; return how many.
+    """End pauses of rows, and of a probe, that last longer than they can have been meant to; return how many.
 
     `pauses` are those that this process has noticed: from then on each lasts as long as it can have been meant to. So a clock
     that is behind for one look shortens none.
     """
     longest = _longest(receiver)
-    rests = (ROWS.c.receiver == name, ROWS.c.step.in_([each.value for each in Step]), IS_HEAD, ROWS.c.owner.is_(None))
+    paused = (ROWS.c.receiver == name, ROWS.c.step.in_([each.value for each in Step]), IS_HEAD, ROWS.c.owner.is_(None))
     with database.read() as connection:
         gate, latest = read_gate(connection, name), database.now(connection) + SKEW_MS
-        # All of them, each with its instant: rows that were written together rest until the same one.
-        far = select(ROWS.c.due_at, longest).where(*rests, ROWS.c.due_at > latest, ROWS.c.due_at - longest > latest)
+        # All of them, each with its instant: rows that were written together wait until the same one.
+        far = select(ROWS.c.due_at, longest).where(*paused, ROWS.c.due_at > latest, ROWS.c.due_at - longest > latest)
         found = {(due_at, pause) for due_at, pause in connection.execute(far.distinct())}
     if gate.state is GateState.SHUT and gate.probe_at > latest + receiver.suspension.max_ms:
         found.add((gate.probe_at, gate.pause_ms))
-    over = [rest for rest, since_ms in pauses.look(dict.fromkeys(found)).items() if since_ms >= rest[1]]
+    over = [pause for pause, since_ms in pauses.look(dict.fromkeys(found)).items() if since_ms >= pause[1]]
     if not over:
         return 0
     with database.write() as connection:
@@ -96,14 +96,14 @@ def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: U
     ended = int(is_probe)
     for pause in sorted({each for _, each in over}):
         for instants in chunks([due_at for due_at, each in over if each == pause]):
-            far = select(ROWS.c.id).where(*rests, ROWS.c.due_at.in_(instants), longest == pause)
+            far = select(ROWS.c.id).where(*paused, ROWS.c.due_at.in_(instants), longest == pause)
             while some := _end_some(database, name, far):
                 ended += some
     return ended
 
 
 def _end_some(database: Database, name: str, far: Select[Any]) -> int:
-    """Let some of the rows go on; return how many."""
+    """Let some of the rows continue; return how many."""
     with database.write() as connection:
         lock_gate(connection, name)
         now = database.now(connection)
@@ -138,7 +138,7 @@ def date_back(database: Database) -> int:
 
 
 def _longest(receiver: Receiver) -> ColumnElement[Any]:
-    """Return for how long a row rests at most after what happened to it last."""
+    """Return for how long a row waits at most after what happened to it last."""
     back_off = max(receiver.retry.max_ms, *receiver.retry.intervals_ms, 0)
     of_mode = {
         RetryMode.SUSPENSION: receiver.suspension.max_ms,
@@ -153,7 +153,7 @@ def _longest(receiver: Receiver) -> ColumnElement[Any]:
 _CHUNK = 1_000
 _LOOKED, _WENT_AHEAD = "looked-at", "went-ahead-at"
 _MAX_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
-"""By how much the clock goes on between two looks if it is right and workers run, and how often a look is noted."""
+"""By how much the clock advances between two looks if it is right and workers run, and how often a look is noted."""
 
 
 def delete_expired(database: Database, retention_ms: int) -> int:
@@ -165,7 +165,7 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     that holds its unit stays until an operator decides. Nothing is deleted by a clock that is not trusted, nor for a whole
     retention after the clock has gone ahead by more than a day between two looks: what ended before may have ended just now.
     """
-    if _rests(database, retention_ms):
+    if _note_look(database, retention_ms):
         return 0
     with database.read() as connection:
         before = database.now(connection) - retention_ms
@@ -181,7 +181,7 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     return 0
 
 
-def _rests(database: Database, retention_ms: int) -> bool:
+def _note_look(database: Database, retention_ms: int) -> bool:
     """Note the look; return whether a retention has not passed since the clock went ahead. Looks of any process count."""
     asked = select(COUNTERS.c.name, COUNTERS.c.value).where(COUNTERS.c.name.in_([_LOOKED, _WENT_AHEAD]))
     with database.read() as connection:

@@ -81,7 +81,7 @@ FAULTS = (
         seed=24,
     ),
     Fault("deleted by a clock that is not trusted", upkeep._delete_rows, "if not database.clock.was_trusted:", "if False:"),
-    Fault("deleted by a clock that is not trusted", upkeep._rests, "now < ahead_at + retention_ms", "False", seed=24),
+    Fault("deleted by a clock that is not trusted", upkeep._note_look, "now < ahead_at + retention_ms", "False", seed=24),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=14),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),

@@ -41,11 +41,11 @@ _NUMBERS = 32
 _SHORT = 2_400
 """So many offsets take 400 characters at most, a bit for each, whatever is done of them: they need not be measured."""
 
-MIN_ROOM = 50
-"""A partition with room for fewer records rests, unless they are read for the second time."""
+MIN_READABLE = 50
+"""A partition of which fewer records may be read is paused, unless they are read for the second time."""
 
 
-def find_room(position: int, end: int, find_done: Callable[[], DoneOffsets]) -> int:
+def max_readable(position: int, end: int, find_done: Callable[[], DoneOffsets]) -> int:
     """Return how many records may be read, whatever lies between them and in whichever order they will be done.
 
     `end` is the offset up to which the position lists what is done; `find_done` returns that list. A record may add a range of
@@ -56,7 +56,7 @@ def find_room(position: int, end: int, find_done: Callable[[], DoneOffsets]) -> 
 
 
 def fitted(position: int, done: DoneOffsets) -> DoneOffsets:
-    """Return as much of `done` as fits into the metadata, from the position on. What is left out will be delivered again."""
+    """Return as much of `done` as fits into the metadata, from the position on. The remainder will be delivered again."""
     if len(encode(position, done)) <= MAX_CHARACTERS:
         return done
     fits, too_many = 0, len(done.undone)
