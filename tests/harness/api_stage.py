@@ -48,9 +48,9 @@ class NamedRoles:
         del connection
 
     async def find_identity(self, connection: HTTPConnection) -> Identity | None:
-        said = connection.headers.get("x-roles")
-        roles = frozenset(Role(each) for each in (said or "").split())
-        return None if said is None else Identity("ann", roles, sends_by_itself=False)
+        roles_header = connection.headers.get("x-roles")
+        roles = frozenset(Role(each) for each in (roles_header or "").split())
+        return None if roles_header is None else Identity("ann", roles, sends_by_itself=False)
 
 
 class ApiStage:

@@ -330,14 +330,14 @@ def test_the_bridge_is_shown_and_absent_where_none_is_configured():
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
     stage = GroupStage(tmp_path)
     workers = (SideStatus(0, 7, None), SideStatus(1, None, "it is starting"))
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
     stage.status("A", "a1", total=1)
     stage.status("B", "b1", "ACSP")
     stage.status("C", "c1", total=None)
     stage.count()
     groups = Groups(stage, stage.clock)
     application = make_metrics_application(lambda: None, groups=groups)
-    told = {
+    reported = {
         "resequencer_aggregation_workers_running 1.0",
         'resequencer_aggregation_store_stands_still{store="payments"} 1.0',
         'resequencer_aggregation_commands_behind{store="payments"} 5.0',
@@ -350,7 +350,7 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         lines = TestClient(application).get("/metrics").text.splitlines()
         return {line for line in lines if line.startswith(("resequencer_aggregation_", "resequencer_groups"))}
 
-    assert shown() == told
+    assert shown() == reported
     groups.watch.refresh()
     read = {
         'resequencer_groups{state="complete"} 1.0',
@@ -358,14 +358,14 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         "resequencer_groups_with_problems 1.0",
         "resequencer_groups_oldest_open_timestamp_seconds 1.7747400e+09",
     }
-    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == told | read
+    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == reported | read
     groups.watch._close_view()
     stage.is_away = True
     groups.watch.refresh()
-    assert shown() == told
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), untaken=1),))
+    assert shown() == reported
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), untaken=1),))
     assert 'resequencer_aggregation_store_stands_still{store="payments"} 1.0' in shown()
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",)),))
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",)),))
     assert 'resequencer_aggregation_store_stands_still{store="payments"} 0.0' in shown()
     groups.close()
     stage.close()

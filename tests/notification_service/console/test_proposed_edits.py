@@ -76,8 +76,8 @@ class Stage:
 
     @property
     def letter(self) -> dict[str, Any]:
-        told: dict[str, Any] = self.client.get("/api/v1/dead-letter", params={"number": NUMBER}).json()
-        return told
+        found: dict[str, Any] = self.client.get("/api/v1/dead-letter", params={"number": NUMBER}).json()
+        return found
 
     @property
     def sent(self) -> list[str]:

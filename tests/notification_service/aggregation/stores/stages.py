@@ -56,7 +56,7 @@ class StoreStage(Protocol):
 
     def open_store(self, slot: int = 0) -> Store: ...
 
-    def send(self, key: str, member: str | None = None, **said: object) -> None: ...
+    def send(self, key: str, member: str | None = None, **fields: object) -> None: ...
 
     def completions(self) -> list[Out]: ...
 
@@ -97,10 +97,10 @@ class FileStage:
         settings = FileSettings("commands", self._directory / "in", self._directory / "out")
         return FileStore(FileTransport(settings, wait_ms), self._directory / "values.db")
 
-    def send(self, key: str, member: str | None = None, partition: int = 0, **said: object) -> None:
+    def send(self, key: str, member: str | None = None, partition: int = 0, **fields: object) -> None:
         headers = () if member is None else ((MEMBER, member.encode()),)
         with (self._directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
-            file.write(encode_line(Line(json.dumps(said).encode(), key.encode(), headers)))
+            file.write(encode_line(Line(json.dumps(fields).encode(), key.encode(), headers)))
 
     def completions(self) -> list[Out]:
         return self._lines("notifications")
@@ -169,8 +169,8 @@ class TopicStage:
 
         return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", steady(self.clock))
 
-    def send(self, key: str, member: str | None = None, **said: object) -> None:
-        self.send_all([(key, member, said)])
+    def send(self, key: str, member: str | None = None, **fields: object) -> None:
+        self.send_all([(key, member, fields)])
 
     def send_all(self, commands: list[tuple[str, str | None, Mapping[str, object]]]) -> None:
         from kafka import KafkaProducer
@@ -179,11 +179,11 @@ class TopicStage:
             futures = [
                 producer.send(
                     self.topics.topics.input,
-                    json.dumps(said).encode(),
+                    json.dumps(fields).encode(),
                     key.encode(),
                     [] if member is None else [(MEMBER, member.encode())],
                 )
-                for key, member, said in commands
+                for key, member, fields in commands
             ]
             for each in futures:
                 found = each.get(timeout=DEADLINE_SECONDS)

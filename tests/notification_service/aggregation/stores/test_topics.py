@@ -152,8 +152,8 @@ def test_a_worker_that_stood_still_neither_commits_nor_lacks_what_another_wrote(
     run_until_read(stage, one)
     wait_until(lambda: one.turn() or len(one._read_to) == 2, "both partitions are back")
     assert_copies_are_whole(stage, one)
-    told = {each.key: (each.head["sum"], each.head["applied"]) for each in stage.completions()}
-    assert (len(stage.completions()), told) == (len(GROUPS), dict.fromkeys(GROUPS, (10, 4)))
+    reports = {each.key: (each.head["sum"], each.head["applied"]) for each in stage.completions()}
+    assert (len(stage.completions()), reports) == (len(GROUPS), dict.fromkeys(GROUPS, (10, 4)))
 
 
 @contextmanager
@@ -425,7 +425,7 @@ def test_a_full_disk_makes_the_store_stand_still_with_the_reason_and_loses_nothi
 ) -> None:
     one = runner()
     member = {f"g{number}": "m" * 200 for number in range(200)}
-    stage.send_all([(key, f"{said}1", {"number": 1, "of": 2}) for key, said in member.items()])
+    stage.send_all([(key, f"{problem_text}1", {"number": 1, "of": 2}) for key, problem_text in member.items()])
     run_until_read(stage, one)
     prepare = ValuesFile._prepare
 
@@ -440,14 +440,14 @@ def test_a_full_disk_makes_the_store_stand_still_with_the_reason_and_loses_nothi
     else:
         for each in one._store._owned.values():
             each._opened().execute("PRAGMA max_page_count = 12")
-    stage.send_all([(key, f"{said}2", {"number": 2, "of": 2}) for key, said in member.items()])
+    stage.send_all([(key, f"{problem_text}2", {"number": 2, "of": 2}) for key, problem_text in member.items()])
     wait_until(lambda: one.turn() or "full" in str(one.report().problem), "the store says why it stands still")
     wait_until(lambda: one.turn() or any("full" in each for each in one.report().notes), "the partitions say it, too")
     monkeypatch.undo()
     run_until_read(stage, one)
     wait_until(lambda: one.turn() or not one.report().problem, "there is no problem left")
-    told = [(each.head["sum"], each.head["applied"]) for each in stage.completions()]
-    assert told == [(3, 2)] * 200
+    reports = [(each.head["sum"], each.head["applied"]) for each in stage.completions()]
+    assert reports == [(3, 2)] * 200
     assert_copies_are_whole(stage, one)
 
 
@@ -488,8 +488,8 @@ def test_the_other_partitions_go_on_while_one_waits_for_an_open_transaction(stag
         send_member(stage, 1, 1)
         wait_until(lambda: one.turn() or stage.completions(), "the other partition goes on")
         assert [each.number for each in one._read_to] == [1]
-        (said,) = (each for each in one.report().notes if "is not taken over yet" in each)
-        assert "a transaction is still open" in said
+        (problem_text,) = (each for each in one.report().notes if "is not taken over yet" in each)
+        assert "a transaction is still open" in problem_text
         assert one.report().problem is None
         predecessor.commit_transaction()
         run_until_read(stage, one)
@@ -585,8 +585,8 @@ def test_a_topic_of_values_with_too_few_partitions_is_refused_with_the_remedy(to
     stage = TopicStage(topics, tmp_path, values_partitions=1)
     stage.send("a", "m", number=1, of=1)
     with closing(make_runner(stage)) as one:
-        said = f"topic {stage.values_topic}: it has 1 partitions, but the topic of its commands has 2. Give it 2"
-        assert said in problem_of(one)
+        problem_text = f"topic {stage.values_topic}: it has 1 partitions, but the topic of its commands has 2. Give it 2"
+        assert problem_text in problem_of(one)
         with closing(topics.kafka.admin()) as admin:
             admin.create_partitions({stage.values_topic: 2})
         run_until_read(stage, one)
@@ -597,8 +597,8 @@ def test_a_topic_of_values_that_loses_them_is_noted(topics: KafkaStage, tmp_path
     stage = TopicStage(topics, tmp_path, policy="delete")
     with closing(make_runner(stage)) as one:
         wait_until(lambda: one.turn() or one._read_to, "a partition")
-        (said,) = one.report().notes
-        assert f"topic {stage.values_topic} has cleanup.policy = delete" in said
+        (problem_text,) = one.report().notes
+        assert f"topic {stage.values_topic} has cleanup.policy = delete" in problem_text
 
 
 def test_values_without_a_position_are_refused_for_their_commands_would_be_applied_again(stage: TopicStage, runner: Any) -> None:
@@ -657,6 +657,6 @@ def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, ru
 
     wait_until(made, "the topic is there again")
     two = runner()
-    said = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
+    problem_text = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
     # The brokers delete the group's positions with the topic; else the position names the topic that it belongs to.
-    assert any(each in str(said) for each in ("was deleted and made anew", "the group has no position"))
+    assert any(each in str(problem_text) for each in ("was deleted and made anew", "the group has no position"))

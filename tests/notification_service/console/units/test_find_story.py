@@ -194,7 +194,7 @@ def test_a_unit_that_is_not_there_says_what_that_can_mean(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "problem"),
     [
         (b"\xff\xfe no state", "damaged"),
         (msgspec.msgpack.encode((99, "SEQUENCE", (), b"", -1, None)), "format 99"),
@@ -202,13 +202,13 @@ def test_a_unit_that_is_not_there_says_what_that_can_mean(stage: Stage) -> None:
     ],
 )
 def test_damaged_or_newer_data_is_a_problem_in_words_and_the_wait_is_told_all_the_same(
-    stage: Stage, state: bytes, said: str
+    stage: Stage, state: bytes, problem: str
 ) -> None:
     stage.units.put("uow-1", state, Waits(2, WaitKind.DEADLINE, 1, "sequence:2", "SEQUENCE", 1, 10))
     story = stage.tell()
     assert story.state is None
     assert story.wait is not None
-    assert said in story.problems[0]
+    assert problem in story.problems[0]
 
 
 def test_what_left_is_read_from_the_output_and_its_rotated_files_in_order(stage: Stage) -> None:
@@ -227,8 +227,8 @@ def test_what_left_incomplete_is_told_once_for_each_thing_that_was_missing(stage
     for number, missing in ((1, "sequence:4"), (2, "sequence:4"), (3, "PAIN_001")):
         stage.notify("uow-1", number, incomplete=missing)
     stage.notify("uow-1", 4, late="true")
-    told = [(each.missing, each.at, each.notifications) for each in stage.tell().incomplete]
-    assert told == [("sequence:4", "2026-03-28T23:33:55.941Z", 2), ("PAIN_001", "2026-03-28T23:33:55.941Z", 1)]
+    listed = [(each.missing, each.at, each.notifications) for each in stage.tell().incomplete]
+    assert listed == [("sequence:4", "2026-03-28T23:33:55.941Z", 2), ("PAIN_001", "2026-03-28T23:33:55.941Z", 1)]
 
 
 @pytest.mark.parametrize(

@@ -199,15 +199,15 @@ def test_payment_data_needs_its_role_and_a_refusal_shows_nothing(stage: Stage) -
     stage.get(f"/unit/payment-data?id=uow-9&partition={PARTITION}", code=404)
 
 
-def told(*left: str, wait: bool = True) -> UnitStory:
+def story_of(*sent: str, wait: bool = True) -> UnitStory:
     waits = Wait("sequence:2", "deadline", "2026-03-28T23:33:00Z", "2026-03-28T23:33:20Z", 1, 10) if wait else None
-    notifications = tuple(LeftNotification("n", "E", "A", "p", (), at) for at in left)
+    notifications = tuple(LeftNotification("n", "E", "A", "p", (), at) for at in sent)
     nothing = DeadLetters((), is_complete=True, searched="")
     return UnitStory("u", "2026-03-28T23:33:10Z", "T-0", (), nothing, Left(notifications, is_complete=True, searched=""), waits)
 
 
 def test_the_time_line_lies_within_its_picture_and_in_the_order_of_time() -> None:
-    picture = timeline_of(told("2026-03-28T23:32:00Z", "2026-03-28T23:32:30Z", "no instant"))
+    picture = timeline_of(story_of("2026-03-28T23:32:00Z", "2026-03-28T23:32:30Z", "no instant"))
     assert picture is not None
     assert [each.kind for each in picture.marks] == ["sent", "sent", "due"]
     places = [each.x for each in picture.marks]
@@ -218,5 +218,5 @@ def test_the_time_line_lies_within_its_picture_and_in_the_order_of_time() -> Non
 
 
 def test_without_two_instants_there_is_no_time_line() -> None:
-    assert timeline_of(told(wait=False)) is None
-    assert timeline_of(told("2026-03-28T23:32:00Z", wait=False)) is None
+    assert timeline_of(story_of(wait=False)) is None
+    assert timeline_of(story_of("2026-03-28T23:32:00Z", wait=False)) is None

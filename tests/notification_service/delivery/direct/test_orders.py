@@ -150,6 +150,6 @@ def test_a_record_that_is_no_order_is_refused_and_the_next_one_is_executed(
     orders = stage.stages[0].orders or ""
     stage.send_raw(orders, [b"nonsense", b'{"is":"order"}', b""])
     assert stage.order(DirectOrderKind.SKIP, 0).result is DirectResult.DONE
-    told = [each.value for each in stage.read(orders) if b"outcome" in (each.value or b"")]
-    assert len(told) == 4
-    assert sum(b"this is no order" in each for each in told) == 3
+    outcomes = [each.value for each in stage.read(orders) if b"outcome" in (each.value or b"")]
+    assert len(outcomes) == 4
+    assert sum(b"this is no order" in each for each in outcomes) == 3

@@ -18,8 +18,8 @@ ALL = receiver().select
 
 def line(unit: str | None, identifier: str | None = None, **headers: str) -> bytes:
     named = {**headers, **({"notification-id": identifier} if identifier else {})}
-    told: dict[str, Any] = {"headers": named, "value": {"a": 1}} | ({"key": unit} if unit is not None else {})
-    return json.dumps(told).encode() + b"\n"
+    fields: dict[str, Any] = {"headers": named, "value": {"a": 1}} | ({"key": unit} if unit is not None else {})
+    return json.dumps(fields).encode() + b"\n"
 
 
 def feed(path: Path, select: Select = ALL) -> FileFeed:

@@ -114,14 +114,14 @@ def test_an_order_is_passed_by_the_position_with_which_its_outcome_leaves_and_ne
     state.end(due[499], OutputRecord(500, Channel.DEAD_LETTERS, b"a", (), b""))
     state.pass_order(9, OutputRecord(9, Channel.ORDER_OUTCOMES, b"o", (), b""))
     state.end(due[500], OutputRecord(501, Channel.DEAD_LETTERS, b"a", (), b""))
-    told = []
+    outputs = []
     while state.has_news:
         output = state.output()
         kept = find_metadata(output.position.offset, output.position.metadata)
         assert kept is not None
-        told.append((len(output.records), output.position.offset, kept.orders_read_to))
+        outputs.append((len(output.records), output.position.offset, kept.orders_read_to))
         state.published(output)
-    assert told == [(501, 500, 8), (2, 501, 9)]
+    assert outputs == [(501, 500, 8), (2, 501, 9)]
 
 
 @pytest.mark.parametrize("gap", [1, 2, 3, 5, 10, 50, 200, 5_000])

@@ -173,8 +173,8 @@ def test_what_could_reach_a_wrong_unit_or_fit_in_no_header_is_undeliverable(
     reading = Reading(stages[0], SharedGate(stages[0].receiver), FixedClock(), "log")
     found = reading.open(Record(Origin(P, 5), b"v", key, headers), 0)
     assert found is not None
-    told = reading.find_flaw(found)
-    assert (told and str(told)) == flaw
+    problem = reading.find_flaw(found)
+    assert (problem and str(problem)) == flaw
 
 
 def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
