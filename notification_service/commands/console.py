@@ -148,7 +148,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         serve,
     )
     from notification_service.console.context import Console
-    from notification_service.console.prometheus import make_metrics_application
+    from notification_service.console.prometheus import ServiceCollector, make_metrics_application
     from notification_service.wiring.console import check_tls, console_sources, make_authenticator
 
     settings = configuration.http
@@ -167,7 +167,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             _log.warning("%s", problem)
         else:
             urls["metrics"] = f"{url_of(measured)}/metrics"
-            metrics = make_metrics_application(
+            collector = ServiceCollector(
                 sources.find_report,
                 lambda: made.sampler.new_dead_letters,
                 lambda: made.sampler.archive_distances,
@@ -175,7 +175,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 made.groups,
                 sources.find_bridge,
             )
-            endpoints.append(Endpoint(metrics, measured, proxies=settings.proxy.addresses))
+            endpoints.append(Endpoint(make_metrics_application(collector), measured, proxies=settings.proxy.addresses))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         # Beside a service that runs, its own console's address is the one to find.

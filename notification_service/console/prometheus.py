@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -376,10 +377,10 @@ TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], 
 }
 """Gauges with the labels `receiver` and `topic`, over the partitions of this service's workers."""
 SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
-    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
+    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds_of(each.tick)),
     "schedule_overdue_tick_timestamp_seconds": (
         "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
-        lambda each: _seconds(each.overdue_since),
+        lambda each: _seconds_of(each.overdue_since),
     ),
     "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
     "schedule_ticks_waiting": (
@@ -390,46 +391,39 @@ SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | Non
 """Gauges with the label `schedule`."""
 
 
+@dataclass(frozen=True, eq=False)
 class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
-    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups,
-    and `find_bridge` what the bridge does.
+    `find_delivery` returns what the delivery workers report, and `find_bridge` what the bridge does.
     """
 
-    def __init__(
-        self,
-        find_report: Callable[[], ServiceReport | None],
-        find_new_dead_letters: Callable[[], Mapping[str, int] | None],
-        find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
-        find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
-        find_aggregation: Callable[[], tuple[AggregationStatus, GroupTotals | None]] = lambda: (AggregationStatus(), None),
-        find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
-    ) -> None:
-        self._find_report = find_report
-        self._find_new_dead_letters = find_new_dead_letters
-        self._find_archive_distances = find_archive_distances
-        self._find_delivery = find_delivery
-        self._find_aggregation = find_aggregation
-        self._find_bridge = find_bridge
+    find_report: Callable[[], ServiceReport | None]
+    find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None
+    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None
+    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
+    groups: Groups | None = None
+    find_bridge: Callable[[], BridgeStatus] = BridgeStatus
 
     def collect(self) -> Iterator[Metric]:
-        found = self._find_report()
+        found = self.find_report()
         is_up = found is not None and found.state != NOT_RUNNING
         workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
             yield _metric((name, SERVICE_METRICS[name]), (), [((), float(value))])
-        dead_letters = self._find_new_dead_letters() or {}
+        dead_letters = self.find_new_dead_letters() or {}
         yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in dead_letters.items()))
-        distances = self._find_archive_distances() or {}
+        distances = self.find_archive_distances() or {}
         yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
-        delivery = self._find_delivery()
+        delivery = self.find_delivery()
         yield from _of_delivery(delivery)
         yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
-        yield from aggregation_metrics(*self._find_aggregation())
-        yield from bridge_metrics(self._find_bridge())
+        groups = self.groups
+        totals = None if groups is None else groups.watch.glance()
+        yield from aggregation_metrics(AggregationStatus() if groups is None else groups.source.find_status(), totals)
+        yield from bridge_metrics(self.find_bridge())
         for each in METRICS:
             yield _family(each, workers)
 
@@ -471,10 +465,6 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
     retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
     yield _metric(RETRIES, ("receiver", "mode"), retries)
     yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))
-
-
-def _seconds(instant: str | None) -> float | None:
-    return None if instant is None else instant_of(instant) / 1_000
 
 
 def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:
@@ -581,23 +571,9 @@ def bridge_metrics(status: BridgeStatus) -> Iterator[Metric]:
     yield _metric(BRIDGE_COUNTER, (), [] if bridge is None else [((), bridge.appended)], CounterMetricFamily)
 
 
-def make_metrics_application(
-    find_report: Callable[[], ServiceReport | None],
-    find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None,
-    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
-    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
-    groups: Groups | None = None,
-    find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
-) -> Starlette:
+def make_metrics_application(collector: Collector) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
-
-    def find_aggregation() -> tuple[AggregationStatus, GroupTotals | None]:
-        return (AggregationStatus(), None) if groups is None else (groups.source.find_status(), groups.watch.glance())
-
-    collector = ServiceCollector(
-        find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation, find_bridge
-    )
     registry.register(collector)
 
     def metrics(request: Request) -> Response:
