@@ -84,7 +84,7 @@ def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_omit
     from notification_service.jobs.audit.counting import summarize
     from notification_service.jobs.audit.job import audit_records
     from notification_service.jobs.audit.record_rows import Topics, record_rows
-    from notification_service.jobs.audit.scope import Scope
+    from notification_service.jobs.audit.scopes import Scope
 
     received, published = (spark.read.schema(_SCHEMA).parquet(str(archive.directory / side)) for side in (INPUT, OUTPUT))
     if is_taken is not None:

@@ -44,7 +44,7 @@ from resequencer.record import Partition
 from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.lease import leased
 from servers.mosquitto import MosquittoServer
-from servers.ports import LOOPBACK
+from servers.server import LOOPBACK
 
 UNITS = 1_000
 EXPIRY_SECONDS = 3_600

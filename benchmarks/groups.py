@@ -51,8 +51,7 @@ from benchmarks._servers import PARTITIONS, Servers, reader, records_of, running
 from guardian.headers import GROUP_ID, INCOMPLETE, MEMBER
 from notification_service.aggregation.core import Processor, Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka.restoring import Restoring, value_record
-from notification_service.aggregation.kafka.store import KafkaStore
+from notification_service.aggregation.kafka_store import KafkaStore, Restoring, value_record
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import _AT_ONCE, StoreRunner
 from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options

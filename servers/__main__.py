@@ -4,8 +4,8 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from servers.errors import ServersError
 from servers.local import start_local, stop_local
+from servers.server import ServersError
 
 _COMMANDS = {"start": start_local, "stop": stop_local}
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 from xml.sax.saxutils import escape, quoteattr
 
-from servers.java import QUICK_JAVA, find_java, get_jars
-from servers.ports import LOOPBACK
-from servers.server import DATA, Server
+from servers.programs import QUICK_JAVA, find_java, get_jars
+from servers.server import DATA, LOOPBACK, Server
 
 # Messages are delivered as often as it takes, in order, and queues stay when they are empty. By default, a message that was
 # delivered ten times is dropped, and an empty queue vanishes. The disk may be full to the last byte, as that of other servers.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from notification_service.jobs.jars.maven import locked
-from servers.errors import ProgramMissing
+from servers.server import ProgramMissing
 
 _DAYS = "30"
 _NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"

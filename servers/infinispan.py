@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import httpx
 
-from servers.java import QUICK_JAVA, find_java, get_jars, write_log_configuration
-from servers.ports import LOOPBACK
-from servers.server import Server
+from servers.programs import QUICK_JAVA, find_java, get_jars, write_log_configuration
+from servers.server import LOOPBACK, Server
 
 # Without the port-offset the server hangs at its start.
 _SERVER = """<?xml version="1.0" encoding="UTF-8"?>

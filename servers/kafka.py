@@ -24,10 +24,9 @@ from kafka import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError
 
 from servers.certificates import Certificates
-from servers.java import QUICK_JAVA, find_java, get_jars, write_log_configuration
-from servers.ports import LOOPBACK
 from servers.process import Process
-from servers.server import PROCESS, Server
+from servers.programs import QUICK_JAVA, find_java, get_jars, write_log_configuration
+from servers.server import LOOPBACK, PROCESS, Server
 
 _METADATA, _VERSION, _CORRELATION, _NO_CLIENT = 3, 4, 1, -1
 _NO_TOPICS, _CREATE_NONE = 0, 0

@@ -7,15 +7,13 @@ from pathlib import Path
 
 from notification_service.jobs.jars.maven import locked
 from servers.artemis import ArtemisServer, ArtemisSettings
-from servers.errors import ServersError
 from servers.infinispan import InfinispanServer, InfinispanSettings
-from servers.java import find_java, get_jars
 from servers.kafka import KafkaServer, KafkaSettings
-from servers.ports import LOOPBACK
 from servers.postgresql import PostgresqlServer, find_postgresql
+from servers.programs import find_java, get_jars
 from servers.receiver import ReceiverServer
 from servers.redis import RedisServer, find_redis
-from servers.server import Server, forget_taken_ports, stop_all
+from servers.server import LOOPBACK, Server, ServersError, forget_taken_ports, stop_all
 
 PORTS = {
     "kafka": 9092,

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from servers.debian_packages import find_program
-from servers.ports import LOOPBACK
-from servers.server import DATA, Server
+from servers.programs import find_program
+from servers.server import DATA, LOOPBACK, Server
 
 _REMEDY = "Install mosquitto 2 or newer. On Debian and Ubuntu: apt-get install --no-install-recommends mosquitto"
 _PLACES = "/usr/sbin"

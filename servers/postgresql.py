@@ -12,9 +12,8 @@ from typing import ClassVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from servers.debian_packages import find_program
-from servers.ports import LOOPBACK
-from servers.server import DATA, Server
+from servers.programs import find_program
+from servers.server import DATA, LOOPBACK, Server
 
 _REMEDY = (
     "Install PostgreSQL 14 or newer, so that initdb is on PATH. "

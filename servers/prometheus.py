@@ -13,9 +13,7 @@ from typing import Any, ClassVar
 import httpx
 
 from notification_service.jobs.jars.maven import CACHE, locked
-from servers.errors import ProgramMissing
-from servers.ports import LOOPBACK
-from servers.server import Server
+from servers.server import LOOPBACK, ProgramMissing, Server
 
 _REMEDY = (
     "Install Prometheus, so that prometheus and promtool are on PATH. "

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import httpx
 
 from notification_service.simulator.receiver.behaviour import Behaviour
-from servers.ports import LOOPBACK
-from servers.server import DATA, Server
+from servers.server import DATA, LOOPBACK, Server
 
 _ANSWER_SECONDS, _CLIENT_SECONDS = 2, 60
 _CHECKOUT = Path(__file__).resolve().parents[1]

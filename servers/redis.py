@@ -12,10 +12,8 @@ from typing import ClassVar, Literal, Self
 import redis
 
 from servers.certificates import Certificates
-from servers.debian_packages import find_program
-from servers.errors import StartFailed
-from servers.ports import LOOPBACK
-from servers.server import START_SECONDS, Server
+from servers.programs import find_program
+from servers.server import LOOPBACK, START_SECONDS, Server, StartFailed
 
 _REMEDY = "Install Redis 7 or newer, so that redis-server is on PATH. On Debian and Ubuntu: apt-get install redis-server"
 

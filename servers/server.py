@@ -1,9 +1,11 @@
 """The base of all servers: a directory, fixed ports, a process, and a readiness check."""
 
 import json
+import random
 import re
 import shutil
 import signal
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +14,79 @@ from typing import ClassVar, Self
 from weakref import finalize
 
 from notification_service.jobs.jars.maven import locked
-from servers.errors import NotRunning, StartFailed
-from servers.ports import hold_port, is_free
 from servers.process import Process
+
+
+class ServersError(Exception):
+    """The base of the errors below; the text is meant for the user who started the servers."""
+
+
+class ProgramMissing(ServersError):
+    """A program that the servers need is missing, or too old."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}. {remedy}")
+
+
+class StartFailed(ServersError):
+    """The server ended by itself, or did not answer in time. `log` is its log file."""
+
+    def __init__(self, name: str, reason: str, log: Path, words: Sequence[str]) -> None:
+        self.log = log
+        said = "".join(f"\n  {word}" for word in words)
+        super().__init__(f"{name} {reason}; from {log}:{said}" if said else f"{name} {reason}; its log is {log}")
+
+
+class NotRunning(ServersError):
+    """A signal was requested for a server that does not run."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        super().__init__(f"{name} in {directory} does not run; start it first")
+
+
+LOOPBACK = "127.0.0.1"
+
+_LOWEST, _BEYOND = 15_000, 32_000
+"""Below the client ports of Linux (32 768 and up), so that no client takes the port of a server that is down."""
+
+_TRIES = 1_000
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on the port now. Leftover connections of an ended server do not count."""
+    probe = _bound(port, shares=True)
+    if probe is not None:
+        probe.close()
+    return probe is not None
+
+
+def hold_port(wanted: int | None = None) -> socket.socket:
+    """Return a socket that is bound to `wanted` if that is free, else to a random free port.
+
+    It does not listen. While it is open, a server can listen on the port, and no other holder of a port gets this one, even
+    while that server is down.
+    """
+    if wanted is not None and (found := _bound(wanted, shares=True)) is not None:
+        return found
+    drawn = random.SystemRandom()
+    for _ in range(_TRIES):
+        if (found := _bound(drawn.randrange(_LOWEST, _BEYOND), shares=False)) is not None:
+            return found
+    raise OSError(f"no free port on {LOOPBACK} from {_LOWEST} to {_BEYOND - 1}")
+
+
+def _bound(port: int, *, shares: bool) -> socket.socket | None:
+    """Return a socket that lets a server listen beside it. With `shares` others may hold the port, too."""
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shares))
+        made.bind((LOOPBACK, port))
+    except OSError:
+        made.close()
+        return None
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
 
 START_SECONDS = 300
 """The default time limit of a start. A JVM that takes 4 s on a quiet machine took 43 s on a busy one."""

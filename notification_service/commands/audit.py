@@ -33,9 +33,8 @@ from resequencer.strategies.registry import StrategySettings
 if TYPE_CHECKING:
     from notification_service.jobs.audit.groups.sources import GroupDirectories
     from notification_service.jobs.audit.rules import AuditSettings
-    from notification_service.jobs.audit.scope import Scope
-    from notification_service.jobs.audit.subject import AuditSubject
-    from notification_service.jobs.audit.summary import AuditSummary
+    from notification_service.jobs.audit.scopes import Scope
+    from notification_service.jobs.audit.summary import AuditSubject, AuditSummary
 
 _SHOWN = 20
 
@@ -84,14 +83,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _run(configuration: Configuration, target: Path, master: str | None, *, is_archive: bool) -> "AuditSummary":
     """Run the audit. The jobs are imported here, because Spark takes a second to import and the service never needs it."""
     from notification_service.jobs.audit.counting import summarize
-    from notification_service.jobs.audit.job import audit_records
-    from notification_service.jobs.audit.output import PAGE, SUMMARY, begin, publish
+    from notification_service.jobs.audit.job import PAGE, SUMMARY, audit_records, begin_results, publish_results
     from notification_service.jobs.audit.page.page import write_page
     from notification_service.jobs.audit.summary import write_summary
     from notification_service.jobs.spark.session import spark_session
 
     clock = SystemClock()
-    building, began_at = begin(target), clock.now()
+    building, began_at = begin_results(target), clock.now()
     settings = load_spark_settings(configuration, Job.AUDIT)
     is_on_files = configuration.ingress.transport is TransportType.FILE
     options = settings.options if is_on_files else with_kafka(settings.options)
@@ -103,7 +101,7 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     write_summary(summary, building / SUMMARY)
     subject = audit_subject(configuration, began_at, max(0, clock.now() - began_at), is_archive=is_archive)
     write_page(summary, subject, building / PAGE)
-    publish(target)
+    publish_results(target)
     return summary
 
 
@@ -124,7 +122,7 @@ def _alone(target: Path) -> Iterator[None]:
 @contextmanager
 def _translated() -> Iterator[None]:
     """Turn errors that stop the audit into NotJudged, except for those with an exit code of their own."""
-    from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+    from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 
     try:
         yield
@@ -141,12 +139,12 @@ def _translated() -> Iterator[None]:
 def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Scope":
     ingress, notification = configuration.ingress, configuration.notification
     if ingress.transport is TransportType.FILE:
-        from notification_service.jobs.audit.file_rows import files_scope
+        from notification_service.jobs.audit.scopes import files_scope
 
         settings = FileSettings(ingress.topic, ingress.file_directory, notification.output_directory)
         orders = configuration.orders.directory if configuration.orders.is_enabled else None
         return files_scope(spark, settings, ingress.archive_directory, orders, _group_directories(configuration))
-    from notification_service.jobs.audit.kafka_scope import archive_scope, topics_scope
+    from notification_service.jobs.audit.scopes import archive_scope, topics_scope
 
     kafka = copied_settings(configuration)
     if is_archive:
@@ -189,7 +187,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
 
 def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int, *, is_archive: bool) -> "AuditSubject":
     """Return what the page says about the audit itself."""
-    from notification_service.jobs.audit.subject import AuditSubject
+    from notification_service.jobs.audit.summary import AuditSubject
 
     ingress, notification, waits = configuration.ingress, configuration.notification, configuration.resequencer
     if ingress.transport is TransportType.FILE:

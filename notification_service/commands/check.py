@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from notification_service.bridge.settings import SourceKind, StartKind
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.constraint import ConfigurationRefused
+from notification_service.configuration.schema import ConfigurationRefused
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import (

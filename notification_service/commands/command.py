@@ -1,19 +1,25 @@
 """A command of the command line: what it does in a line, its function and its arguments, imported when they are used."""
 
+import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import NamedTuple
 
+import msgspec
+
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.resolution import add_overrides
+from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from resequencer.clock import Instant, instant_of
+from resequencer.printable import printable
+from resequencer.record import Partition
 
 
-def told_again(arguments: Namespace) -> list[str]:
+def repeated_arguments(arguments: Namespace) -> list[str]:
     """Return the arguments common to all commands, to pass them to another process."""
-    return ["--config", str(arguments.config), *(said for each in arguments.overrides for said in ("--set", each))]
+    return ["--config", str(arguments.config), *(text for each in arguments.overrides for text in ("--set", each))]
 
 
 class Command(NamedTuple):
@@ -63,6 +69,31 @@ def instant(text: str) -> Instant:
         return instant_of(text)
     except ValueError as error:
         raise ArgumentTypeError("expected an instant (UTC if it names no zone), such as 2026-03-28T23:33") from error
+
+
+def read_partition(text: str) -> Partition:
+    """Read a partition of the command line."""
+    found = Partition.find(text)
+    if found is None:
+        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
+    return found
+
+
+def stop_signal(arguments: Namespace) -> StopSignal:
+    """Return the installed request to stop: a signal, or the end of the supervisor that gave its `--lifeline`."""
+    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
+    stop.install()
+    return stop
+
+
+def say(text: str) -> None:
+    """Write a line for people to the standard error."""
+    sys.stderr.write(printable(f"resequencer: {text}") + "\n")
+
+
+def write_row(arguments: Namespace, row: object, line: str) -> None:
+    """Write a row to the standard output: as JSON if that was asked for, else the line."""
+    sys.stdout.write((msgspec.json.encode(row).decode() if arguments.json else printable(line)) + "\n")
 
 
 def load_for(arguments: Namespace) -> Configuration:

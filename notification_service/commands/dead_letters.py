@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for, say
 from notification_service.connectors.dead_letters import decisions
 from notification_service.connectors.dead_letters.actions import (
     NEW,
@@ -88,7 +88,7 @@ def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
                 edit = _edit_facts(action)
                 line = [str(fact or "-") for fact in facts.values()]
                 report.tell("  ".join([*line, *(f"{name} {fact}" for name, fact in edit.items())]), {**facts, **edit})
-    sys.stderr.write(f"resequencer: {counted(report.count, 'dead letter')} of {store.where}\n")
+    say(f"{counted(report.count, 'dead letter')} of {store.where}")
     return ExitCode.DONE
 
 
@@ -254,7 +254,7 @@ def _report(arguments: Namespace, store: DeadLetterStore, outcomes: Iterable[Out
         for each in outcomes:
             failed += each.problem is not None
             report.tell(*_told_outcome(each))
-        sys.stderr.write(f"resequencer: {report.count - failed} {done}, {failed} not; read {store.where}\n")
+        say(f"{report.count - failed} {done}, {failed} not; read {store.where}")
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
@@ -281,7 +281,7 @@ def _says_which(arguments: Namespace) -> bool:
 
 
 def _refused(usage: str) -> ExitCode:
-    sys.stderr.write(f"resequencer: {usage}\n")
+    say(usage)
     return ExitCode.USAGE
 
 

@@ -12,7 +12,16 @@ from typing import TypeVar
 
 import msgspec
 
-from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
+from notification_service.commands.command import (
+    Subcommand,
+    add_subcommands,
+    instant,
+    load_for,
+    read_partition,
+    say,
+    stop_signal,
+    write_row,
+)
 from notification_service.configuration.configuration import Configuration
 from notification_service.delivery.core.jobs import GateReport, Job, RowError
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
@@ -25,7 +34,6 @@ from notification_service.status.delivery import BlockedStatus, schedule_line
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service as find_running
 from notification_service.supervision.service_log import configure_logs
-from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
 from notification_service.wiring.delivery import make_ledger, make_report, make_worker, order_delivery
@@ -38,8 +46,8 @@ from notification_service.wiring.delivery_sources import (
 )
 from notification_service.wiring.side_reports import find_delivery_of
 from resequencer.clock import instant_text
-from resequencer.printable import counted, printable
-from resequencer.record import Origin, Partition
+from resequencer.printable import counted
+from resequencer.record import Origin
 
 _WAIT_SECONDS = 30.0
 NAMES = frozenset({"blocked", *(each.value for each in DirectOrderKind)})
@@ -87,13 +95,13 @@ def _blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
             for each in partition.records:
                 listed += 1
                 shown = _Blocked(**msgspec.structs.asdict(each), receiver=receiver.receiver, lies_in=partition.partition)
-                sys.stdout.write(msgspec.json.encode(shown).decode() + "\n" if arguments.json else printable(_line(shown)) + "\n")
+                write_row(arguments, shown, _line(shown))
     if not total and not arguments.json and service.holder is not None:
         sys.stdout.write("nothing is blocked\n")
     of_all = "" if listed == total else f", the first {listed} are shown"
     running = "" if service.holder is not None else "; the service does not run"
     others = "; workers that `delivery run` has started tell only their logs"
-    sys.stderr.write(f"resequencer: {counted(total, 'blocked record')}{of_all}{running}{others}\n")
+    say(f"{counted(total, 'blocked record')}{of_all}{running}{others}")
     return ExitCode.DONE
 
 
@@ -116,11 +124,11 @@ def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrder
     outcome = order_delivery(configuration, arguments.receiver, partition, order, _WAIT_SECONDS)
     if outcome is None:
         reason = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
-        sys.stderr.write(printable(f"resequencer: the order is given: {reason}") + "\n")
+        say(f"the order is given: {reason}")
         return ExitCode.DONE
     if outcome.result is DirectResult.REFUSED:
         raise OrderRefused(outcome.text)
-    sys.stderr.write(printable(f"resequencer: {outcome.text}") + "\n")
+    say(outcome.text)
     return ExitCode.DONE
 
 
@@ -135,7 +143,7 @@ def _add_skip(parser: ArgumentParser) -> None:
 
 def _add_partition(parser: ArgumentParser) -> None:
     _add_order(parser)
-    parser.add_argument("place", type=_partition, metavar="TOPIC-PARTITION")
+    parser.add_argument("place", type=read_partition, metavar="TOPIC-PARTITION")
 
 
 def _add_order(parser: ArgumentParser) -> None:
@@ -150,22 +158,15 @@ def _origin(text: str) -> Origin:
     return found
 
 
-def _partition(text: str) -> Partition:
-    found = Partition.find(text)
-    if found is None:
-        raise ArgumentTypeError(f"expected TOPIC-PARTITION, such as NOTIFICATIONS-0, not {text!r}")
-    return found
-
-
 def _schedules(arguments: Namespace, configuration: Configuration) -> ExitCode:
     """List the schedules."""
     service = find_running(configuration.notification.run_directory, SystemClock().now())
     found = find_delivery_of(configuration, service).schedules
     for each in found:
-        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(schedule_line(each)) + "\n")
+        write_row(arguments, each, schedule_line(each))
     configured = len(configuration.delivery.schedules)
     running = "" if service.holder is not None else "; the service does not run"
-    sys.stderr.write(f"resequencer: {counted(configured, 'schedule')}, {len(found)} reported{running}\n")
+    say(f"{counted(configured, 'schedule')}, {len(found)} reported{running}")
     return ExitCode.DONE
 
 
@@ -214,8 +215,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
-    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
-    stop.install()
+    stop = stop_signal(arguments)
     configure_logs(configuration.logging)
     report = None if arguments.slot is None else make_report(configuration, arguments.slot)
     make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set, report)
@@ -233,10 +233,10 @@ def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -
         # What a source holds now is not what it held then.
         if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
             raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
-        _say("started before", arguments.job)
+        say(f"started before {arguments.job}")
         return ExitCode.DONE
     is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
-    _say("started" if is_new else "started before", arguments.job)
+    say(f"{'started' if is_new else 'started before'} {arguments.job}")
     return ExitCode.DONE
 
 
@@ -271,13 +271,13 @@ def _show(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.cancel_job(arguments.job)
-    _say("cancelled", arguments.job)
+    say(f"cancelled {arguments.job}")
     return ExitCode.DONE
 
 
 def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
     lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
-    _say(f"{arguments.job} does without {lacks}")
+    say(f"{arguments.job} does without {lacks}")
     return ExitCode.DONE
 
 
@@ -286,7 +286,7 @@ def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
     text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
     if left:
         text += f"; {left} left, because a later one of the unit was delivered already: --late delivers them all the same"
-    _say(text)
+    say(text)
     return ExitCode.DONE
 
 
@@ -294,7 +294,7 @@ def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.errors(arguments.job, _MAX_ERRORS)
     job = ledger.find_job(arguments.job)
     if job is not None and job.failed + job.rejected > len(found) == _MAX_ERRORS:
-        _say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MAX_ERRORS}")
+        say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MAX_ERRORS}")
     return _list(arguments, found, error_line, "error")
 
 
@@ -304,14 +304,14 @@ def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.open_gate(_known(arguments, ledger))
-    _say("opened the gate of", arguments.receiver)
+    say(f"opened the gate of {arguments.receiver}")
     return ExitCode.DONE
 
 
 def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.waiting(_known(arguments, ledger), _MAX_WAITING)
     for unit, row in ledger.held(arguments.receiver, _MAX_HELD):
-        _say(f"unit {unit} is held by row {row}, which failed")
+        say(f"unit {unit} is held by row {row}, which failed")
     return _list(arguments, found, lambda each: (
         f"{each.unit}  {each.status}{f' ({each.mode})' if each.mode else ''}  {each.step} due {instant_text(each.due_at)}"
         f"  attempts {each.attempts}  job {each.job}{f'  {each.error}' if each.error else ''}"
@@ -320,7 +320,7 @@ def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.release_unit(_known(arguments, ledger), arguments.unit)
-    _say("released", arguments.unit)
+    say(f"released {arguments.unit}")
     return ExitCode.DONE
 
 
@@ -374,8 +374,8 @@ def error_line(error: RowError) -> str:
 def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:
     rows = list(found)
     for each in rows:
-        sys.stdout.write(msgspec.json.encode(each).decode() + "\n" if arguments.json else printable(line(each)) + "\n")
-    sys.stderr.write(f"resequencer: {counted(len(rows), noun)}\n")
+        write_row(arguments, each, line(each))
+    say(f"{counted(len(rows), noun)}")
     return ExitCode.DONE
 
 
@@ -384,10 +384,6 @@ def _known(arguments: Namespace, ledger: Ledger) -> str:
     if receiver not in ledger.receivers:
         raise JobRefused(f"there is no receiver {receiver}; known are {', '.join(ledger.receivers)}")
     return receiver
-
-
-def _say(*words: str) -> None:
-    sys.stderr.write(printable(f"resequencer: {' '.join(words)}") + "\n")
 
 
 def _add_run(parser: ArgumentParser) -> None:

@@ -1,6 +1,5 @@
 """`resequencer groups …`: runs an aggregation worker, lists and shows the payments of messages, and closes a group."""
 
-import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,17 +15,16 @@ from notification_service.aggregation.payments.group_view import GroupView, desc
 from notification_service.aggregation.payments.head import GroupState, decode_member
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.aggregation.view import StoreView
-from notification_service.commands.command import Subcommand, add_subcommands, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, load_for, say, stop_signal, write_row
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import configure_logs
-from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, stores_of
 from notification_service.wiring.dead_letter_stores import sign
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.printable import counted, printable
+from resequencer.printable import counted
 
 _SHOWN_MEMBERS = 100
 _MAX_BECAUSE = 1_000
@@ -86,8 +84,7 @@ def group_line(group: GroupView) -> str:
 
 
 def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
-    stop.install()
+    stop = stop_signal(arguments)
     configure_logs(configuration.logging)
     worker = make_worker(configuration, arguments.slot, stop)
     worker.run(lambda: stop.is_set, make_report(configuration, arguments.slot))
@@ -101,19 +98,20 @@ def _list(arguments: Namespace, view: StoreView) -> ExitCode:
         group = describe(key, head)
         if arguments.state is None or group.state.value == arguments.state:
             found += 1
-            _write(arguments, group)
-    _say(counted(found, "group"))
+            write_row(arguments, group, group_line(group))
+    say(counted(found, "group"))
     return ExitCode.DONE
 
 
 def _show(arguments: Namespace, view: StoreView) -> ExitCode:
-    _write(arguments, _find(view, arguments.key))
+    group = _find(view, arguments.key)
+    write_row(arguments, group, group_line(group))
     members = list(islice(_members(view, arguments.key), _SHOWN_MEMBERS + 1))
     for each in members[:_SHOWN_MEMBERS]:
         line = f"{each.unit}  {each.status}{f'  {each.amount}' if each.amount else ''}"
-        sys.stdout.write((msgspec.json.encode(each).decode() if arguments.json else printable(line)) + "\n")
+        write_row(arguments, each, line)
     if len(members) > _SHOWN_MEMBERS:
-        _say(f"these are the first {_SHOWN_MEMBERS} payments")
+        say(f"these are the first {_SHOWN_MEMBERS} payments")
     return ExitCode.DONE
 
 
@@ -129,10 +127,10 @@ def _close(arguments: Namespace, configuration: Configuration, names: StoreNames
     while monotonic() < until:
         group = _find(view, arguments.key)
         if group.state is GroupState.CLOSED:
-            _write(arguments, group)
+            write_row(arguments, group, group_line(group))
             return ExitCode.DONE
         sleep(_LOOK_SECONDS)
-    _say(f"the command is given, and not carried out within {_WAIT_SECONDS:.0f} s: a worker that runs will do so")
+    say(f"the command is given, and not carried out within {_WAIT_SECONDS:.0f} s: a worker that runs will do so")
     return ExitCode.FAILED
 
 
@@ -154,15 +152,6 @@ def _members(view: StoreView, key: str) -> Iterator[ShownMember]:
     for unit, body in view.members(key, "", _SHOWN_MEMBERS + 1):
         member = decode_member(body)
         yield ShownMember(unit, member.status, None if member.amount is None else f"{member.amount} {member.currency}")
-
-
-def _write(arguments: Namespace, group: GroupView) -> None:
-    line = msgspec.json.encode(group).decode() if arguments.json else printable(group_line(group))
-    sys.stdout.write(line + "\n")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(printable(f"resequencer: {text}") + "\n")
 
 
 def _add_run(parser: ArgumentParser) -> None:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from time import monotonic, sleep
 
-import msgspec
-
 from guardian.ports import OrderBook
-from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for, read_partition, say, write_row
 from notification_service.configuration.configuration import Configuration
 from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, order_answer
@@ -123,14 +121,14 @@ def orders(arguments: Namespace) -> ExitCode:
         listed = _listed(sources, book, since)
     for each in listed:
         if arguments.unit is None or each.unit == arguments.unit:
-            sys.stdout.write(_json(each) if arguments.json else printable(order_line(each)) + "\n")
-    sys.stderr.write(f"resequencer: {counted(len(listed), 'order')} since {instant_text(since)}\n")
+            write_row(arguments, each, order_line(each))
+    say(f"{counted(len(listed), 'order')} since {instant_text(since)}")
     return ExitCode.DONE
 
 
 def add_orders_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `orders`."""
-    parser.add_argument("--since", type=_duration(_SINCE), default=_DAY_MS, metavar="DURATION", help="how far back; default: 1d")
+    parser.add_argument("--since", type=duration(_SINCE), default=_DAY_MS, metavar="DURATION", help="how far back; default: 1d")
     parser.add_argument("--unit", metavar="ID", help="only those of this unit")
 
 
@@ -147,7 +145,7 @@ def _give(
     if given.stage is not None:
         sys.stdout.write(f"proposed as {order.id}: another person has to approve it in the console (http.approval)\n")
         return ExitCode.DONE
-    sys.stderr.write(f"resequencer: order {order.id} is given to the owner of {partition}; waiting for its outcome\n")
+    say(f"order {order.id} is given to the owner of {partition}; waiting for its outcome")
     until = monotonic() + arguments.wait
     while monotonic() < until:
         for each in book.outcomes([partition], order.at - _SKEW_MS):
@@ -181,7 +179,7 @@ def _find_unit(sources: Sources, view: StorageView, unit: str, only: Partition |
 def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder]:
     known, problems = known_partitions(sources, sources.find_report())
     for problem in problems:
-        sys.stderr.write(f"resequencer: {problem}\n")
+        say(problem)
     listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
     return [order_answer(each) for each in listed]
 
@@ -195,22 +193,15 @@ def order_line(each: ToldOrder) -> str:
     return f"{each.at}  {what}  by {each.by}{approved}, because {each.because}  {each.result_or_state}{ended}{told}  {each.id}"
 
 
-def _json(each: ToldOrder) -> str:
-    return msgspec.json.encode(each).decode() + "\n"
-
-
 def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:
     report = sources.find_report()
     found = () if report is None else report.whole.partitions
     for each in found:
-        if arguments.json:
-            sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
-            continue
         lag = "" if each.lag is None else f", {each.lag:,} {sources.lag_unit} behind"
         held = "" if each.held_by is None else f", held back by {each.held_by} since {each.held_since}"
         paused = "" if each.paused_by is None else f", paused by {each.paused_by} since {each.paused_since}"
-        sys.stdout.write(printable(f"{each.partition}  read to {each.read_to}{lag}{held}{paused}  (worker {each.slot})") + "\n")
-    sys.stderr.write(f"resequencer: {counted(len(found), 'partition')} by the workers' last reports\n")
+        write_row(arguments, each, f"{each.partition}  read to {each.read_to}{lag}{held}{paused}  (worker {each.slot})")
+    say(f"{counted(len(found), 'partition')} by the workers' last reports")
     return ExitCode.DONE
 
 
@@ -221,20 +212,20 @@ def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
             parser.add_argument("position", type=int, metavar="OFFSET", help="the offset of its record, as `units show` has it")
         if kind is OrderKind.HOLD:
             parser.add_argument(
-                "--for", dest="for_ms", type=_duration(_HOLD), required=True, metavar="DURATION", help="up to 24h: 4h"
+                "--for", dest="for_ms", type=duration(_HOLD), required=True, metavar="DURATION", help="up to 24h: 4h"
             )
         if kind is OrderKind.EXTEND:
             parser.add_argument("--until", type=instant, required=True, metavar="INSTANT", help="2026-03-28T23:33Z")
         if kind in (OrderKind.RELEASE, OrderKind.SKIP):
             parser.add_argument("--despite-backlog", action="store_true", help="even if the partition has unread records")
-        parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="if the unit is in several partitions")
+        parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="if the unit is in several partitions")
         _add_because(parser)
 
     return add
 
 
 def _add_partition(parser: ArgumentParser) -> None:
-    parser.add_argument("partition", type=_partition, metavar="TOPIC-N", help="as `partitions list` names it")
+    parser.add_argument("partition", type=read_partition, metavar="TOPIC-N", help="as `partitions list` names it")
     _add_because(parser)
 
 
@@ -251,14 +242,7 @@ def _reason(text: str) -> str:
     return text
 
 
-def _partition(text: str) -> Partition:
-    found = Partition.find(text)
-    if found is None:
-        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
-    return found
-
-
-def _duration(kind: Duration) -> Callable[[str], int]:
+def duration(kind: Duration) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
             return int(kind.read(text) or 0)

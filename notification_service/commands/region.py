@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from guardian.region import RegionState
-from notification_service.commands.command import Subcommand, add_subcommands, load_for
+from notification_service.commands.command import Subcommand, add_subcommands, load_for, say, write_row
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
@@ -81,9 +81,9 @@ def _show_region(arguments: Namespace) -> ExitCode:
     elif shown:
         sys.stdout.writelines(printable(line) + "\n" for line in region_lines(shown))
     if service is None or state == NOT_RUNNING:
-        sys.stderr.write(f"resequencer: the service is {state}\n")
+        say(f"the service is {state}")
         return ExitCode.FAILED
-    sys.stderr.write(f"resequencer: {counted(len(shown), 'region')} by the workers' last reports\n")
+    say(f"{counted(len(shown), 'region')} by the workers' last reports")
     has_failed = any(each.region is not None and each.region.state == RegionState.FAILED for each in shown)
     return ExitCode.FAILED if has_failed else ExitCode.DONE
 
@@ -102,16 +102,13 @@ def _reset(arguments: Namespace) -> ExitCode:
         raise RegionNotReset("no region has failed; to reset them all the same, add --force")
     given = {each.slot: give_order(run_directory, each, sign().by, is_forced=arguments.force) for each in chosen}
     waited_for = ", ".join(map(str, given))
-    sys.stderr.write(f"resequencer: the order is given to worker {waited_for}; waiting for what comes of it\n")
+    say(f"the order is given to worker {waited_for}; waiting for what comes of it")
     answers = _await(run_directory, given, arguments.wait)
     for slot in sorted(given):
         answer = answers.get(slot)
         text = _UNANSWERED if answer is None else answer.answer
-        if arguments.json:
-            line = {"slot": slot, "order": given[slot], "isDone": None if answer is None else answer.has_obeyed, "text": text}
-            sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
-        else:
-            sys.stdout.write(printable(f"worker {slot}: {text}") + "\n")
+        row = {"slot": slot, "order": given[slot], "isDone": None if answer is None else answer.has_obeyed, "text": text}
+        write_row(arguments, row, f"worker {slot}: {text}")
     if not all(each.has_obeyed for each in answers.values()):
         return ExitCode.FAILED
     return ExitCode.DONE if len(answers) == len(given) else ExitCode.OUT_OF_REACH
@@ -220,8 +217,8 @@ def _set(arguments: Namespace, configuration: Configuration, file: SinkAttribute
         raise ConfigurationError("sink set", problem)
     _store(file, lambda: file.write(attributes))
     if settings.qos == 0:
-        sys.stderr.write("resequencer: qos 0 promises nothing: a message that the broker does not get is lost\n")
-    sys.stderr.write(f"resequencer: this holds until `sink reset`, or until {_KEYS} names another value. Change it there, too\n")
+        say("qos 0 promises nothing: a message that the broker does not get is lost")
+    say(f"this holds until `sink reset`, or until {_KEYS} names another value. Change it there, too")
 
 
 def _read(attribute: Attribute, text: str) -> str | int:

@@ -18,7 +18,7 @@ import msgspec
 from notification_service.bridge.runner import run_reporting
 from notification_service.bridge.settings import BridgeSettings
 from notification_service.commands.check import look_around
-from notification_service.commands.command import told_again
+from notification_service.commands.command import repeated_arguments, stop_signal
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Sections
@@ -29,16 +29,15 @@ from notification_service.status.report import Identity, State
 from notification_service.status.service_report import console_file, find_reports, service_report
 from notification_service.status.text import served_lines
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.exit_rules import RestartPolicy
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.locks import NAME as LOCK
 from notification_service.supervision.locks import UNKNOWN, AlreadyRunning, RunLock, acquire_locks, find_holder, find_service
 from notification_service.supervision.probes import make_probes
-from notification_service.supervision.restart_policy import RestartPolicy
 from notification_service.supervision.service_log import NAME, ServiceLog, configure_logs
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.side_process import SideProcess
-from notification_service.supervision.stop_signal import Lifeline, StopSignal
 from notification_service.supervision.supervisor import Supervisor
 from notification_service.supervision.suspects import Suspects
 from notification_service.supervision.system_clock import SystemClock
@@ -99,7 +98,7 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, has_s
 
 
 def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[int], log: ServiceLog) -> list[WorkerSlot]:
-    command = own_command("run", *told_again(arguments))
+    command = own_command("run", *repeated_arguments(arguments))
     run_directory, count, clock = configuration.notification.run_directory, configuration.worker_count, SystemClock()
     stale_after_ms = configuration.stale_after_ms
     ours = Identity(os.getpid(), str(configuration.file), clock.now(), worker_count=count, stale_after_ms=stale_after_ms)
@@ -110,7 +109,7 @@ def _slots(arguments: Namespace, configuration: Configuration, locks: Sequence[i
 
 
 def _console(arguments: Namespace, configuration: Configuration, log: ServiceLog) -> SideProcess:
-    command = own_command("console", *told_again(arguments))
+    command = own_command("console", *repeated_arguments(arguments))
     return SideProcess("the console", command, log, console_file(configuration.notification.run_directory))
 
 
@@ -121,12 +120,12 @@ def _beside(arguments: Namespace, configuration: Configuration, log: ServiceLog)
         ("delivery", "delivery", configuration.delivery.worker_count, delivery_file),
         ("aggregation", "groups", configuration.aggregation.worker_count, aggregation_file),
     )
-    bridge = own_command("bridge", *told_again(arguments))
+    bridge = own_command("bridge", *repeated_arguments(arguments))
     bridges = [SideProcess("the bridge", bridge, log, bridge_file(run_directory))] if configuration.bridge.is_enabled else []
     return bridges + [
         SideProcess(
             f"{kind} worker {slot}",
-            own_command(verb, "run", *told_again(arguments), "--slot", str(slot)),
+            own_command(verb, "run", *repeated_arguments(arguments), "--slot", str(slot)),
             log,
             file(run_directory, slot),
         )
@@ -186,12 +185,10 @@ def run(arguments: Namespace) -> int:
     worker. A worker is another process of the same command with a lifeline. The supervisor holds the locks for it, and the worker
     drains when the lifeline is cut.
     """
-    lifeline = None if arguments.lifeline is None else Lifeline(arguments.lifeline)
-    stop = StopSignal(lifeline)
-    stop.install()
+    stop = stop_signal(arguments)
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
-    if lifeline is None and not arguments.alone:
+    if arguments.lifeline is None and not arguments.alone:
         return supervise_in_sight(arguments, configuration, lambda: stop.is_set)
     if arguments.alone and configuration.worker_count > 1:
         raise ConfigurationError(
@@ -200,12 +197,12 @@ def run(arguments: Namespace) -> int:
     configure_logs(configuration.logging)
     faulthandler.enable()  # If native code crashes, the stack is in the log.
     faulthandler.register(THREADS, all_threads=True)
-    if lifeline is None:
+    if arguments.lifeline is None:
         acquire_locks(configuration)
     _log.info("starting with %s; run directory %s", configuration.file, configuration.notification.run_directory)
     _warn(configuration)
-    process_id = os.getpid() if lifeline is None else os.getppid()
-    with closing(Archiving(told_again(arguments), configuration.ingress.archive_every_ms)) as archiving:
+    process_id = os.getpid() if arguments.lifeline is None else os.getppid()
+    with closing(Archiving(repeated_arguments(arguments), configuration.ingress.archive_every_ms)) as archiving:
         identity = Identity(
             process_id,
             str(configuration.file),
@@ -238,8 +235,7 @@ def bridge(arguments: Namespace) -> ExitCode:
         ConfigurationError: No bridge is configured, or another one has taken the session over.
         AlreadyRunning: The bridge of this run directory runs.
     """
-    stop = StopSignal(None if arguments.lifeline is None else Lifeline(arguments.lifeline))
-    stop.install()
+    stop = stop_signal(arguments)
     configuration = load(arguments.config, arguments.overrides)
     if not configuration.bridge.is_enabled:
         raise ConfigurationError(path_of(BridgeSettings, "is_enabled"), "is false: set it to true")
@@ -327,7 +323,7 @@ def _tell_problems(configuration: Configuration) -> bool:
 def _spawn(arguments: Namespace, run_directory: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor in a session of its own. Its output before it opens its log goes to the log file, too."""
     make_lasting_directory(run_directory)
-    command = own_command("supervise", *told_again(arguments))
+    command = own_command("supervise", *repeated_arguments(arguments))
     with make_private(run_directory / NAME).open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own command, with the arguments that were checked here.
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

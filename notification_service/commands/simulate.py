@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from guardian.backoff import BackoffSettings, RetryWithBackoff
+from notification_service.commands.command import say
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import jms_source_settings, kafka_source_settings
@@ -48,7 +49,7 @@ def simulate(arguments: Namespace) -> ExitCode:
     try:
         summary = _write(plan, pacer, configuration, expected_file(arguments.expected, configuration))
     except KeyboardInterrupt:
-        sys.stderr.write("resequencer: interrupted; the input has lines that are not expected, so verify will report them\n")
+        say("interrupted; the input has lines that are not expected, so verify will report them")
         return ExitCode.FAILED
     sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from notification_service.commands.command import say
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.status.aggregation import aggregation_lines, bridge_lines
 from notification_service.status.delivery import delivery_lines
@@ -137,7 +138,7 @@ def show_logs(arguments: Namespace) -> ExitCode:
     """Print the log. Exit code 1 if there is no log: the service was never started as a daemon."""
     path = load(arguments.config, arguments.overrides).notification.run_directory / NAME
     if not path.exists():
-        sys.stderr.write(f"resequencer: {path} does not exist: the service has never run in the background\n")
+        say(f"{path} does not exist: the service has never run in the background")
         return ExitCode.FAILED
     show = _show_as_json if arguments.json else sys.stdout.writelines
     file = _open(path)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from heapq import nsmallest
@@ -12,8 +12,8 @@ from random import Random
 import msgspec
 
 from guardian.headers import NOTIFICATION_ID
-from notification_service.commands.command import Subcommand, add_subcommands, load_for
-from notification_service.commands.orders import UNIT_ORDERS, order_for_unit, order_line, unit_subcommands
+from notification_service.commands.command import Subcommand, add_subcommands, load_for, read_partition, say
+from notification_service.commands.orders import UNIT_ORDERS, duration, order_for_unit, order_line, unit_subcommands
 from notification_service.configuration.configuration import Configuration
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.scan import scan_output
@@ -44,7 +44,7 @@ from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import ResequencerError
 from resequencer.handler import Handled, Marks
-from resequencer.keys.value_types import Duration, Mismatch
+from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
 from resequencer.payment_data import PaymentData
 from resequencer.printable import counted, printable
@@ -93,14 +93,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
     parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
-    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="only those of this partition")
-    parser.add_argument("--older-than", type=_age, default=0, metavar="DURATION", help="only those that wait for so long: 10m")
+    parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="only those of this partition")
+    parser.add_argument(
+        "--older-than", type=duration(_AGE), default=0, metavar="DURATION", help="only those that wait for so long: 10m"
+    )
     parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"so many at most; default: {_LIMIT}")
 
 
 def _add_show(parser: ArgumentParser) -> None:
     parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
-    parser.add_argument("--partition", type=_partition, metavar="TOPIC-N", help="look in this partition only")
+    parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="look in this partition only")
     parser.add_argument("--all", action="store_true", help="search all dead letters and orders, not the newest only")
 
 
@@ -133,9 +135,9 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
     source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")
-    sys.stderr.write(f"resequencer: {count}{',' if is_filtered else ''} in {printable(source)}{of_all}\n")
+    say(f"{count}{',' if is_filtered else ''} in {source}{of_all}")
     if (hindrance := find_service_hindrance(report)) is not None:
-        sys.stderr.write(f"resequencer: {printable(hindrance)}\n")
+        say(hindrance)
     if problems:
         raise problems[0]
     return ExitCode.DONE
@@ -151,7 +153,7 @@ def _stored(
 ) -> Iterator[WaitingUnit]:
     partitions, unknown = ((partition,), ()) if partition else known_partitions(sources, sources.find_report())
     for problem in unknown:
-        sys.stderr.write(f"resequencer: {printable(problem)}\n")
+        say(problem)
     for each in partitions:
         try:
             yield from _waiting_in(view, each)
@@ -269,20 +271,6 @@ def _left_lines(story: UnitStory) -> Iterator[str]:
         marks = f"  {', '.join(each.marks)}" if each.marks else ""
         yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.status or '-'}  {each.position}{marks}"
     yield f"notifications read: {story.left.searched}"
-
-
-def _partition(text: str) -> Partition:
-    found = Partition.find(text)
-    if found is None:
-        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
-    return found
-
-
-def _age(text: str) -> int:
-    try:
-        return int(_AGE.read(text) or 0)
-    except Mismatch as error:
-        raise ArgumentTypeError("expected a duration with its unit, such as 10m") from error
 
 
 class Telling(msgspec.Struct, frozen=True):

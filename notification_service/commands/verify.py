@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from guardian.ports import Channel
+from notification_service.commands.command import say
 from notification_service.commands.simulate import expected_file, new_retry, pause, steady_ms
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
@@ -80,7 +81,7 @@ def verify(arguments: Namespace) -> ExitCode:
         try:
             verdict = _follow(arguments, configuration, expected, sink)
         except KeyboardInterrupt:
-            sys.stderr.write("resequencer: interrupted before everything had arrived\n")
+            say("interrupted before everything had arrived")
             return ExitCode.FAILED
     else:
         verdict = verify_output(configuration, expected, arguments.strategy, sink=sink)
@@ -266,7 +267,7 @@ def _subscribed(configuration: Configuration, answered: _Asking) -> Iterator[_Ou
 
 def _tell(repeats: Repeats | None) -> None:
     if repeats is not None and repeats.count:
-        sys.stderr.write(f"resequencer: {counted(repeats.count, 'message')} came again, as the sink may do\n")
+        say(f"{counted(repeats.count, 'message')} came again, as the sink may do")
 
 
 def _compared(output: _Output, expected: Path) -> Compared:

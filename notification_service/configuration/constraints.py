@@ -4,11 +4,14 @@ import ipaddress
 from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings, AggregationWorkerSettings
-from notification_service.configuration.bridge_constraints import BRIDGE_CONSTRAINTS, doubtful_bridges
-from notification_service.configuration.constraint import Constraint, Values
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
-from notification_service.configuration.region_constraints import REGION_CONSTRAINTS, doubtful_regions
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.region_constraints import (
+    BRIDGE_CONSTRAINTS,
+    REGION_CONSTRAINTS,
+    doubtful_bridges,
+    doubtful_regions,
+)
+from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import Ingress, Notifications, Orders, Resequencers
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy

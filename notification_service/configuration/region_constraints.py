@@ -1,11 +1,14 @@
-"""What a region cannot promise, and is refused: docs/regions.md. A region has a source and sinks that are not one transport."""
+"""What a region or the bridge cannot promise, and is refused, and what they promise less: docs/regions.md, docs/bridge.md.
+
+A region has a source and sinks that are not one transport.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings
-from notification_service.configuration.constraint import Constraint, Values
-from notification_service.configuration.schema import path_of
+from notification_service.bridge.settings import BridgeMqtt, BridgeSettings, BridgeXms
+from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import (
     Ingress,
     JmsInput,
@@ -34,6 +37,7 @@ _MQTT_TOPICS = path_of(MqttOutput, "notifications_topic"), path_of(MqttOutput, "
 _QOS = path_of(MqttOutput, "qos")
 _XMS_URL = path_of(XmsOutput, "url")
 _XMS_QUEUES = path_of(XmsOutput, "notifications_queue"), path_of(XmsOutput, "dead_letters_queue")
+_SINK_QUEUES = (("jms", _OUT_URL, _QUEUES), ("xms", _XMS_URL, _XMS_QUEUES))
 FORGOTTEN = ("jms", "mqtt", "xms")
 """Sinks whose output cannot be read again."""
 
@@ -71,10 +75,9 @@ def _reads_its_output(values: Values) -> bool:
     if values[_SOURCE] != "jms":
         return False
     sinks, read = _sinks(values), {each.queue for each in values[_PARTITIONS]}
-    places = (("jms", _OUT_URL, _QUEUES), ("xms", _XMS_URL, _XMS_QUEUES))
     return any(
         kind in sinks and values[url] == values[_IN_URL] and bool(read & {values[each] for each in queues})
-        for kind, url, queues in places
+        for kind, url, queues in _SINK_QUEUES
     )
 
 
@@ -220,3 +223,65 @@ def _at_least_once(values: Values) -> Iterator[str]:
                 f"{_SINK}: names {kind}, which gets each message at least once: after a crash, a lost connection or a reset some "
                 "come again, with the same notification-id (docs/regions.md)"
             )
+
+
+_ENABLED, _START = path_of(BridgeSettings, "is_enabled"), path_of(BridgeSettings, "start")
+_BRIDGE_SOURCE = path_of(BridgeSettings, "source")
+_BRIDGE_QOS, _FILTERS, _MQTT_URL = path_of(BridgeMqtt, "qos"), path_of(BridgeMqtt, "topics"), path_of(BridgeMqtt, "url")
+_BRIDGE_QUEUE, _BRIDGE_XMS_URL = path_of(BridgeXms, "queue"), path_of(BridgeXms, "url")
+_MQTT_OUT = path_of(MqttOutput, "url")
+
+
+def _reads_a_queue_of_a_sink(values: Values) -> bool:
+    return values[_BRIDGE_SOURCE] == "xms" and any(
+        kind in _sinks(values)
+        and values[url] == values[_BRIDGE_XMS_URL]
+        and values[_BRIDGE_QUEUE] in {values[each] for each in queues}
+        for kind, url, queues in _SINK_QUEUES
+    )
+
+
+def _reads_a_topic_of_a_sink(values: Values) -> bool:
+    is_one_broker = values[_BRIDGE_SOURCE] == "mqtt" and "mqtt" in _sinks(values) and values[_MQTT_OUT] == values[_MQTT_URL]
+    return is_one_broker and any(_matches(each, values[topic]) for each in values[_FILTERS] for topic in _MQTT_TOPICS)
+
+
+def _matches(topic_filter: str, topic: str) -> bool:
+    """Return whether a filter of MQTT takes a topic. What ends in # also takes the topic above."""
+    levels, named = topic_filter.split("/"), topic.split("/")
+    if levels[-1] == "#":
+        levels = levels[:-1]
+        named = named[: len(levels)]
+    return len(levels) == len(named) and all(level in ("+", name) for level, name in zip(levels, named, strict=True))
+
+
+BRIDGE_CONSTRAINTS = (
+    Constraint(
+        (_START, _ENABLED, _SOURCE),
+        lambda values: not values[_ENABLED] or values[_START] == values[_SOURCE],
+        f"is not {_SOURCE}: what the bridge appends would not be read; set both to kafka, or both to file",
+    ),
+    Constraint(
+        (_BRIDGE_QUEUE, _ENABLED, _BRIDGE_SOURCE, _BRIDGE_XMS_URL, _OUT_URL, _XMS_URL, *_QUEUES, *_XMS_QUEUES, _SINK, _FURTHER),
+        lambda values: not values[_ENABLED] or not _reads_a_queue_of_a_sink(values),
+        "is a queue to which the service writes on the same broker: it would read its own output; name another queue",
+    ),
+    Constraint(
+        (_FILTERS, _ENABLED, _BRIDGE_SOURCE, _MQTT_URL, _MQTT_OUT, *_MQTT_TOPICS, _SINK, _FURTHER),
+        lambda values: not values[_ENABLED] or not _reads_a_topic_of_a_sink(values),
+        f"takes {' or '.join(_MQTT_TOPICS)} on the same broker: the service would read its own output; name other topics",
+    ),
+)
+
+
+def doubtful_bridges(values: Values) -> Iterator[str]:
+    """Return what the bridge promises less."""
+    if not values[_ENABLED] or values[_BRIDGE_SOURCE] != "mqtt":
+        return
+    if values[_BRIDGE_QOS] == 0:
+        yield f"{_BRIDGE_QOS}: is 0: the broker does not wait for an acknowledgement, so messages may be lost. Set it to 1"
+    if values[_BRIDGE_QOS] == 2:
+        yield (
+            f"{_BRIDGE_QOS}: is 2: the broker gives a message up once the bridge has it in memory, so a crash of the bridge may "
+            "lose some. Set it to 1: nothing is lost then, and doubled envelopes are dropped"
+        )

@@ -1,7 +1,7 @@
 """The schema of the configuration, as the fields of the sections describe it. The defaults are those of conf/reference.conf."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from enum import StrEnum
@@ -10,8 +10,30 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 import msgspec
 
 from notification_service.configuration.sections import Sections
+from resequencer.errors import ConfigurationError
 from resequencer.keys.configuration_key import Key, NamedSections, OpenSection, Section
 from resequencer.keys.value_types import ValueType
+
+Values = Mapping[str, Any]
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """The first of `keys` is the one that a refusal names; `problem` says why and what to do."""
+
+    keys: tuple[str, ...]
+    holds: Callable[[Values], bool]
+    problem: str
+
+
+class ConfigurationRefused(ConfigurationError):
+    """One or more problems, each with its own path; the text has a line for each."""
+
+    def __init__(self, problems: Sequence[ConfigurationError]) -> None:
+        assert problems
+        super().__init__(problems[0].path, problems[0].problem)
+        self.args = ("\n".join(str(each) for each in problems),)
+        self.problems = tuple(problems)
+
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 

@@ -11,7 +11,7 @@ from guardian.ports import TransportUnavailable
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader

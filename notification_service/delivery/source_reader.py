@@ -6,7 +6,7 @@ from contextlib import suppress
 from time import monotonic
 
 from notification_service.delivery.errors import IntakeLost, LedgerUnavailable
-from notification_service.delivery.feeds.port import Feed
+from notification_service.delivery.feed import Feed
 from notification_service.delivery.ledger.intake import Intake
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.ledger import Ledger

@@ -1,6 +1,6 @@
-"""The errors of jobs that publish nothing."""
+"""The errors of jobs, and of reading what they have written."""
 
-from resequencer.errors import ResequencerError
+from resequencer.errors import ResequencerError, TransientError
 
 
 class JobRefused(ResequencerError):
@@ -16,3 +16,15 @@ class NotShared(ResequencerError):
             "machine of the cluster has another directory under this path; let all machines share it, or run the job on this "
             "machine alone (--master 'local[*]')"
         )
+
+
+class AuditRefused(ResequencerError):
+    """The data is not sufficient for a verdict; the text names what is missing, and the remedy."""
+
+
+class ArchiveRefused(ResequencerError):
+    """The archive or the topics cannot be used until an operator acts; the text names the problem and the remedy."""
+
+
+class ArchiveUnavailable(TransientError):
+    """The file system or the brokers failed. Repeating the call is safe; nothing half done is visible."""

@@ -185,7 +185,10 @@ def _add_payments(parser: ArgumentParser) -> None:
 def _add_disorder(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("disorder", "A SHARE refers to all envelopes: 0.02 or 2%.")
     group.add_argument(
-        "--window", type=count, default=_DEFAULT.window, help="most places by which an envelope moves (default: %(default)s)"
+        "--window",
+        type=count,
+        default=_DEFAULT.window,
+        help="maximum number of places by which an envelope moves (default: %(default)s)",
     )
     for name, what in (
         ("duplicates", "written twice"),

@@ -90,8 +90,8 @@ def _first_reason(state: str, states: Iterable[str], reports: Iterable[StatusRep
     if not found:
         return None
     first = min(found, key=lambda each: (each.reported_at if state == NOT_RUNNING else "", each.slot))
-    is_told = first.worker_count == 1 or (first.reason or "").startswith(f"worker {first.slot} ")
-    return first.reason if is_told else f"worker {first.slot}: {first.reason}"
+    is_named = first.worker_count == 1 or (first.reason or "").startswith(f"worker {first.slot} ")
+    return first.reason if is_named else f"worker {first.slot}: {first.reason}"
 
 
 def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:

@@ -67,9 +67,9 @@ class SinkAttributesFile:
 
 
 class RegionOrder(msgspec.Struct, frozen=True):
-    """Reset the region of a worker. `by` gave the order; the worker's report names its `id` when it has obeyed or refused it.
+    """Reset the region of a worker. `by` gave the order; the worker's report names its `id` when it has executed or refused it.
 
-    `service_process_id` is the supervisor's. An order for an earlier service is never obeyed.
+    `service_process_id` is the supervisor's. An order for an earlier service is never executed.
     """
 
     service_process_id: int
@@ -95,7 +95,7 @@ class RegionOrderFile(RunFile[RegionOrder]):
     def take(self, service_process_id: int) -> RegionOrder | None:
         """Return the order of this service and remove the file; None if there is none.
 
-        It is removed before it is obeyed. A worker that dies in between begins anew all the same, as a reset does.
+        It is removed before it is executed. A worker that dies in between begins again all the same, as a reset does.
         """
         taken = self._path.with_suffix(".taken")
         try:

@@ -15,7 +15,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
         yield f"{state}: the service ended with: {whole.reason}" if whole.reason else state
         return
     is_alone = len(service.workers) == 1
-    yield _said(state, whole)
+    yield _state_text(state, whole)
     worker = "" if whole.worker_process_id in (None, whole.process_id) else f", its worker {whole.worker_process_id}"
     yield f"process {whole.process_id}{worker} since {whole.started_at}, reported at {whole.reported_at}"
     yield from _restarts(whole)
@@ -41,10 +41,10 @@ def served_lines(served: ServedStatus) -> Iterator[str]:
     yield from (f"note: {each}" for each in served.http_notes)
 
 
-def _said(state: str, report: StatusReport) -> str:
+def _state_text(state: str, report: StatusReport) -> str:
     if state == STALE:
-        told = f"{state}: no report since {report.reported_at}; it was {report.state} then"
-        return f"{told}: {report.reason}" if report.reason else told
+        text = f"{state}: no report since {report.reported_at}; it was {report.state} then"
+        return f"{text}: {report.reason}" if report.reason else text
     return f"{state}: {report.reason}" if report.reason else state
 
 
@@ -54,7 +54,7 @@ def _workers(service: ServiceReport) -> Iterator[str]:
             "no partition is left for it; it is on standby" if each.is_standing_by else counted(len(each.partitions), "partition")
         )
         process = "" if each.worker_process_id is None else f" (process {each.worker_process_id})"
-        yield f"worker {each.slot}{process}: {_said(state, each)}" + (f", {holds}" if state == State.READY else "")
+        yield f"worker {each.slot}{process}: {_state_text(state, each)}" + (f", {holds}" if state == State.READY else "")
 
 
 def _restarts(report: StatusReport) -> Iterator[str]:

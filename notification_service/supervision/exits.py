@@ -6,8 +6,7 @@ import msgspec
 
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
-from notification_service.supervision.exit_cause import ExitCause
-from notification_service.supervision.restart_policy import MAX_EXITS, WITHIN_MS
+from notification_service.supervision.exit_rules import MAX_EXITS, WITHIN_MS, ExitCause
 from resequencer.clock import Clock, instant_text
 
 
@@ -25,13 +24,13 @@ class Exits:
         return self._identity.slot
 
     @property
-    def told_slot(self) -> int | None:
+    def shown_slot(self) -> int | None:
         """The slot, if the service has more than one worker."""
         return self._identity.slot if self._identity.worker_count > 1 else None
 
     @property
     def name(self) -> str:
-        return "the worker" if self.told_slot is None else f"worker {self.told_slot}"
+        return "the worker" if self.shown_slot is None else f"worker {self.shown_slot}"
 
     @property
     def arguments(self) -> list[str]:

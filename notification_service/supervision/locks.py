@@ -25,9 +25,9 @@ _PAUSE_SECONDS = 0.02
 class AlreadyRunning(ResequencerError):
     """Another process holds it."""
 
-    def __init__(self, held: Path, holder: str) -> None:
+    def __init__(self, place: Path, holder: str) -> None:
         self.holder = holder
-        super().__init__(f"{held}: in use by the service with process id {holder}; stop it, or name another one")
+        super().__init__(f"{place}: in use by the service with process id {holder}; stop it, or name another one")
 
     @property
     def is_alive(self) -> bool:

@@ -75,7 +75,7 @@ class Probes:
         Thread(target=_Answering(self._listening, self._find_health).run, name="probes", daemon=True).start()
 
     def close(self) -> None:
-        """The address is no longer told. The thread ends with the process, so a service that drains is live to its end."""
+        """The address is no longer reported. The thread ends with the process, so a service that drains is live to its end."""
         self._file.remove()
 
 
@@ -152,8 +152,8 @@ class _Answering:
 
 def _answer(head: bytes, find_health: Callable[[], Health]) -> bytes:
     """Return the whole answer; it fits into the socket's buffer."""
-    method, _, rest = head.partition(b" ")
-    path = rest.partition(b" ")[0].partition(b"?")[0]
+    method, _, remainder = head.partition(b" ")
+    path = remainder.partition(b" ")[0].partition(b"?")[0]
     if path == b"/health/live" and method in (b"GET", b"HEAD"):
         return _response("200 OK", b'{"state":"live"}', method)
     if path == b"/health/ready" and method in (b"GET", b"HEAD"):
@@ -171,7 +171,7 @@ def _find(find_health: Callable[[], Health]) -> Health | None:
     """Return the health, None if the reports cannot be read. Then the service is not ready, but the supervisor is alive."""
     try:
         return find_health()
-    except Exception as error:  # noqa: BLE001 - The thread must go on to answer, whatever is in the files.
+    except Exception as error:  # noqa: BLE001 - The thread must continue to answer, whatever is in the files.
         _log.warning("the health of the service cannot be found out: %s", error)
         return None
 

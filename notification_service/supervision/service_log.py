@@ -96,8 +96,8 @@ class ServiceLog:
     def write(self, line: bytes, slot: int | None = None) -> None:
         """Write a formatted line of a worker, with its slot if there are several."""
         text = line.rstrip(b"\r\n").decode("utf-8", "replace")
-        told = text if slot is None else _with_slot(text, slot)
-        self._handler.handle(logging.makeLogRecord({"msg": told, "is_formatted": True}))
+        line_text = text if slot is None else _with_slot(text, slot)
+        self._handler.handle(logging.makeLogRecord({"msg": line_text, "is_formatted": True}))
 
 
 class _PrivateFile(RotatingFileHandler):

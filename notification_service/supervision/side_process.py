@@ -116,6 +116,6 @@ class SideProcess:
 
     def _postpone(self, why: str) -> None:
         self._file.write_problem(why)
-        _log.warning("%s does not run: %s; next start in %.0f s; the service goes on", self.name, why, self._pause_seconds)
+        _log.warning("%s does not run: %s; next start in %.0f s; the service continues", self.name, why, self._pause_seconds)
         self.starts_at = monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)

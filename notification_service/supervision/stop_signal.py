@@ -28,11 +28,11 @@ class StopSignal:
 
     def __init__(self, lifeline: Lifeline | None = None) -> None:
         self._lifeline = lifeline
-        self._was_told = False
+        self._was_requested = False
 
     @property
     def is_set(self) -> bool:
-        return self._was_told or (self._lifeline is not None and self._lifeline.is_cut())
+        return self._was_requested or (self._lifeline is not None and self._lifeline.is_cut())
 
     def install(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -47,6 +47,6 @@ class StopSignal:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._was_told:
+        if self._was_requested:
             os._exit(128 + number)
-        self._was_told = True
+        self._was_requested = True

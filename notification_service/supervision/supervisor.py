@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from types import FrameType
 
-from notification_service.supervision.exit_cause import was_told
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.exit_rules import was_ordered
 from notification_service.supervision.side_process import SideProcess
 from notification_service.supervision.worker_slot import WorkerSlot
 
@@ -148,8 +148,8 @@ class Supervisor:
     def _note_end(self, slot: WorkerSlot, code: int) -> None:
         if self._is_draining:
             # A signal to the whole group may end a worker that has just been started, before it knows how to drain, and is the
-            # second one of a worker that an operator told to end. Only a second signal to the service cuts its end short.
-            self._last_codes.append(0 if was_told(code) and self._signals < 2 else code)
+            # second one of a worker that an operator ordered to end. Only a second signal to the service cuts its end short.
+            self._last_codes.append(0 if was_ordered(code) and self._signals < 2 else code)
         elif not self._starts_again and not slot.has_poison:
             self._fail(code if code >= 0 else 128 - code)
         elif code in _FINAL and not slot.has_poison:

@@ -21,7 +21,7 @@ EXITS_OF_ONE = 3
 REMEDY = "fix the cause, then requeue the record"
 
 _MOST = 100
-"""How many files are kept. A file is left behind if a crash came just after its envelope was sent, or after its last attempt."""
+"""How many files are kept. A file remains if a crash came just after its envelope was sent, or after its last attempt."""
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -55,16 +55,18 @@ class Suspects:
     def __init__(self, run_directory: Path) -> None:
         self._directory = run_directory / "suspects"
 
-    def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
+    def count(self, in_flight: InFlightEnvelope, how: str) -> Suspect | None:
         """Count one more exit of a worker with this envelope in flight. None if that could not be made durable."""
-        known = self._read(self._path(held.origin))
-        exits = known.exits if known is not None and known.identity == held.identity else 0
-        (topic, number), offset = held.origin
-        suspect = Suspect(topic, number, offset, held.unit, held.kind, held.identity, exits + 1, how)
+        known = self._read(self._path(in_flight.origin))
+        exits = known.exits if known is not None and known.identity == in_flight.identity else 0
+        (topic, number), offset = in_flight.origin
+        suspect = Suspect(topic, number, offset, in_flight.unit, in_flight.kind, in_flight.identity, exits + 1, how)
         try:
             self._write(suspect)
         except OSError as error:
-            _log.warning("%s cannot be written, so this exit is not counted for the record: %s", self._path(held.origin), error)
+            _log.warning(
+                "%s cannot be written, so this exit is not counted for the record: %s", self._path(in_flight.origin), error
+            )
             return None
         return suspect
 

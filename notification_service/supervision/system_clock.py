@@ -44,7 +44,7 @@ def steady_clock(run_directory: Path, name: str, trusted_ms: int, *, keeps: bool
         nonlocal is_off
         was_off, is_off = is_off, belief.is_settled and belief.agreed_since == belief.seen
         if is_off and not was_off:
-            _LOG.warning("the clock of %s has jumped: time goes on as before until the clock agrees with it for a while", name)
+            _LOG.warning("the clock of %s has jumped: time continues as before until the clock agrees with it for a while", name)
         elif was_off and not is_off:
             _LOG.warning("the clock of %s agrees again; nothing is deleted by it until clock.trusted-after is over", name)
         with suppress(OSError):

@@ -3,12 +3,11 @@
 from pathlib import Path
 from time import monotonic
 
-from notification_service.supervision.call_watch import CallWatch
-from notification_service.supervision.exit_cause import is_own_doing
+from notification_service.supervision.exit_rules import CallWatch, is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory, new_descriptor
 from notification_service.supervision.suspects import Suspect, Suspects
 
-_TOLD_MS = 5_000
+_SHOWN_MS = 5_000
 """An envelope in flight for this long is shown in the status, before the status becomes stale."""
 
 
@@ -52,15 +51,15 @@ class Watchdog:
 
     def find_slow(self) -> InFlightEnvelope | None:
         """Return the envelope that has been in flight for long enough to be shown."""
-        return self._memory.find() if self._watch.elapsed_ms > _TOLD_MS else None
+        return self._memory.find() if self._watch.elapsed_ms > _SHOWN_MS else None
 
     def find_poison(self, code: int) -> InFlightEnvelope | None:
         """Return the envelope that ended the worker; None if none was in flight. A negative `code` is a signal."""
         return self._hung or (self._memory.find() if is_own_doing(code) else None)
 
-    def count(self, held: InFlightEnvelope, how: str) -> Suspect | None:
+    def count(self, in_flight: InFlightEnvelope, how: str) -> Suspect | None:
         """Count one more exit with this envelope. None if that could not be written."""
-        return self._suspects.count(held, how)
+        return self._suspects.count(in_flight, how)
 
 
 def _is_halted(process_id: int) -> bool:

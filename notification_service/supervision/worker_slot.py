@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from time import monotonic
 
 from notification_service.supervision.child import Child
-from notification_service.supervision.exit_cause import blame, cause_of, was_told
+from notification_service.supervision.exit_rules import RestartPolicy, blame, cause_of, was_ordered
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
-from notification_service.supervision.restart_policy import RestartPolicy
 from notification_service.supervision.service_log import ServiceLog
 from notification_service.supervision.suspects import EXITS_OF_ONE
 from notification_service.supervision.watchdog import Watchdog
@@ -43,7 +42,7 @@ class WorkerSlot:
         self._poison: InFlightEnvelope | None = None
         self._aborted_at: float | None = None
         self._policy = policy
-        self._child = Child(lambda line: log.write(line, exits.told_slot))
+        self._child = Child(lambda line: log.write(line, exits.shown_slot))
         self._starts_at: float | None = monotonic()
 
     @property
@@ -122,7 +121,7 @@ class WorkerSlot:
             suspect = self._in_flight.count(envelope, exit_text)
             exit_text = f"{exit_text} {blame(envelope, suspect)}"
         self._exits.note(exit_text, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=envelope is not None))
-        is_explained = was_told(code) if envelope is None else suspect is not None and suspect.exits <= EXITS_OF_ONE
+        is_explained = was_ordered(code) if envelope is None else suspect is not None and suspect.exits <= EXITS_OF_ONE
         pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_exit(now)
         if pause_ms is None:
             _log.error("%s", self._exits.note_the_last())

@@ -127,7 +127,7 @@ def open_store(configuration: Configuration, names: StoreNames, slot: int, stop:
     """
     if configuration.notification.transport is TransportType.FILE:
         return FileStore(FileTransport(_file_settings(configuration, names), stop.wait), names.directory / VALUES)
-    from notification_service.aggregation.kafka.store import KafkaStore
+    from notification_service.aggregation.kafka_store import KafkaStore
     from notification_service.connectors.kafka.topics import make_topics
 
     settings = store_settings(configuration, names, slot)
@@ -161,7 +161,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     if configuration.notification.transport is TransportType.FILE:
         return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
 
-    from notification_service.aggregation.kafka.view import TopicView
+    from notification_service.aggregation.kafka_view import TopicView
     from notification_service.connectors.kafka.topics import Right, Topics
 
     settings = store_settings(configuration, names, 0)
@@ -175,7 +175,7 @@ def open_copies(configuration: Configuration, names: StoreNames, directory: Path
     """Open a second view of what the view of `open_view` with this directory has read. Nothing is connected."""
     if configuration.notification.transport is TransportType.FILE:
         return FileView(ValuesFile(names.directory / VALUES, is_copy=False))
-    from notification_service.aggregation.kafka.view import CopiedView
+    from notification_service.aggregation.kafka_view import CopiedView
 
     return CopiedView(directory)
 
@@ -184,7 +184,7 @@ def open_completions(configuration: Configuration, names: StoreNames) -> Complet
     """Open the completions of a store. Nothing is connected before the first call."""
     if configuration.notification.transport is TransportType.FILE:
         return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles())
-    from notification_service.aggregation.kafka.view import TopicCompletions
+    from notification_service.aggregation.kafka_view import TopicCompletions
 
     return TopicCompletions(store_settings(configuration, names, 0))
 
@@ -193,7 +193,7 @@ def open_commands(configuration: Configuration, names: StoreNames) -> CommandWri
     """Open where commands are given. Nothing is connected before the first."""
     if configuration.notification.transport is TransportType.FILE:
         return FileCommands(names.in_directory)
-    from notification_service.aggregation.kafka.store import TopicCommands
+    from notification_service.aggregation.kafka_store import TopicCommands
 
     return TopicCommands(store_settings(configuration, names, 0))
 

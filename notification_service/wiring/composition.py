@@ -20,8 +20,7 @@ from guardian.region import RegionLimits
 from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.schema import path_of, settings_from
+from notification_service.configuration.schema import ConfigurationRefused, path_of, settings_from
 from notification_service.configuration.sections import Acknowledge, Notifications, Orders, TransportType, Trigger
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import file_settings, is_region, kafka_settings, max_of_interval

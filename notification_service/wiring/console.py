@@ -30,8 +30,8 @@ from notification_service.console.access.users_file import UsersFile
 from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.jobs.topic_archive.local_reading import find_newest
 from notification_service.jobs.topic_archive.manifest import Ends
-from notification_service.jobs.topic_archive.newest import find_newest
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report
@@ -157,7 +157,7 @@ class InputPartitions:
         if ingress.transport is TransportType.FILE:
             files = {each: ingress.file_directory / f"partition-{each.number}.jsonl" for each in partitions}
             return {each: file.stat().st_size for each, file in files.items() if file.exists()}
-        from notification_service.connectors.kafka.offsets import LogReader
+        from notification_service.connectors.kafka.log_reader import LogReader
 
         log = LogReader(kafka_settings(self._configuration))
         try:
@@ -171,7 +171,7 @@ class InputPartitions:
             return tuple(Partition(each.queue, number) for number, each in enumerate(ingress.jms.partitions))
         if ingress.transport is TransportType.FILE:
             return tuple(Partition(ingress.topic, number) for number in partition_numbers(ingress.file_directory))
-        from notification_service.connectors.kafka.offsets import LogReader
+        from notification_service.connectors.kafka.log_reader import LogReader
 
         log = LogReader(kafka_settings(self._configuration))
         try:
@@ -214,7 +214,7 @@ def _distances(ends: Ends, settings: "KafkaSettings") -> Mapping[Partition, Arch
 
     A partition that was never archived is archived from its first offset on, so that is its end.
     """
-    from notification_service.connectors.kafka.offsets import LogReader
+    from notification_service.connectors.kafka.log_reader import LogReader
 
     with closing(LogReader(settings)) as log:
         partitions = [each for topic in settings.topics.all for each in log.partitions(topic)]

@@ -2,25 +2,18 @@
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import kafka_settings, only_with_one_kind
-from notification_service.connectors.dead_letters.actions import (
-    Action,
-    Discarded,
-    Edit,
-    EditProposed,
-    EditRejected,
-    LetterId,
-    StoredDeadLetter,
-)
+from notification_service.connectors.dead_letters.actions import Action, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import (
     AskedFor,
     DeadLettersInUse,
     DeadLetterStore,
+    NotedActions,
     Outcome,
     Sign,
     Signature,
@@ -46,7 +39,7 @@ class NoOutputDirectory(ResequencerError):
         )
 
 
-class FileDeadLetterStore:
+class FileDeadLetterStore(NotedActions):
     """The dead-letter store on files. A lock beside the file lets one command at a time write; it is not the service's lock."""
 
     def __init__(self, settings: FileSettings, sign: Sign) -> None:
@@ -54,9 +47,9 @@ class FileDeadLetterStore:
         self._directory = settings.out_directory
         self._dead_letters = DeadLettersFile(self._directory, files)
         self._actions = ActionsFile(self._directory, files)
+        super().__init__(sign, self._actions.append)
         self._requeue = Requeue(settings, self._dead_letters, self._actions, files, sign)
         self._lock = RunLock(self._directory, FILE_NAME)
-        self._sign = sign
 
     @property
     def where(self) -> str:
@@ -83,23 +76,6 @@ class FileDeadLetterStore:
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         return self._requeue.requeue(letters)
-
-    def discard(self, letters: Sequence[LetterId], because: str) -> None:
-        by, at = self._sign()
-        self._actions.append(
-            [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
-        )
-
-    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        proposal = EditProposed(
-            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
-        )
-        self._actions.append([proposal])
-
-    def reject(self, letter: LetterId, because: str) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        self._actions.append([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
     def close(self) -> None:
         self._actions.close()

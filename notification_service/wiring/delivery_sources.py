@@ -19,14 +19,14 @@ from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.files.operations import SystemFiles, sync_directory, write_all
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.feeds.file_spans import FileSpan, FileSpanFeed, span_of
-from notification_service.delivery.feeds.files import FileFeed
-from notification_service.delivery.feeds.port import Feed, make_item, select_items
+from notification_service.delivery.feed import Feed, make_item, select_items
+from notification_service.delivery.file_feed import FileFeed
+from notification_service.delivery.file_spans import FileSpan, FileSpanFeed, span_of
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
-from notification_service.jobs.topic_archive.records_in_order import OrderedRecord, find_ends, records_in_order
+from notification_service.jobs.topic_archive.local_reading import ArchivedRecord, find_ends, records_in_order
 from notification_service.wiring.sent_notifications import find_path
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
@@ -36,7 +36,7 @@ from storage.private_file import make_lasting_directory
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.topics import Topic
-    from notification_service.delivery.feeds.topics import TopicFeed
+    from notification_service.delivery.topic_feed import TopicFeed
 
 
 class ArchiveSpan(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class ArchiveFeed:
 
     def __init__(self, span: ArchiveSpan, select: Select) -> None:
         self._span, self._select = span, select
-        self._pieces: Iterator[list[OrderedRecord]] | None = None
+        self._pieces: Iterator[list[ArchivedRecord]] | None = None
         self._at: Mapping[str, int] | None = None
 
     def read(self, positions: Mapping[str, int], limit: int) -> Portion:
@@ -94,7 +94,7 @@ class ArchiveFeed:
         selected = select_items(items, self._select)
         return Portion(selected, after, len(items) - len(selected))
 
-    def _origin(self, record: OrderedRecord) -> Origin:
+    def _origin(self, record: ArchivedRecord) -> Origin:
         return Origin(Partition(self._span.topic, record.partition), record.offset)
 
 
@@ -139,7 +139,7 @@ def source_of_topic(
         raise JobRefused("the notifications are in files: name the files instead of --topic")
     from notification_service.connectors.kafka.topic_reader import CommittedReader
     from notification_service.connectors.kafka.topics import Topics
-    from notification_service.delivery.feeds.topics import TopicSpan
+    from notification_service.delivery.topic_feed import TopicSpan
 
     topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
     with closing(Topics(settings)) as topics:
@@ -272,7 +272,7 @@ def _find_topic(configuration: Configuration) -> "Topic":
 
 
 def _topic_parts(configuration: Configuration) -> list[str]:
-    from notification_service.delivery.feeds.topics import part_of
+    from notification_service.delivery.topic_feed import part_of
 
     topic = _find_topic(configuration)
     return [part_of(topic, number) for number in range(topic.partitions)]
@@ -280,7 +280,7 @@ def _topic_parts(configuration: Configuration) -> list[str]:
 
 def _topic_feed(configuration: Configuration, receiver: Receiver, encoded: str | None) -> "TopicFeed":
     from notification_service.connectors.kafka.topic_reader import CommittedReader
-    from notification_service.delivery.feeds.topics import TopicFeed, TopicSpan
+    from notification_service.delivery.topic_feed import TopicFeed, TopicSpan
 
     topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
     span = None if encoded is None else msgspec.json.decode(encoded, type=TopicSpan)

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from guardian.ports import TransportRefused
 from notification_service.bridge.settings import BridgeSettings, SourceKind
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.constraint import ConfigurationRefused
-from notification_service.configuration.schema import path_of
+from notification_service.configuration.schema import ConfigurationRefused, path_of
 from notification_service.configuration.sections import MQTT_URL, QOS, TOPIC, Ingress, Notifications, TransportType
 from notification_service.configuration.transports import (
     file_settings,

@@ -25,7 +25,7 @@ from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.console.sources import not_known, not_known_on_kafka
 from notification_service.console.unit_story import Left, LeftNotification
-from notification_service.jobs.topic_archive.records_of_key import find_records
+from notification_service.jobs.topic_archive.local_reading import find_records
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable

@@ -75,9 +75,9 @@ class Archiving:
         if code is None:
             return
         # One line per partition, so the pipe's buffer holds all of it.
-        said, _ = self._process.communicate()
+        output, _ = self._process.communicate()
         self._process = None
-        for line in said.decode("utf-8", "replace").splitlines():
+        for line in output.decode("utf-8", "replace").splitlines():
             _log.log(logging.INFO if code == 0 else logging.WARNING, "%s", line)
-        if code and not said:
+        if code and not output:
             _log.warning("the archive command ended with exit code %d", code)

@@ -20,8 +20,7 @@ from notification_service.supervision.in_flight_memory import InFlightMemory, id
 from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose
-from notification_service.worker.server_states import ServerStates
-from notification_service.worker.worker_report import with_metrics
+from notification_service.worker.worker_report import ServerStates, with_metrics
 from resequencer.clock import Instant, instant_text
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import EndedItsWorker
@@ -58,9 +57,9 @@ class WorkerInFlight:
     def put_off(self, envelope: DataEnvelope) -> None:
         self._settled.pop(envelope.record.origin, None)
 
-    def forget_those_that(self, have_left: Callable[[Origin], bool]) -> None:
+    def forget_those_that(self, are_done: Callable[[Origin], bool]) -> None:
         """Delete the suspects whose envelopes were handled or dead-lettered here."""
-        for origin in [each for each in self._settled if have_left(each)]:
+        for origin in [each for each in self._settled if are_done(each)]:
             self._suspects.forget(self._settled.pop(origin))
 
     def _look_closer(self, envelope: DataEnvelope, kind: CallKind) -> None:
@@ -146,8 +145,8 @@ def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
     otherwise = _DURATION.show(settings.deadline_ms)
     if not profiles:
         return f"learned, but the current lookups have no completion-profiles; {otherwise} for all flows"
-    least, most = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
-    return f"learned, {counted(profiles, 'completion-profile')}, between {least} and {most}; {otherwise} for other flows"
+    minimum, maximum = _DURATION.show(learned.at_least_ms), _DURATION.show(learned.at_most_ms)
+    return f"learned, {counted(profiles, 'completion-profile')}, between {minimum} and {maximum}; {otherwise} for other flows"
 
 
 _REPORT_MS = 500
@@ -160,7 +159,7 @@ _MANY = 100
 
 
 class Worker:
-    """Runs cycles until it is told to stop. It reports twice a second, also while a server is unavailable.
+    """Runs cycles until it is ordered to stop. It reports twice a second, also while a server is unavailable.
 
     `beside` is called after each cycle and must not wait. The supervisor reads the envelope in flight from `memory`.
     """
@@ -183,7 +182,7 @@ class Worker:
         self._settings = configuration.resequencer
         self._reported_at = self._expired_at = self._looked_at = 0
         self._has_begun = False
-        self._told: State | None = None
+        self._reported_state: State | None = None
         self._server_states = ServerStates()
         self._parts: Parts | None = None
         self._status.write(report(self._identity, State.STARTING, None, self._clock.now()))
@@ -194,10 +193,10 @@ class Worker:
         self._parts.retry.waits_for_people = identity.restarts > 0
 
     def run(self) -> None:
-        """Run until told to stop; then drain and close everything.
+        """Run until ordered to stop; then drain and close everything.
 
         Raises:
-            ResequencerError: The worker must not go on; what it had not committed will be read again.
+            ResequencerError: The worker must not continue; what it had not committed will be read again.
         """
         parts, reason = self._get_parts(), None
         parts.handler.follow()
@@ -241,14 +240,14 @@ class Worker:
             gone = self._get_parts().cycle.expire()
             self._expired_at = 0 if gone >= _MANY else now
         now = self._clock.now()
-        is_obeyed, state = self._obey(now), self._state()
-        if is_obeyed or state is not self._told or _is_over(_REPORT_MS, self._reported_at, now):
+        has_executed, state = self._execute_order(now), self._state()
+        if has_executed or state is not self._reported_state or _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, state)
         self._get_parts().problem_log.tell(now)
         if self._beside is not None:
             self._beside(now)
 
-    def _obey(self, now: Instant) -> bool:
+    def _execute_order(self, now: Instant) -> bool:
         """Carry out an order for the region, and return whether there was one."""
         if not _is_over(_REPORT_MS, self._looked_at, now):
             return False
@@ -300,9 +299,9 @@ class Worker:
 
     def _tell(self, state: State) -> None:
         """Log each time that the worker becomes ready. The part that waited has logged the reason before."""
-        if state is State.READY and self._told is not State.READY:
+        if state is State.READY and self._reported_state is not State.READY:
             _log.info("ready")
-        self._told = state
+        self._reported_state = state
 
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()

@@ -1,4 +1,4 @@
-"""What a worker's report says of its cycle, its partitions and its units."""
+"""What a worker's report says of its servers, its cycle, its partitions and its units. Pure: instants are handed in."""
 
 from collections.abc import Mapping
 from heapq import nlargest
@@ -12,14 +12,41 @@ from guardian.metrics import Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import TransportStatus
 from guardian.takeover import Untaken
-from notification_service.status.report import PartitionStatus, StatusReport, Units, UnitWait, UntakenPartition
+from notification_service.status.report import PartitionStatus, ServerStatus, StatusReport, Units, UnitWait, UntakenPartition
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant, instant_text
 from resequencer.record import Partition
 from resequencer.storage_port import Waits
 
+SERVERS = ("source", "storage", "output")
+"""As a worker's state names them (`storage unavailable`)."""
+
+
+class ServerStates:
+    """Remembers the last state of each server between two reports, so an instant is late by the time between two at most."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, ServerStatus] = {}
+
+    def note(self, unavailable: Mapping[str, str | None], now: Instant, *, is_known: bool) -> Mapping[str, ServerStatus]:
+        """Return the state of each server at `now`; `unavailable` has those that do not answer, with the reason.
+
+        The others are available if that `is_known`: before the worker has begun, it has not asked all of them, and they are
+        left out.
+        """
+        states = {}
+        for name in SERVERS:
+            is_available, before = name not in unavailable, self._last.get(name)
+            if is_available and not is_known:
+                continue
+            since = before.since if before is not None and before.is_available == is_available else instant_text(now)
+            states[name] = ServerStatus(is_available, since, unavailable.get(name))
+        self._last = states
+        return dict(states)
+
+
 _SERVERS = 10
-"""How many unavailable servers of handlers are named: those for which most units wait."""
+"""How many unavailable servers of handlers are named: those for which the largest numbers of units wait."""
 
 
 def with_metrics(

@@ -12,7 +12,7 @@ from harness.processes.operated_daemon import Daemon
 from harness.processes.operated_service import NOTIFICATION, RESEQUENCER, OperatedService
 from playwright.sync_api import Browser
 
-from servers.errors import ProgramMissing
+from servers.server import ProgramMissing
 from tests.browser.stage import BANK, RECEIVER, Stage, kafka_settings, storage_settings, to_topic
 
 _ALWAYS = (

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from harness.waiting import DEADLINE_SECONDS
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
-from servers.debian_packages import find_chromium
+from servers.programs import find_chromium
 
 NARROW, WIDE = 400, 1400
 """Widths of a telephone and of a screen, in CSS pixels."""

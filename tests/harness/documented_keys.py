@@ -7,6 +7,18 @@ from notification_service.configuration.hocon.parser import parse_text, resolve
 from notification_service.configuration.schema import Schema
 
 REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"
+SHORT = {
+    "a duration with its unit from ": "",
+    "a whole number from ": "",
+    "a size from ": "",
+    " (in double quotes if it looks like a number or a duration)": "",
+    ", such as 512M (not 512m, which is minutes)": "",
+    "a Kafka topic: 1 to 249 letters, digits, dots, underscores and hyphens": "a Kafka topic",
+    "the name of a queue: 1 to 200 letters, digits, and . _ : / $ @ + -": "the name of a queue",
+    "a topic of MQTT: 1 to 200 letters, digits, and . _ : / @ -": "a topic of MQTT",
+    "a URL in double quotes that begins with": "a URL:",
+}
+"""What the page explains once, above its table."""
 
 
 def find_gaps(schema: Schema, reference: str, document: str) -> list[str]:
@@ -52,10 +64,16 @@ def comments_of(reference: str) -> dict[str, str]:
     return comments
 
 
+def shortened(expects: str) -> str:
+    for long, short in SHORT.items():
+        expects = expects.replace(long, short)
+    return expects
+
+
 def _rows(schema: Schema, reference: str, comments: dict[str, str]) -> Iterator[str]:
     defaults = resolve([parse_text(reference, "reference", where="reference.conf")]).values
     for path in comments:
         takes = schema.keys.get(path)
         default = takes.show(takes.read(defaults[path])) if takes else defaults[path]
-        cells = (f"`{path}`", f"`{json.dumps(default)}`", takes.expects if takes else "Kafka's own")
+        cells = (f"`{path}`", f"`{json.dumps(default)}`", shortened(takes.expects) if takes else "Kafka's own")
         yield "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in cells) + " |"

@@ -48,7 +48,7 @@ FAMILIES: dict[str, Family] = {
         "each source with each start, each server killed",
     ),
     "ended-workers": Family(
-        "A record that ends its worker is set aside after three exits, and it alone.",
+        "A record that ends its worker becomes a dead letter after three exits, and it alone.",
         ("tests/service/test_ended_workers.py", "tests/process/test_ended_workers.py"),
         "each way in which a process ends, from the stash and at the deadline, over restarts of the service",
     ),

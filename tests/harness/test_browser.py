@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 from harness.browser import NARROW, Visit, running_browser
 
-from servers.errors import ProgramMissing
+from servers.server import ProgramMissing
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,8 @@ PLANTED = {
     "sql": ("storage/fencing.py", "import sqlalchemy"),
     "web": ("storage/fencing.py", "import starlette"),
     "clients": ("storage/fencing.py", "import kafka"),
-    "servers": ("servers/ports.py", "import storage.fencing"),
-    "no-servers": ("storage/fencing.py", "import servers.ports"),
+    "servers": ("servers/server.py", "import storage.fencing"),
+    "no-servers": ("storage/fencing.py", "import servers.server"),
 }
 """By contract: a module, and an import that it must not have."""
 

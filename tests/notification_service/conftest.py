@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.constraint import ConfigurationRefused
+from notification_service.configuration.schema import ConfigurationRefused
 from resequencer.errors import ConfigurationError
 
 

@@ -180,7 +180,7 @@ def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -
         giving = service.begin_verb("units", verb, unit, "--because", "a test", "--despite-backlog", "--wait", "5")
         pause_at_random(chance, 0.5, 3)
         # One kill for each order: ten exits within a minute would end a worker's slot
-        # (notification_service/supervision/restart_policy.py).
+        # (notification_service/supervision/exit_rules.py).
         worker = on_kafka.find_worker(chance.randrange(2))
         if worker is not None:
             with suppress(ProcessLookupError):  # It has just ended.

@@ -15,7 +15,7 @@ from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.status.report import State
 from notification_service.status.service_report import probes_file
-from servers.ports import hold_port
+from servers.server import hold_port
 
 pytestmark = pytest.mark.slow
 HTTP = f"{NOTIFICATION}.http"

@@ -184,7 +184,7 @@ PLANTED = (
         "A worker publishes nothing for a partition that another worker has by now.",
         _PROMISES,
         "notification_service/connectors/kafka/reading.py",
-        "        self._refuse_not_owned(rest)\n",
+        "        self._refuse_not_owned(remaining)\n",
         "        self._look_again()\n",
         (
             "tests/notification_service/connectors/kafka/test_ownership.py::test_a_partition_that_is_not_ours_is_not_published_for",

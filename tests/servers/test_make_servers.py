@@ -15,9 +15,8 @@ from kafka import KafkaAdminClient
 
 from notification_service.configuration.configuration import load
 from servers.local import PORTS
-from servers.ports import LOOPBACK, is_free
 from servers.redis import RedisServer
-from servers.server import remove_all
+from servers.server import LOOPBACK, is_free, remove_all
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from servers.ports import LOOPBACK, hold_port, is_free
+from servers.server import LOOPBACK, hold_port, is_free
 
 
 def test_a_server_can_listen_on_a_port_that_is_held_and_nobody_listens_there_before() -> None:
@@ -21,8 +21,8 @@ def test_a_server_can_listen_on_a_port_that_is_held_and_nobody_listens_there_bef
 def test_a_port_that_is_held_is_chosen_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     with hold_port() as held:
         port = held.getsockname()[1]
-        monkeypatch.setattr("servers.ports._LOWEST", port)
-        monkeypatch.setattr("servers.ports._BEYOND", port + 1)
+        monkeypatch.setattr("servers.server._LOWEST", port)
+        monkeypatch.setattr("servers.server._BEYOND", port + 1)
         with pytest.raises(OSError, match="no free port"):
             hold_port()
     with hold_port() as again:

@@ -13,10 +13,8 @@ import pytest
 from harness.waiting import wait_until
 
 from servers import postgresql as account
-from servers.errors import StartFailed
-from servers.ports import LOOPBACK
 from servers.postgresql import Account, PostgresqlServer, PostgresqlSettings, find_postgresql, make_place
-from servers.server import remove_all, stop_all
+from servers.server import LOOPBACK, StartFailed, remove_all, stop_all
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from harness.packages import ROOT
 from notification_service.jobs.jars import maven
 from servers import postgresql as postgresql
 from servers import prometheus as program
-from servers.errors import ProgramMissing, ServersError
-from servers.java import find_java, get_jars
 from servers.postgresql import find_postgresql
+from servers.programs import find_java, get_jars
 from servers.prometheus import find_prometheus, find_promtool
 from servers.redis import find_redis
+from servers.server import ProgramMissing, ServersError
 
 CACHE = maven.CACHE
 

@@ -13,9 +13,8 @@ from harness.waiting import DEADLINE_SECONDS
 from notification_service.simulator.receiver.behaviour import Behaviour
 from notification_service.simulator.receiver.check import compare
 from notification_service.simulator.receiver.receiver import TAKEN, read_lines
-from servers.errors import StartFailed
-from servers.ports import LOOPBACK
 from servers.receiver import ReceiverServer
+from servers.server import LOOPBACK, StartFailed
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from servers.errors import NotRunning, StartFailed
-from servers.ports import LOOPBACK
 from servers.redis import RedisServer, RedisSettings
-from servers.server import forget_taken_ports, stop_all
+from servers.server import LOOPBACK, NotRunning, StartFailed, forget_taken_ports, stop_all
 
 pytestmark = pytest.mark.slow
 

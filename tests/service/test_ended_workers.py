@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from harness.service_under_test import P0, Service
 
-from notification_service.supervision.exit_cause import is_own_doing
+from notification_service.supervision.exit_rules import is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.suspects import EXITS_OF_ONE, Suspects
 from notification_service.wiring.handlers import WatchedHandler

@@ -47,6 +47,10 @@ class Requeueing(_Action, frozen=True, kw_only=True, tag="requeueing"):
     partition: Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
     beyond: Annotated[int, msgspec.Meta(ge=0)]
 
+    def ended(self, by: str, at: str, position: str) -> "Requeued":
+        """Return that it is done, by the person who completed it."""
+        return Requeued(number=self.number, letter=self.letter, by=by, at=at, position=position)
+
 
 class Requeued(_Action, frozen=True, kw_only=True, tag="requeued"):
     """The record was durably written to the input again, at `position`."""
@@ -67,6 +71,20 @@ class Editing(Requeueing, frozen=True, kw_only=True, tag="editing"):
     original_sha256: str
     value: bytes = msgspec.field(name="value_base64")
     proposed_by: str | None = None
+
+    def ended(self, by: str, at: str, position: str) -> "Edited":  # noqa: ARG002 - Of an edit it is the person who edited.
+        """Return that it is done, by the person who edited the value, whoever completed it."""
+        return Edited(
+            number=self.number,
+            letter=self.letter,
+            by=self.by,
+            at=self.at,
+            position=position,
+            because=self.because,
+            original_sha256=self.original_sha256,
+            edited_sha256=sha256(self.value).hexdigest(),
+            proposed_by=self.proposed_by,
+        )
 
 
 class Edited(Requeued, frozen=True, kw_only=True, tag="edited"):
@@ -190,6 +208,23 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
 
     def edited(self, edit: Edit) -> "StoredDeadLetter":
         return msgspec.structs.replace(self, edit=edit)
+
+    def requeueing(self, by: str, at: str, partition: int, beyond: int) -> Requeueing:
+        """Return the intent to requeue it, with its edit if it has one."""
+        if self.edit is None:
+            return Requeueing(number=self.number, letter=self.digest, by=by, at=at, partition=partition, beyond=beyond)
+        return Editing(
+            number=self.number,
+            letter=self.digest,
+            by=by,
+            at=at,
+            partition=partition,
+            beyond=beyond,
+            because=self.edit.because,
+            original_sha256=self.sha256,
+            value=self.edit.value,
+            proposed_by=self.edit.proposed_by,
+        )
 
     def find_excess(self, max_value_bytes: int) -> str | None:
         """Return why the service would not take the edited value whole; None if it would, or without an edit."""

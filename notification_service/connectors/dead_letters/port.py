@@ -9,6 +9,7 @@ from guardian.headers import DELIVERY_ID
 from notification_service.connectors.dead_letters.actions import (
     Action,
     Deed,
+    Discarded,
     Edit,
     Editing,
     EditProposed,
@@ -117,6 +118,28 @@ class DeadLetterStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class NotedActions:
+    """The calls of a store that only note actions. `note` makes them durable, all or none."""
+
+    def __init__(self, sign: Sign, note: Callable[[Sequence[Action]], None]) -> None:
+        self._sign, self._note = sign, note
+
+    def discard(self, letters: Sequence[LetterId], because: str) -> None:
+        by, at = self._sign()
+        self._note([Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters])
+
+    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        proposal = EditProposed(
+            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
+        )
+        self._note([proposal])
+
+    def reject(self, letter: LetterId, because: str) -> None:
+        (number, digest), (by, at) = letter, self._sign()
+        self._note([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
 
 def last_actions(store: DeadLetterStore) -> dict[LetterId, Deed]:

@@ -1,21 +1,18 @@
 """Puts the records of dead letters back into the input that they came from, each once, even across crashes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import groupby
 from typing import TypeVar
 
 from guardian.ports import TransportRefused
 from notification_service.connectors.dead_letters.actions import (
     Edit,
-    Edited,
     Editing,
     LetterId,
-    Requeued,
     Requeueing,
     StoredDeadLetter,
 )
-from notification_service.connectors.dead_letters.port import Outcome, Sign, Signature, portions
+from notification_service.connectors.dead_letters.port import Outcome, Sign, portions
 from notification_service.connectors.files.dead_letters import ActionsFile, DeadLettersFile
 from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.partition import PartitionAppender, Wanted
@@ -77,7 +74,7 @@ class Requeue:
             except TransportRefused as error:
                 refused += [Outcome(each.number, None, str(error)) for each in group]
             else:
-                begun += [_intent(each, sign, partition, beyond) for each in group]
+                begun += [each.requeueing(*sign, partition, beyond) for each in group]
         return begun, refused
 
     def _complete(self, intents: Sequence[Requeueing], lines: Mapping[LetterId, bytes]) -> Iterator[Outcome]:
@@ -94,7 +91,7 @@ class Requeue:
         self, intents: Sequence[Requeueing], wanted: Mapping[str, Wanted], found: Mapping[str, int]
     ) -> Iterator[Outcome]:
         sign = self._sign()
-        done = [_ended(each, sign, _position(each, found[each.number])) for each in intents if each.number in found]
+        done = [each.ended(*sign, _position(each, found[each.number])) for each in intents if each.number in found]
         if done:
             self._actions.append(done)
         yield from (Outcome(each.number, each.position, done=each.state) for each in done)
@@ -122,41 +119,6 @@ def _line(letter: StoredDeadLetter) -> bytes:
 
 def _as_intended(letter: StoredDeadLetter, intent: Requeueing) -> StoredDeadLetter:
     return letter.edited(Edit(intent.value, intent.because, intent.proposed_by)) if isinstance(intent, Editing) else letter
-
-
-def _intent(letter: StoredDeadLetter, sign: Signature, partition: int, beyond: int) -> Requeueing:
-    by, at, edit = *sign, letter.edit
-    if edit is None:
-        return Requeueing(number=letter.number, letter=letter.digest, by=by, at=at, partition=partition, beyond=beyond)
-    return Editing(
-        number=letter.number,
-        letter=letter.digest,
-        by=by,
-        at=at,
-        partition=partition,
-        beyond=beyond,
-        because=edit.because,
-        original_sha256=letter.sha256,
-        value=edit.value,
-        proposed_by=edit.proposed_by,
-    )
-
-
-def _ended(intent: Requeueing, sign: Signature, position: str) -> Requeued:
-    """The person of a requeue is the one who completed it; of an edit it is always the one who edited the value."""
-    if not isinstance(intent, Editing):
-        return Requeued(number=intent.number, letter=intent.letter, by=sign.by, at=sign.at, position=position)
-    return Edited(
-        number=intent.number,
-        letter=intent.letter,
-        by=intent.by,
-        at=intent.at,
-        position=position,
-        because=intent.because,
-        original_sha256=intent.original_sha256,
-        edited_sha256=sha256(intent.value).hexdigest(),
-        proposed_by=intent.proposed_by,
-    )
 
 
 def _position(intent: Requeueing, offset: int) -> str:

@@ -89,7 +89,7 @@ def to_transport_error(what: str, error: BaseException) -> TransportRefused | Tr
     if _UNTRUSTED in text:
         return TransportRefused(what, f"{text}. Check ssl.truststore.location, and the names in the brokers' certificates")
     if any(each in text for each in _NOT_LET_IN):
-        return NotLetIn(f"{what}: {text}; if this goes on, check {LOGIN}")
+        return NotLetIn(f"{what}: {text}; if this continues, check {LOGIN}")
     return TransportUnavailable(f"{what}: {text}")
 
 
@@ -102,7 +102,7 @@ def text_of(error: BaseException) -> str:
 _Made = TypeVar("_Made")
 
 
-class _LastWords(logging.Handler):
+class _FailureReason(logging.Handler):
     """Keeps the reason why a connection failed: the clients themselves only report a time-out.
 
     The last try is cut short when the time is over. Its time-out does not replace what an earlier try found out.
@@ -113,10 +113,10 @@ class _LastWords(logging.Handler):
         self.error: KafkaError | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        for said in record.args if isinstance(record.args, tuple) else ():
-            is_timeout = isinstance(said, RequestTimedOutError) and self.error is not None
-            if isinstance(said, KafkaError) and not isinstance(said, KafkaTimeoutError) and not is_timeout:
-                self.error = said
+        for argument in record.args if isinstance(record.args, tuple) else ():
+            is_timeout = isinstance(argument, RequestTimedOutError) and self.error is not None
+            if isinstance(argument, KafkaError) and not isinstance(argument, KafkaTimeoutError) and not is_timeout:
+                self.error = argument
 
 
 class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no types.
@@ -200,19 +200,19 @@ def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any
         halves.append(OurNetClient(**given))
         return halves[-1]
 
-    last_words, log = _LastWords(), logging.getLogger("kafka.net.manager")
-    log.addHandler(last_words)
+    failure, log = _FailureReason(), logging.getLogger("kafka.net.manager")
+    log.addHandler(failure)
     try:
         return make(**options, kafka_client=network, proxy_url="direct://")
     except KafkaError as error:
         _close(halves)
-        reason = last_words.error if isinstance(error, KafkaTimeoutError) else None
+        reason = failure.error if isinstance(error, KafkaTimeoutError) else None
         raise to_transport_error(what, reason or error) from error
     except BaseException:
         _close(halves)
         raise
     finally:
-        log.removeHandler(last_words)
+        log.removeHandler(failure)
 
 
 def _close(halves: Iterable[OurNetClient]) -> None:

@@ -74,12 +74,12 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
     def resume(self, *partitions: TopicPartition) -> None:
         """Resume the partitions and drop what was fetched before they were paused; it is fetched again.
 
-        kafka-python 3.0.12 keeps such records aside and fetches no more of the partition. It returns them only if no other
+        kafka-python 3.0.12 keeps such records and fetches no more of the partition. It returns them only if no other
         partition has records, which is often never.
         """
         for each in partitions:
-            if left := self._fetcher._paused_partition_records.pop(each, None):  # noqa: SLF001 - The client offers no other way.
-                left.drain()
+            if kept := self._fetcher._paused_partition_records.pop(each, None):  # noqa: SLF001 - The client offers no other way.
+                kept.drain()
         super().resume(*partitions)
 
 
@@ -96,12 +96,12 @@ class GroupMember:
         """Take part in the group, and return up to `max_records` records of the `readable` partitions; with 0 none.
 
         Raises:
-            TransportRefused: Reading cannot go on without an operator; this member cannot be used any more.
+            TransportRefused: Reading cannot continue without an operator; this member cannot be used any more.
         """
         with translated("reading"):
             before = self._resume(frozenset(readable) if max_records else frozenset())
             if self._consumer.continue_join():
-                # A join that is answered between two polls is begun anew by the client, which rebalances the whole group again.
+                # A join that is answered between two polls is begun again by the client, which rebalances the whole group again.
                 # So the wait for the answer doubles for as long as the brokers take longer.
                 timeout_ms = max(timeout_ms, self._join_ms)
                 self._join_ms = min(2 * self._join_ms, _JOIN_AT_MOST_MS)

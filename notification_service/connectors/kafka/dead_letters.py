@@ -1,7 +1,7 @@
 """The dead letters of a service on Kafka, for an operator (docs/decisions/0024-dead-letters-on-topics.md)."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,15 +10,10 @@ from kafka import TopicPartition
 from guardian.ports import TransportRefused
 from notification_service.connectors.dead_letters.actions import (
     Action,
-    Discarded,
-    Edit,
-    EditProposed,
-    EditRejected,
-    LetterId,
     StoredDeadLetter,
     stored_dead_letter,
 )
-from notification_service.connectors.dead_letters.port import AskedFor, Outcome, Sign, portions
+from notification_service.connectors.dead_letters.port import AskedFor, NotedActions, Outcome, Sign, portions
 from notification_service.connectors.kafka.core.records import is_note, read_note
 from notification_service.connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from notification_service.connectors.kafka.settings import KafkaSettings
@@ -27,29 +22,29 @@ from resequencer.errors import ResequencerError
 from resequencer.record import Headers, OutputNumber, Partition
 
 _EARLIER_MS = 60_000
-"""How much before the given instant reading begins: a letter's instant is the worker's, its record's timestamp the client's."""
+"""How much before the given instant reading begins: the instant is that of a worker's clock, the timestamp of a client's."""
 
-_MAX_TOLD = 1_000
+_MAX_WARNED = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
-class KafkaDeadLetterStore:
-    """Implements `DeadLetterStore`. A letter's number is its place in the topic; actions on the letter are noted behind it.
+class KafkaDeadLetterStore(NotedActions):
+    """Implements `DeadLetterStore`. A dead letter's number is its place in the topic; actions on it are noted behind it.
 
-    Each call of `letters` and `actions` reads the topic again. It begins at the letters asked for and stops where the topic
-    ended when the store was opened, or when `begin` was called. Letters are requeued on the `route`, by default to the input.
+    Each call of `letters` and `actions` reads the topic again. It begins at the dead letters asked for and stops where the topic
+    ended when the store was opened, or when `begin` was called. They are requeued on the `route`, by default to the input.
     """
 
     def __init__(self, settings: KafkaSettings, asked_for: AskedFor, sign: Sign, route: RequeueRoute | None = None) -> None:
+        super().__init__(sign, lambda actions: self._ordering().note(actions))
         self._settings = settings
         self._route = route or route_to_input(settings.topics.input)
         self._topic = settings.topics.dead_letters
         self._asked_for = asked_for
-        self._sign = sign
         self._reader = CommittedReader(settings, [self._topic])
         self._ends = self._reader.ends()
         self._requeue: KafkaRequeue | None = None
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def where(self) -> str:
@@ -61,7 +56,7 @@ class KafkaDeadLetterStore:
                 try:
                     yield stored_dead_letter(number, "", each.key, headers, each.value or b"")
                 except ValueError as error:
-                    self._tell(number, error)
+                    self._warn(number, error)
 
     def actions(self) -> Iterator[Action]:
         for number, each, headers in self._records():
@@ -72,7 +67,7 @@ class KafkaDeadLetterStore:
                     raise TransportRefused(number, f"{error}. Another program wrote to the topic: find out which") from error
 
     def begin(self) -> Iterator[Outcome]:
-        """Fence all earlier callers. No requeue is ever left incomplete here: without a commit it did not happen."""
+        """Fence all earlier callers. No requeue is ever incomplete here: without a commit it did not happen."""
         self._requeue = KafkaRequeue(self._settings, self._route, self._sign)
         self._ends = self._reader.decided_ends()
         return iter(())
@@ -80,23 +75,6 @@ class KafkaDeadLetterStore:
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
         for portion in portions(letters):
             yield from self._ordering().requeue(portion)
-
-    def discard(self, letters: Sequence[LetterId], because: str) -> None:
-        by, at = self._sign()
-        self._ordering().note(
-            [Discarded(number=number, letter=digest, by=by, at=at, because=because) for number, digest in letters]
-        )
-
-    def propose(self, letter: LetterId, edit: Edit, *, again: bool, anyway: bool) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        proposal = EditProposed(
-            number=number, letter=digest, by=by, at=at, because=edit.because, value=edit.value, again=again, anyway=anyway
-        )
-        self._ordering().note([proposal])
-
-    def reject(self, letter: LetterId, because: str) -> None:
-        (number, digest), (by, at) = letter, self._sign()
-        self._ordering().note([EditRejected(number=number, letter=digest, by=by, at=at, because=because)])
 
     def close(self) -> None:
         for each in (self._requeue, self._reader):
@@ -124,9 +102,9 @@ class KafkaDeadLetterStore:
         else:
             self._reader.seek_beginnings()
 
-    def _tell(self, number: str, problem: ValueError) -> None:
-        if number not in self._told and len(self._told) < _MAX_TOLD:
-            self._told.add(number)
+    def _warn(self, number: str, problem: ValueError) -> None:
+        if number not in self._warned and len(self._warned) < _MAX_WARNED:
+            self._warned.add(number)
             _LOG.warning("%s is skipped, for it is no dead letter: %s", number, problem)
 
 

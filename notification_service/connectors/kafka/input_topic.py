@@ -2,25 +2,20 @@
 
 import logging
 from collections.abc import Iterable
-from functools import lru_cache
-
-from kafka.partitioner.default import murmur2
 
 from guardian.ports import Position
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.offset_metadata import OffsetMetadata, find_metadata
+from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topics import Topic, Topics, made_anew
+from notification_service.connectors.kafka.topics import Topic, Topics, recreated
 from resequencer.record import Partition, Record
 
 _LONGEST_KEY = 256
-_REMEMBERED = 4_096
-
-_hash = lru_cache(_REMEMBERED)(murmur2)
 
 
 class Placement:
-    """Counts misplaced records. Records without a key, and those with a key of over 256 bytes, are left out."""
+    """Counts misplaced records. Records without a key, and those with a key of over 256 bytes, do not count."""
 
     def __init__(self) -> None:
         self.misplaced = 0
@@ -29,7 +24,7 @@ class Placement:
         """Count the misplaced ones among records of a topic that always had this number of partitions."""
         for record in records:
             if record.key is not None and len(record.key) <= _LONGEST_KEY:
-                self.misplaced += (_hash(record.key) & 0x7FFFFFFF) % partitions != record.origin.partition.number
+                self.misplaced += partition_of(record.key, partitions) != record.origin.partition.number
 
 
 _LOG = logging.getLogger("resequencer.connectors")
@@ -79,7 +74,7 @@ class Input:
         return self._topic
 
     def source(self) -> str:
-        """Return the name of the log that offsets count in, with the group that owns the positions. Asks the brokers anew."""
+        """Return the name of the log that offsets count in, with the group that owns the positions. Asks the brokers again."""
         return f"{self.look().topic_id} {self._settings.group_id}"
 
     def committed(self, partition: Partition, position: Position) -> Committed:
@@ -101,11 +96,11 @@ class Input:
         metadata, topic = find_metadata(committed.metadata, str(partition)), self._known()
         if metadata is None:
             text = f"{committed.metadata[:80]!r}" if committed.metadata else "none"
-            told = f"the position of {partition}, offset {committed.offset}, was set by another program (its metadata: {text})"
-            self._note(f"foreign {partition}", told)
+            note = f"the position of {partition}, offset {committed.offset}, was set by another program (its metadata: {text})"
+            self._note(f"foreign {partition}", note)
             return Position(committed.offset, "")
         if metadata.topic_id != topic.topic_id:
-            raise made_anew(self._settings.topics, metadata.topic_id, topic.topic_id)
+            raise recreated(self._settings.topics, metadata.topic_id, topic.topic_id)
         self._note_growth(metadata.partitions, "since its positions were last written")
         return Position(committed.offset, metadata.text)
 
@@ -131,8 +126,8 @@ class Input:
         topic = self._known()
         if partitions is not None and partitions != topic.partitions:
             grown = f"topic {topic.name} has grown from {partitions} to {topic.partitions} partitions {since}"
-            told = "until the backlog is drained, a unit's later envelopes may be in another partition and lose their order"
-            self._note("grown", f"{grown}: {told}")
+            cost = "until the backlog is drained, a unit's later envelopes may be in another partition and lose their order"
+            self._note("grown", f"{grown}: {cost}")
 
     def _note(self, key: str, text: str) -> None:
         if self._notes.get(key) != text:

@@ -4,13 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka import KafkaConsumer, TopicPartition, errors
 
 from guardian.ports import GivenOrder, GivenOutcome, OrderBatch, OrderRecord, TransportRefused
-from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
+from notification_service.connectors.kafka.client import to_transport_error, translated
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.log_reader import find_offsets
+from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.record_batch import Unreadable
 from notification_service.connectors.kafka.settings import KafkaSettings
-from notification_service.connectors.kafka.topic_reader import CommittedReader
+from notification_service.connectors.kafka.topic_reader import CommittedReader, make_consumer
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.order import Order, OrderUnreadable, decode_order, decode_outcome, encode_order
@@ -21,8 +24,6 @@ _FETCH_WAIT_MS = 1_000
 
 _EARLIER_MS = 60_000
 """How much before the given instant reading begins: an order's instant is its writer's, the record's timestamp the client's."""
-
-_NOT_OF_A_PRODUCER = ("transactional_id", "transaction_timeout_ms")
 
 
 class KafkaOrderSource:
@@ -42,17 +43,17 @@ class KafkaOrderSource:
         name, limit_ms = self._name(partition), self._settings.call_timeout_ms
         consumer = self._connected(partition.number)
         with translated(self._topic):
-            start = consumer.beginning_offsets([name], timeout_ms=limit_ms)[name]
-            end = consumer.end_offsets([name], timeout_ms=limit_ms)[name]
+            start = find_offsets(consumer, [name], "beginning", limit_ms)[name]
+            end = find_offsets(consumer, [name], "end", limit_ms)[name]
         return range(start, end)
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
+    def poll(self, next_offsets: Mapping[Partition, int], max_records: int) -> Mapping[Partition, OrderBatch]:
         if not next_offsets:
             return {}
         consumer = self._connected(max(each.number for each in next_offsets))
         with translated(self._topic):
             self._follow(consumer, next_offsets)
-            fetched = consumer.poll(timeout_ms=0, max_records=most)
+            fetched = consumer.poll(timeout_ms=0, max_records=max_records)
         unreadable = self._unreadable.take() if self._unreadable is not None else {}
         names = {self._name(each): each for each in next_offsets}
         batches: dict[Partition, OrderBatch] = {}
@@ -93,7 +94,7 @@ class KafkaOrderSource:
         return next((offset for partition, offset in self._at.items() if self._name(partition) == name), None)
 
     def _follow(self, consumer: KafkaConsumer, next_offsets: Mapping[Partition, int]) -> None:
-        """Assign these partitions, and seek where reading is to go on elsewhere than where the last poll ended."""
+        """Assign these partitions, and seek where reading continues elsewhere than where the last poll ended."""
         if self._at.keys() != next_offsets.keys():
             consumer.assign([self._name(each) for each in sorted(next_offsets)])
             self._at = {each: offset for each, offset in self._at.items() if each in next_offsets}
@@ -105,7 +106,8 @@ class KafkaOrderSource:
     def _connected(self, highest: int) -> KafkaConsumer:
         """Return the consumer, after a check that the topic has the partition `highest`."""
         if self._consumer is None:
-            self._consumer = _make_consumer(self._settings, self._topic)
+            own = {"fetch_max_wait_ms": _FETCH_WAIT_MS, "fetch_min_bytes": 1, "auto_offset_reset": "earliest"}
+            self._consumer = make_consumer(self._topic, self._settings, **own)
             self._unreadable = Unreadable(self._consumer._fetcher)  # noqa: SLF001 - The client offers no other way.
             self._at = {}
         with translated(self._topic):
@@ -121,19 +123,15 @@ class KafkaOrderBook:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._topic = settings.topics.orders
-        self._producer: KafkaProducer | None = None
+        self._producer = IdempotentProducer(self._topic, settings)
 
     def append(self, partition: Partition, order: Order) -> int:
         key = None if order.unit is None else order.unit.encode()
-        with translated(self._topic):
-            producer = self._connected()
-            count = len(producer.partitions_for(self._topic))
-            if partition.number >= count:
-                raise _too_few(self._topic, count, partition.number)
-            future = producer.send(self._topic, encode_order(order), key, partition=partition.number)
-            producer.flush(timeout=self._settings.call_timeout_ms / 1000)
-            offset: int = future.get(timeout=self._settings.call_timeout_ms / 1000).offset
-        return offset
+        count = len(self._producer.partitions(self._topic))
+        if partition.number >= count:
+            raise _too_few(self._topic, count, partition.number)
+        record = ProducerRecord(self._topic, key, (), encode_order(order), partition.number)
+        return self._producer.append(record, self._settings.call_timeout_ms / 1000)
 
     def orders(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOrder]:
         names = {each.number: each for each in partitions}
@@ -158,23 +156,7 @@ class KafkaOrderBook:
         return sorted(given, key=lambda each: each.outcome.at)
 
     def close(self) -> None:
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            with suppress(errors.KafkaError):
-                producer.close(timeout=1)
-
-    def _connected(self) -> KafkaProducer:
-        if self._producer is None:
-            options = {name: value for name, value in self._settings.producer.items() if name not in _NOT_OF_A_PRODUCER}
-            self._producer = make_client(self._topic, KafkaProducer, {**options, "enable_idempotence": True, "linger_ms": 0})
-        return self._producer
-
-
-def _make_consumer(settings: KafkaSettings, topic: str) -> KafkaConsumer:
-    options = {name: value for name, value in settings.consumer.items() if name not in ("group_id", "group_instance_id")}
-    own = {"group_id": None, "fetch_max_wait_ms": _FETCH_WAIT_MS, "fetch_min_bytes": 1, "auto_offset_reset": "earliest"}
-    made: KafkaConsumer = make_client(topic, KafkaConsumer, {**options, **own})
-    return made
+        self._producer.close()
 
 
 def _too_few(topic: str, count: int, number: int) -> TransportRefused:

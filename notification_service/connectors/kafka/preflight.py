@@ -12,7 +12,7 @@ from guardian.ports import NotLetIn, TransportUnavailable, TransportWithheld
 from notification_service.connectors.kafka.client import LOGIN, translated
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.input_topic import Input
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.region import loses_markers
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Right, Topics, open_admin

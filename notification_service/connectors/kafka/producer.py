@@ -1,13 +1,13 @@
-"""A transactional producer that is used until its first failure.
+"""The two producers: one of transactions, and one for records that belong to none.
 
-After a failure the producer is discarded and a new one is made; its `init_transactions` ends any open transaction. The client's
-own recovery is not used, because of two defects seen in kafka-python 3.0.12. After the group has refused a transaction, the
-client sends the refused offsets along with the next transaction, and the brokers accept them. And a commit may be reported as
-done although a batch failed and the transaction was aborted.
+That of transactions is used until its first failure. Then it is discarded and a new one is made; its `init_transactions` ends any
+open transaction. The client's own recovery is not used, because of two defects seen in kafka-python 3.0.12. After the group has
+refused a transaction, the client sends the refused offsets along with the next transaction, and the brokers accept them. And a
+commit may be reported as done although a batch failed and the transaction was aborted.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from struct import iter_unpack
@@ -20,7 +20,7 @@ from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition, errors
 from kafka.structs import ConsumerGroupMetadata
 
 from guardian.ports import Channel, OutputRecord, TransportRefused
-from notification_service.connectors.kafka.client import Bounded, make_client, translated
+from notification_service.connectors.kafka.client import Bounded, make_client, to_transport_error, translated
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.core.size_limits import SizeLimits, refused_for_size
@@ -104,13 +104,18 @@ def _murmur2(data: bytes) -> int:
     for (word,) in iter_unpack("<I", data[:whole]):
         word = word * _MIX & _MASK
         mixed = mixed * _MIX & _MASK ^ (word ^ word >> 24) * _MIX & _MASK
-    if rest := data[whole:]:
-        mixed = (mixed ^ int.from_bytes(rest, "little")) * _MIX & _MASK
+    if remainder := data[whole:]:
+        mixed = (mixed ^ int.from_bytes(remainder, "little")) * _MIX & _MASK
     mixed = (mixed ^ mixed >> 13) * _MIX & _MASK
     return mixed ^ mixed >> 15
 
 
 Positions: TypeAlias = Mapping[Partition, Committed]
+Place: TypeAlias = tuple[Partition, int]
+"""Where a record is: its partition and its offset."""
+
+FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
+"""What a producer gets whose transactional id another one has taken."""
 
 _CLOSE_SECONDS = 1
 _LOG = logging.getLogger("resequencer.connectors")
@@ -124,18 +129,22 @@ class NotTaken(Exception):
         self.at = at
         self.error = error
 
+    @property
+    def is_too_large(self) -> bool:
+        return not isinstance(self.error, errors.InvalidRecordError)
+
 
 class TransactionalProducer:
     """A producer. Making one ends its predecessor's transaction and fences the predecessor."""
 
-    def __init__(self, options: Mapping[str, Any], timeout_ms: int) -> None:
+    def __init__(self, options: Mapping[str, Any], timeout_ms: int, what: str = "the output") -> None:
         self._timeout_ms = timeout_ms
         self._bounded = Bounded()
         self._until = 0.0
         self._futures: list[Any] = []
-        self._producer: KafkaProducer = make_client("the output", QuickProducer, options)
+        self._producer: KafkaProducer = make_client(what, QuickProducer, options)
         try:
-            with translated("the output"):
+            with translated(what):
                 self._producer.init_transactions()
         except BaseException:
             self.discard()
@@ -168,10 +177,25 @@ class TransactionalProducer:
             self._begin()
             self._send_all(records)
 
-    def wait(self) -> None:
-        """Wait until every record of the transaction has arrived. Raises as `begin`."""
+    def send(self, records: Sequence[ProducerRecord]) -> None:
+        """Start to send more records of the transaction that was begun; `wait` follows. Raises as `begin`."""
         with _first_failure():
-            self._await()
+            self._send_all(records)
+
+    def wait(self) -> None:
+        """Wait until the records of the last `begin` or `send` have arrived. Raises as `begin`."""
+        with _first_failure():
+            _await(self._futures, lambda: self._within(self._producer.flush))
+            _raise_failure(self._futures)
+
+    def places(self) -> list[Place]:
+        """Return where the records are that the last `wait` has waited for."""
+        return _places(self._futures)
+
+    def partitions(self, topic: str) -> Collection[int]:
+        """Return the numbers of the topic's partitions."""
+        found: Collection[int] = self._producer.partitions_for(topic)
+        return found
 
     def end(self) -> None:
         """Commit the transaction.
@@ -187,7 +211,7 @@ class TransactionalProducer:
         self._producer.begin_transaction()
 
     def _send_all(self, records: Sequence[ProducerRecord]) -> None:
-        self._futures = [self._send(at, each) for at, each in enumerate(records)]
+        self._futures = [_send(self._producer, at, each) for at, each in enumerate(records)]
 
     def close(self) -> None:
         """Close a producer that has no open transaction."""
@@ -198,28 +222,13 @@ class TransactionalProducer:
     def discard(self) -> None:
         """Close a producer in any state. Returns at once; the client's thread ends when its batches have expired."""
         self._bounded.close()
-        Thread(target=close_at_last, args=(self._producer,), name="kafka-discard", daemon=True).start()
-
-    def _send(self, at: int, record: ProducerRecord) -> Any:
-        try:
-            return self._producer.send(record.topic, record.value, record.key, list(record.headers), record.partition)
-        except errors.MessageSizeTooLargeError as error:
-            raise NotTaken(at, error) from error
-
-    def _await(self) -> None:
-        """Neither flush nor commit reports that every record has arrived. A flush ends early if a batch is split."""
-        while not all(future.is_done for future in self._futures):
-            with suppress(errors.UnknownError):
-                self._within(self._producer.flush)
-        for at, future in enumerate(self._futures):
-            if future.failed():
-                raise _reason(at, future.exception)
+        _discard(self._producer)
 
     def _within(self, call: Any) -> None:
-        left_ms = round((self._until - monotonic()) * 1000)
-        if left_ms <= 0:
+        remaining_ms = round((self._until - monotonic()) * 1000)
+        if remaining_ms <= 0:
             raise errors.KafkaTimeoutError("the time for the transaction is up")
-        self._bounded.call(call, left_ms)
+        self._bounded.call(call, remaining_ms)
 
 
 @contextmanager
@@ -232,14 +241,134 @@ def _first_failure() -> Iterator[None]:
         raise first from error.__cause__
 
 
-def _reason(at: int, error: BaseException) -> BaseException:
-    return NotTaken(at, error) if isinstance(error, _NEVER_TAKEN) else error
-
-
 _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidRecordError)
 
 
-def close_at_last(producer: KafkaProducer) -> None:
+class IdempotentProducer:
+    """Sends records that belong to no transaction. The brokers take each once, however often the client has to send it.
+
+    `options` are kafka-python's, beside those of the settings. Used from one thread. It connects at the first call. Records that
+    were not confirmed in time stay on their way, in front of later ones. Once the brokers have refused a record that was
+    appended, the next call connects again: the client (3.0.12) fails whatever follows a refused record.
+    """
+
+    def __init__(self, what: str, settings: KafkaSettings, **options: Any) -> None:
+        self._what = what
+        self._options = {**settings.producer, "transactional_id": None, "enable_idempotence": True, **options}
+        self._producer: KafkaProducer | None = None
+
+    def partitions(self, topic: str) -> Collection[int]:
+        """Return the numbers of the topic's partitions. Raises as `append`."""
+        with translated(self._what):
+            found: Collection[int] = self._connected().partitions_for(topic)
+        return found
+
+    def append(self, record: ProducerRecord, timeout_seconds: float) -> int:
+        """Send the record, wait until all replicas in sync have it, and return its offset.
+
+        Raises:
+            TransportUnavailable, TransportRefused: It is not known whether it was written.
+        """
+        try:
+            [(_, offset)] = self.append_all([record], timeout_seconds)
+        except NotTaken as error:
+            raise to_transport_error(self._what, error.error) from error
+        return offset
+
+    def append_all(self, records: Sequence[ProducerRecord], timeout_seconds: float) -> list[Place]:
+        """Send the records, wait until all replicas in sync have them, and return where they are.
+
+        Raises:
+            NotTaken: The brokers will never accept one of them; others may be written.
+            TransportUnavailable, TransportRefused: It is not known which of them were written.
+        """
+        with translated(self._what):
+            futures = [_send(self._connected(), at, each) for at, each in enumerate(records)]
+            self._flush(futures, timeout_seconds)
+            if any(each.failed() and not each.retriable() for each in futures):
+                self.discard()
+            _raise_failure(futures)
+        return _places(futures)
+
+    def send(self, record: ProducerRecord) -> Any:
+        """Start to send the record, and return its future. Raises as `append`."""
+        with translated(self._what):
+            try:
+                return _send(self._connected(), 0, record)
+            except NotTaken as error:
+                raise error.error from error
+
+    def flush(self, futures: Sequence[Any], timeout_seconds: float) -> None:
+        """Wait until what `send` has begun is done: each record has arrived, or its future has the error.
+
+        Raises:
+            TransportUnavailable: It is not done in time. Call it again.
+        """
+        with translated(self._what):
+            self._flush(futures, timeout_seconds)
+
+    def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
+        """Wait for so long for records that are on their way, then close as `discard`."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=timeout_seconds)
+            except errors.KafkaError:
+                _discard(producer)
+
+    def discard(self) -> None:
+        """Close a producer in any state. Returns at once; the client's thread ends when its batches have expired."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            _discard(producer)
+
+    def _connected(self) -> KafkaProducer:
+        if self._producer is None:
+            self._producer = make_client(self._what, KafkaProducer, self._options)
+        return self._producer
+
+    def _flush(self, futures: Sequence[Any], timeout_seconds: float) -> None:
+        until = monotonic() + timeout_seconds
+
+        def flush() -> None:
+            if (remaining := until - monotonic()) <= 0:
+                raise errors.KafkaTimeoutError("the records were not confirmed in time")
+            self._connected().flush(remaining)
+
+        _await(futures, flush)
+
+
+def _send(producer: KafkaProducer, at: int, record: ProducerRecord) -> Any:
+    try:
+        return producer.send(record.topic, record.value, record.key, list(record.headers), record.partition)
+    except errors.MessageSizeTooLargeError as error:
+        raise NotTaken(at, error) from error
+
+
+def _await(futures: Sequence[Any], flush: Callable[[], object]) -> None:
+    """Flush until every record has arrived or failed. A flush ends early if a batch is split."""
+    while not all(future.is_done for future in futures):
+        with suppress(errors.UnknownError):
+            flush()
+
+
+def _raise_failure(futures: Sequence[Any]) -> None:
+    """Raise the failure of the first record that has one: neither flush nor commit reports it."""
+    for at, future in enumerate(futures):
+        if future.failed():
+            error = future.exception
+            raise NotTaken(at, error) if isinstance(error, _NEVER_TAKEN) else error
+
+
+def _places(futures: Sequence[Any]) -> list[Place]:
+    return [(Partition(each.value.topic, each.value.partition), each.value.offset) for each in futures]
+
+
+def _discard(producer: KafkaProducer) -> None:
+    Thread(target=_close_at_last, args=(producer,), name="kafka-discard", daemon=True).start()
+
+
+def _close_at_last(producer: KafkaProducer) -> None:
     """Close the client; it refuses to close, and keeps running, while one of its batches is on its way."""
     while True:
         try:
@@ -250,7 +379,7 @@ def close_at_last(producer: KafkaProducer) -> None:
 
 
 class Fitting:
-    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the letters' instant."""
+    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the instant of that."""
 
     def __init__(self, settings: KafkaSettings, topics: Topics, clock: Clock) -> None:
         self._settings = settings
@@ -260,9 +389,9 @@ class Fitting:
 
     def look(self) -> None:
         """Read the topics' current limits."""
-        topics, most = self._settings.topics, self._settings.max_request_bytes
+        topics, maximum = self._settings.topics, self._settings.max_request_bytes
         limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
-        self._size_limits = SizeLimits(topics, {topic: min(limit, most) for topic, limit in limits.items()})
+        self._size_limits = SizeLimits(topics, {topic: min(limit, maximum) for topic, limit in limits.items()})
 
     def has_topic(self, output: OutputRecord) -> bool:
         """Whether the record has a topic. A fact that was pending when aggregation was switched off has none, and is dropped."""
@@ -289,14 +418,14 @@ class Fitting:
         """
         self.look()
         if output.channel is Channel.NOTIFICATIONS:
-            letter = self._size_limits.letter(output, str(error), self._clock.now())
+            replacement = self._size_limits.dead_letter(output, str(error), self._clock.now())
         else:
-            letter = self._size_limits.fit(output, self._clock.now())
+            replacement = self._size_limits.fit(output, self._clock.now())
         size = len(record.value or b"")
-        if output.channel in (Channel.FACTS, Channel.VALUES) and record == letter:
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == replacement:
             what = "fact" if output.channel is Channel.FACTS else "value"
             raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
-        if record.topic == letter.topic and size <= len(letter.value or b""):
+        if record.topic == replacement.topic and size <= len(replacement.value or b""):
             problem = f"it does not accept a dead letter of {size} bytes ({error})"
             raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
-        return letter
+        return replacement

@@ -14,12 +14,10 @@ from notification_service.connectors.kafka.client import text_of, to_transport_e
 from notification_service.connectors.kafka.consumer import as_group_metadata
 from notification_service.connectors.kafka.core.fencing import FIXED, Committed, Fences, Fencing
 from notification_service.connectors.kafka.core.records import ProducerRecord
-from notification_service.connectors.kafka.offsets import LogReader
-from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
+from notification_service.connectors.kafka.log_reader import LogReader
+from notification_service.connectors.kafka.producer import FENCED, NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from resequencer.record import Partition
-
-_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 
 _LOG = logging.getLogger("resequencer.connectors")
 
@@ -33,7 +31,7 @@ class Publisher:
         self._fencing = fencing
         self._producer: TransactionalProducer | None = None
         self._undecided: dict[Partition, Committed] = {}
-        self._left: dict[Partition, Committed] = {}
+        self._committed: dict[Partition, Committed] = {}
         self._failed: dict[Partition, Committed] = {}
         self._fences = Fences()
         self.attempts = 0
@@ -71,9 +69,9 @@ class Publisher:
             self._resolve(partition, tried, found[partition])
         self._undecided = {}
 
-    def has_left(self, partition: Partition, position: Committed) -> bool:
+    def is_committed(self, partition: Partition, position: Committed) -> bool:
         """Return whether this position, after an unknown outcome, turned out to be committed."""
-        return self._left.get(partition) == position
+        return self._committed.get(partition) == position
 
     def take_failed(self, positions: Mapping[Partition, Committed]) -> bool:
         """Return whether one of these positions, after an unknown outcome, turned out not to be committed; reports it once."""
@@ -97,7 +95,7 @@ class Publisher:
         producer = self.connect()
         self.attempts += 1
         for each in positions:
-            self._left.pop(each, None)
+            self._committed.pop(each, None)
         try:
             producer.commit(records, positions, as_group_metadata(self._settings.group_id, membership))
         except NotTaken:
@@ -128,7 +126,7 @@ class Publisher:
         _LOG.warning("the outcome of a Kafka transaction is unknown and is looked up before the next one: %s", text_of(error))
         self._refuse_twins(error)
         self.resolve()
-        if all(self.has_left(*each) for each in positions.items()):
+        if all(self.is_committed(*each) for each in positions.items()):
             return
         if lost := self._fencing.not_owned(positions):
             raise PublishRefused(f"another worker has moved the position of {', '.join(map(str, lost))}")
@@ -140,12 +138,12 @@ class Publisher:
         before = self._fencing.find_position(partition)
         if found == tried != before:
             self._fencing.note_position(partition, tried)
-            self._left[partition] = tried
+            self._committed[partition] = tried
         elif self._fencing.compare(partition, found):
             self._failed[partition] = tried
 
     def _refuse_twins(self, error: errors.KafkaError) -> None:
-        if not isinstance(error, _FENCED):
+        if not isinstance(error, FENCED):
             return
         now = monotonic()
         self._fences.note(now)

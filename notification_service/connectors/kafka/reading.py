@@ -13,7 +13,7 @@ from notification_service.connectors.kafka.core.fencing import Committed, Fencin
 from notification_service.connectors.kafka.core.offset_metadata import PausedPartitions
 from notification_service.connectors.kafka.core.records import to_records
 from notification_service.connectors.kafka.input_topic import Input
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.region import FixedPublishers
 from notification_service.connectors.kafka.settings import KafkaSettings
@@ -119,7 +119,7 @@ class Reading:
             fetched = member.poll(readable, max_records, timeout_ms)
             snapshot = member.find_snapshot()
             fencing.note_group(snapshot, member.take_disturbed())
-            self._note_share()
+            self._note_assignment()
             self._look_again()
         except BaseException:
             # Fetched records are not returned, so they must be fetched again.
@@ -129,7 +129,7 @@ class Reading:
         self._put_back(member, fetched.next_offsets.keys() - set(delivered))
         moved = {each: fetched.next_offsets[each] for each in delivered}
         self._next_offsets |= moved
-        self._set_aside(fetched, log_ends)
+        self._pause_unreadable(fetched, log_ends)
         records = self._records(fetched, delivered)
         self._input.look_at_keys(records)
         return Polled(records, moved, ends, log_ends)
@@ -166,13 +166,13 @@ class Reading:
         self._connected()
         self._publisher.resolve()
         wanted = {each: self._input.committed(each, position) for each, position in positions.items()}
-        rest = {each: position for each, position in wanted.items() if not self._publisher.has_left(each, position)}
-        if not rest:
+        remaining = {each: position for each, position in wanted.items() if not self._publisher.is_committed(each, position)}
+        if not remaining:
             return {}
-        self._refuse_not_owned(rest)
-        if self._publisher.take_failed(rest):
+        self._refuse_not_owned(remaining)
+        if self._publisher.take_failed(remaining):
             raise NotPublished("the last transaction was not committed; its output is sent again")
-        return rest
+        return remaining
 
     def _refuse_not_owned(self, partitions: Collection[Partition]) -> None:
         self._look_again()
@@ -189,7 +189,7 @@ class Reading:
         ends = written | decided
         return ends, {each: max(end, ends[each]) for each, end in written.items()}
 
-    def _note_share(self) -> None:
+    def _note_assignment(self) -> None:
         if self._fencing.snapshot is None or self._fencing.snapshot.assigned:
             self._empty_since = None
         elif self._empty_since is None:
@@ -204,7 +204,7 @@ class Reading:
         """Check the positions of partitions that the group may have assigned to another worker in between.
 
         A position that stays unknown is checked again next time; until then its partition is neither read nor published for.
-        Partitions that were checked least often come first, so that a slow one does not keep the others waiting.
+        Partitions that were checked the fewest times come first, so that a slow one does not delay the others.
         """
         suspects = self._fencing.suspects()
         self._waiting = {each: tries for each, tries in self._waiting.items() if each in suspects}
@@ -232,8 +232,8 @@ class Reading:
         for each in self._fencing.sought.intersection(partitions):
             member.seek(each, self._next_offsets[each])
 
-    def _set_aside(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
-        """Pause partitions that cannot be read; the others go on."""
+    def _pause_unreadable(self, fetched: Fetched, log_ends: Mapping[Partition, int]) -> None:
+        """Pause partitions that cannot be read; reading of the others continues."""
         sought = self._fencing.sought
         behind = {each for each in sought if self._next_offsets[each] < log_ends.get(each, inf)}
         self._paused.keep(behind - fetched.next_offsets.keys())

@@ -89,7 +89,7 @@ def _framed(buffer: Any, start: int) -> tuple[bytes, int]:
     except (ValueError, IndexError) as error:
         raise CorruptRecordError(f"a record without a length: {error}") from error
     if not 0 <= length <= len(buffer) - start:
-        raise CorruptRecordError(f"a record of {length} bytes, but only {len(buffer) - start} are left")
+        raise CorruptRecordError(f"a record of {length} bytes, but only {len(buffer) - start} remain")
     return bytes(buffer[start : start + length]), start + length
 
 
@@ -120,7 +120,7 @@ def _read(frame: bytes) -> _Content:
 def _bytes(frame: bytes, at: int) -> tuple[bytes | None, int]:
     length, at = decode_varint(frame, at)
     if length > len(frame) - at:
-        raise ValueError(f"a part of {length} bytes, but only {len(frame) - at} are left")
+        raise ValueError(f"a part of {length} bytes, but only {len(frame) - at} remain")
     return (frame[at : at + length], at + length) if length >= 0 else (None, at)
 
 
@@ -138,16 +138,16 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
         self._found = found
         super().__init__(*fetched, **options)
 
-    def _unpack_records(self, tp: TopicPartition, *rest: Any) -> Any:
+    def _unpack_records(self, tp: TopicPartition, *options: Any) -> Any:
         try:
-            yield from super()._unpack_records(tp, *rest)
+            yield from super()._unpack_records(tp, *options)
         except Exception as error:  # noqa: BLE001 - A codec may raise anything on damaged bytes.
             self._found[tp] = error if isinstance(error, KafkaError) else CorruptRecordError(f"{type(error).__name__}: {error}")
             self.drain()
 
 
 class Unreadable:
-    """Makes a fetcher remember why a partition is unreadable, and go on with the other partitions."""
+    """Makes a fetcher remember why a partition is unreadable, and continue with the other partitions."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._found: dict[TopicPartition, KafkaError] = {}

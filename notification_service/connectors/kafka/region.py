@@ -1,16 +1,16 @@
-"""A partition of the source whose output leaves through topics: the owner's producer, and what is known of the marker."""
+"""A partition of the source whose output is published to topics: the owner's producer, and what is known of the marker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import TopicPartition, errors
+from kafka import TopicPartition
 
 from guardian.ports import PublishRefused, TransportWithheld
 from notification_service.connectors.kafka.client import text_of
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing
 from notification_service.connectors.kafka.core.records import PARTITION, Marker, ProducerRecord, decode_marker
-from notification_service.connectors.kafka.offsets import LogReader
-from notification_service.connectors.kafka.producer import TransactionalProducer
+from notification_service.connectors.kafka.log_reader import LogReader
+from notification_service.connectors.kafka.producer import FENCED, TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
@@ -38,8 +38,8 @@ class FixedPublishers:
         for each in self._publishers.values():
             each.resolve()
 
-    def has_left(self, partition: Partition, position: Committed) -> bool:
-        return self._of(partition).has_left(partition, position)
+    def is_committed(self, partition: Partition, position: Committed) -> bool:
+        return self._of(partition).is_committed(partition, position)
 
     def take_failed(self, positions: Mapping[Partition, Committed]) -> bool:
         failed = [each for each, position in positions.items() if self._of(each).take_failed({each: position})]
@@ -79,7 +79,7 @@ def loses_markers(topic: str, policy: str | None) -> TransportWithheld | None:
     """Return the refusal of a topic with this cleanup.policy; None if it keeps all markers, or the policy is not known."""
     if policy in (None, "compact"):
         return None
-    problem = f"its cleanup.policy is {policy}, so the brokers would delete markers, and records would leave twice"
+    problem = f"its cleanup.policy is {policy}, so the brokers would delete markers, and records would be published twice"
     return TransportWithheld(f"topic {topic}", f"{problem}. Set it to compact")
 
 
@@ -125,7 +125,7 @@ class Markers:
         if self._reader is None:
             self._reader = CommittedReader(self._settings, [self._topic], {PARTITION})
         reader, name, length = self._reader, TopicPartition(self._topic, PARTITION), _FIRST_LOOK
-        # What an earlier owner has left open is ended already. The rest is at work, or is ended by the takeovers that follow.
+        # Transactions of an earlier owner are ended already. The others are at work, or the takeovers that follow end them.
         upper = reader.decided_ends(self._settings.undecided_wait_ms / 1000)[name]
         begin = reader.begins()[name]
         while upper > begin:
@@ -140,14 +140,11 @@ class Markers:
         return None
 
 
-FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
-
-
 class OwnedPartition:
     """Making one fences all earlier owners, and reads the marker.
 
     Whenever a producer is made, the marker is read next: the producer has fenced whoever published meanwhile, and the marker
-    alone tells of it. `marker` is None as long as nothing has left. `is_ahead`: a part of a publication has left, and the
+    alone shows it. `marker` is None as long as nothing is published. `is_ahead`: a part of a publication is published, and the
     publication has not succeeded yet. `instead` has, by number, what is sent instead of records that the brokers refused.
 
     Raises of `__init__` and `regain`: as those of sinks.
@@ -176,12 +173,12 @@ class OwnedPartition:
         return self._producer
 
     def reopen(self) -> None:
-        """Make another producer if the last one was discarded: this ends the transaction that it left open."""
+        """Make another producer if the last one was discarded: this ends its open transaction."""
         if self._producer is None and self._fresh is None:
             self._fresh = TransactionalProducer(self._settings.producer, self._settings.transaction_timeout_ms)
 
     def regain(self) -> None:
-        """Make another producer if the last one was discarded, and find out what has left.
+        """Make another producer if the last one was discarded, and find out what is published.
 
         Raises:
             PublishRefused: Another worker has published for the partition since.

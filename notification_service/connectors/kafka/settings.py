@@ -40,11 +40,11 @@ _PRODUCER_ALWAYS: Mapping[str, Any] = {"acks": -1, "allow_auto_create_topics": F
 class KafkaSettings(msgspec.Struct, frozen=True):
     """`consumer` and `producer` hold all options of kafka-python's clients, by its names.
 
-    The transactional id belongs to one worker. It stays the same after a restart, so that the worker ends what its predecessor
-    left open, and differs from all other workers' ids. A value of more than `max_value_bytes` is cut. No call waits for the
+    The transactional id belongs to one worker. It stays the same after a restart, so that the worker ends its predecessor's open
+    transaction, and differs from all other workers' ids. A value of more than `max_value_bytes` is cut. No call waits for the
     brokers for much longer than `call_timeout_ms`, except `publish`, which takes up to `transaction_timeout_ms` more.
 
-    `partitions` are the numbers of those that this worker reads, whoever else reads them; None: the group shares all out.
+    `partitions` are the numbers of those that this worker reads, whoever else reads them; None: the group assigns all of them.
     """
 
     topics: KafkaTopics

@@ -1,4 +1,4 @@
-"""Sends records to topics for any source, each once: a marker tells how far each partition of the source has left."""
+"""Sends records to topics for any source, each once: a marker holds how far each partition of the source is published."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -19,9 +19,9 @@ from notification_service.connectors.kafka.client import text_of, to_transport_e
 from notification_service.connectors.kafka.consumer import GroupMember
 from notification_service.connectors.kafka.core.fencing import Committed, Fences
 from notification_service.connectors.kafka.core.records import Marker, ProducerRecord, highest_of, marker_after
-from notification_service.connectors.kafka.producer import Fitting, NotTaken
+from notification_service.connectors.kafka.producer import FENCED, Fitting, NotTaken
 from notification_service.connectors.kafka.reading import Reading
-from notification_service.connectors.kafka.region import FENCED, Markers, OwnedPartition
+from notification_service.connectors.kafka.region import Markers, OwnedPartition
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.region.port import SinkCapabilities, SourceCapabilities
@@ -207,8 +207,8 @@ class KafkaTransport(Reading):
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         positions = self._to_commit({each.partition: each.position for each in outputs})
         if positions:
-            rest = [each for each in outputs if each.partition in positions]
-            self._commit([each for output in rest for each in output.records if self._fitting.has_topic(each)], positions)
+            remaining = [each for each in outputs if each.partition in positions]
+            self._commit([each for output in remaining for each in output.records if self._fitting.has_topic(each)], positions)
 
     def _connected(self) -> GroupMember:
         if self._member is None:
@@ -245,8 +245,8 @@ class KafkaSource(Reading):
 
     def acknowledge(self, positions: Mapping[Partition, Position]) -> None:
         try:
-            if rest := self._to_commit(positions):
-                self._publisher.commit([], rest)
+            if remaining := self._to_commit(positions):
+                self._publisher.commit([], remaining)
         except NotPublished as error:
-            # Their output has left through the sinks, so the same positions must be acknowledged.
+            # Their output is published through the sinks, so the same positions must be acknowledged.
             raise TransportUnavailable(str(error)) from error

@@ -7,7 +7,7 @@ from time import monotonic
 import msgspec
 
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Right, Topics
 from resequencer.clock import Instant
@@ -50,7 +50,7 @@ class TopicEndsReader:
         self._written = LogReader(settings.uncommitted())
 
     def look(self) -> TopicEnds:
-        """Read positions and ends. Positions come first, so that the output they rest on lies before `written`."""
+        """Read positions and ends. Positions come first, so that the output up to them lies before `written`."""
         topics = self._settings.topics
         self._topics.look()
         positions = self._positions(self._committed, topics.input)

@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition
 from guardian.ports import Channel, TransportUnavailable
 from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.core.records import is_note
-from notification_service.connectors.kafka.offset_queries import find_offsets, find_since
+from notification_service.connectors.kafka.log_reader import find_offsets, find_since
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.line_format import Line, encode_line
@@ -60,6 +60,7 @@ class CommittedReader:
             self._reader.assign(self._names)
             if self._names:
                 self._reader.seek_to_beginning()
+        self._at: dict[int, int] = {}
 
     def decided_ends(self, wait_seconds: float = _DECIDED_SECONDS) -> dict[TopicPartition, int]:
         """Return the ends once all records written before the call are decided.
@@ -142,27 +143,40 @@ class CommittedReader:
             found = find_since(self._reader, self._names, instant, self._settings.call_timeout_ms)
         return {**self.ends(), **found}
 
-    def read_only(self, names: Collection[TopicPartition]) -> None:
-        """Let `poll` return records of these partitions alone, until the next call."""
-        others = [each for each in self._names if each not in names]
-        self._reader.resume(*names)
-        if others:
-            self._reader.pause(*others)
+    def follow(self, offsets: Mapping[int, int]) -> Mapping[int, int]:
+        """Let `poll` read these partitions alone, of a reader of one topic, from these offsets on; return where each continues.
+
+        That is the first record that still exists if retention deleted the one at the offset, and the end of a log that ends
+        before it. Where the last `positions` are the offsets nothing is asked of the brokers.
+        """
+        if offsets == self._at:
+            return offsets
+        begins, ends = self.begins(), self.ends()
+        names = {number: TopicPartition(self._topics[0], number) for number in offsets}
+        continues = {number: min(max(offsets[number], begins[name]), ends[name]) for number, name in names.items()}
+        with translated(self._what):
+            self._reader.assign(list(names.values()))
+            for number, name in names.items():
+                self._reader.seek(name, continues[number])
+        self._at = dict(offsets)
+        return continues
+
+    def positions(self) -> dict[int, int]:
+        """Return the offset with which the next poll continues, for each partition that is followed."""
+        with translated(self._what):
+            for number in self._at:
+                name = TopicPartition(self._topics[0], number)
+                self._at[number] = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
+        return dict(self._at)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         self._reader.seek(name, offset)
 
-    def poll(self, most: int) -> dict[TopicPartition, list[Any]]:
-        """Return up to `most` records behind the current offsets; an empty dict after a moment without any."""
+    def poll(self, max_records: int) -> dict[TopicPartition, list[Any]]:
+        """Return up to `max_records` records behind the current offsets; an empty dict after a moment without any."""
         with translated(self._what):
-            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=most)
+            polled: dict[TopicPartition, list[Any]] = self._reader.poll(timeout_ms=_POLL_MS, max_records=max_records)
         return polled
-
-    def position(self, name: TopicPartition) -> int:
-        """Return the offset that the next poll goes on with."""
-        with translated(self._what):
-            found: int = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
-        return found
 
     def close(self) -> None:
         if self._uncommitted is not None:
@@ -170,12 +184,7 @@ class CommittedReader:
         self._reader.close()
 
     def _made(self, isolation_level: str) -> KafkaConsumer:
-        options = {
-            name: value for name, value in self._settings.consumer.items() if name not in ("group_id", "group_instance_id")
-        }
-        given = {**options, "group_id": None, "isolation_level": isolation_level}
-        reader: KafkaConsumer = make_client(self._what, KafkaConsumer, given)
-        return reader
+        return make_consumer(self._what, self._settings, isolation_level=isolation_level)
 
     def _partitions(self, topic: str) -> list[int]:
         return sorted(self._reader.partitions_for_topic(topic))
@@ -183,6 +192,13 @@ class CommittedReader:
     def _ends(self, reader: KafkaConsumer) -> dict[TopicPartition, int]:
         with translated(self._what):
             return find_offsets(reader, self._names, "end", self._settings.call_timeout_ms)
+
+
+def make_consumer(what: str, settings: KafkaSettings, **options: Any) -> KafkaConsumer:
+    """Make a connected consumer without a group. `options` are kafka-python's, beside those of the settings."""
+    without_group = {"group_id": None, "group_instance_id": None}
+    made: KafkaConsumer = make_client(what, KafkaConsumer, {**settings.consumer, **without_group, **options})
+    return made
 
 
 _COPIED = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.ORDER_OUTCOMES)

@@ -72,7 +72,7 @@ class Topics:
         found = described[self._settings.topics.input]
         topic = Topic(self._settings.topics.input, UUID(str(found["topic_id"])), len(found["partitions"]))
         if self.input is not None and self.input.topic_id != topic.topic_id:
-            raise made_anew(self._settings.topics, self.input.topic_id, topic.topic_id)
+            raise recreated(self._settings.topics, self.input.topic_id, topic.topic_id)
         self.input = topic
         return topic
 
@@ -203,7 +203,7 @@ class Topics:
         return TransportWithheld(f"topic {name}", f"this {role} does not exist, or the user may not describe it. {remedy}")
 
 
-def made_anew(topics: KafkaTopics, old: UUID, new: UUID) -> TransportRefused:
+def recreated(topics: KafkaTopics, old: UUID, new: UUID) -> TransportRefused:
     """Return the error for positions and state that belong to a deleted input topic of the same name."""
     if topics.values:
         given_up, remedy = "what was counted", f"delete the topic {topics.values}, which is made again"
@@ -211,7 +211,7 @@ def made_anew(topics: KafkaTopics, old: UUID, new: UUID) -> TransportRefused:
         given_up = "the waiting envelopes"
         remedy = "set another payment-status-notification.storage.namespace (embedded: another file)"
     problem = (
-        f"it was deleted and made anew: positions and state belong to the topic with id {old}, its id is now {new}. To start "
+        f"it was deleted and created again: positions and state belong to the topic with id {old}, its id is now {new}. To start "
         f"with the new topic and give up {given_up}, delete the group's offsets (kafka-consumer-groups --delete-offsets) and "
         f"{remedy}"
     )
@@ -232,11 +232,11 @@ def make_topics(settings: KafkaSettings, like: str, wanted: Mapping[str, Mapping
     Topics that are there with fewer partitions get as many, with a shorter retention than wanted they get that, and with a
     smaller limit than the records of `like` need, one that is large enough. One for which a retention is wanted is not compacted
     any more. Retention for ever is wanted for new topics only, and for those that were compacted alone: how long others keep
-    their records is an operator's. Else they are left as they are: an operator may have changed them.
+    their records is an operator's. Nothing else of them is changed: an operator may have set it.
 
     Raises:
         TransportUnavailable: The brokers do not answer, or do not know `like` yet.
-        TransportRefused: They cannot be made or changed; the text says how an operator does it.
+        TransportRefused: They cannot be made or changed; the text has how an operator does it.
     """
     with closing(open_admin(settings)) as admin, translated("the topics"):
         found = {each["name"]: each for each in admin.describe_topics([like, *wanted])}
@@ -286,7 +286,7 @@ def _raise_values(admin: KafkaAdminClient, name: str, configuration: Mapping[str
     wrong = _wrong_values(_values_of(admin, name), configuration)
     if wrong:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, wrong)])
-        _LOG.warning("topic %s would have lost records, or not taken them: set %s", name, _told(wrong))
+        _LOG.warning("topic %s would have lost records, or not taken them: set %s", name, _listed(wrong))
 
 
 def _wrong_values(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
@@ -307,8 +307,8 @@ def _is_less(found: str, wanted: str | None) -> bool:
 @contextmanager
 def _repairable(name: str, partitions: int, configuration: Mapping[str, str]) -> Iterator[None]:
     """Add to a refusal how an operator makes or changes the topic."""
-    told = _told(configuration)
-    remedy = f"Give the user the rights to create and alter it, or create it with {partitions} partitions and {told}"
+    values = _listed(configuration)
+    remedy = f"Give the user the rights to create and alter it, or create it with {partitions} partitions and {values}"
     try:
         yield
     except (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError) as error:
@@ -317,5 +317,5 @@ def _repairable(name: str, partitions: int, configuration: Mapping[str, str]) ->
         raise TransportRefused(f"topic {name}", f"{text_of(error)}. {remedy}") from error
 
 
-def _told(configuration: Mapping[str, str]) -> str:
+def _listed(configuration: Mapping[str, str]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in configuration.items())

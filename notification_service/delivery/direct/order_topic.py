@@ -4,9 +4,8 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from time import monotonic
 
-from kafka import KafkaProducer, errors
-
-from notification_service.connectors.kafka.client import make_client, translated
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.producer import IdempotentProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, decode, encode
@@ -31,20 +30,11 @@ class OrderTopic:
         """
         if partition.topic != self._settings.topics.input:
             raise OrderRefused(f"{partition} is no partition of {self._settings.topics.input}")
-        left_out = ("transactional_id", "transaction_timeout_ms")
-        options = {name: value for name, value in self._settings.producer.items() if name not in left_out}
-        producer = make_client(self._topic, KafkaProducer, {**options, "enable_idempotence": True, "linger_ms": 0})
-        seconds = self._settings.call_timeout_ms / 1_000
-        try:
-            with translated(self._topic):
-                if partition.number not in producer.partitions_for(self._topic):
-                    raise OrderRefused(f"{partition} does not exist")
-                future = producer.send(self._topic, encode(order), order.id.encode(), partition=partition.number)
-                producer.flush(timeout=seconds)
-                return int(future.get(timeout=seconds).offset)
-        finally:
-            with suppress(errors.KafkaError):
-                producer.close(timeout=1)
+        with closing(IdempotentProducer(self._topic, self._settings)) as producer:
+            if partition.number not in producer.partitions(self._topic):
+                raise OrderRefused(f"{partition} does not exist")
+            record = ProducerRecord(self._topic, order.id.encode(), (), encode(order), partition.number)
+            return producer.append(record, self._settings.call_timeout_ms / 1_000)
 
     def wait_for_outcome(
         self, partition: Partition, order: DirectOrder, offset: int, seconds: float, pause: Callable[[float], object]

@@ -14,7 +14,7 @@ from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
 from notification_service.delivery.direct.core.shared_gate import SharedGate
 from notification_service.delivery.direct.order_executor import OrderExecutor
-from notification_service.delivery.feeds.port import make_item
+from notification_service.delivery.feed import make_item
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Clock
 from resequencer.dead_letter import DeadLetterReason

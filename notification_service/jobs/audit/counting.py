@@ -4,15 +4,23 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution
 from notification_service.jobs.audit.finding import Deviation, Finding
-from notification_service.jobs.audit.order_audit import is_done
-from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, GROUP, LET_OUT, ORDERED, UNIT, WITHOUT_OUTCOME
-from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, GROUP, ORDERED, PUBLISHED, UNIT, WITHOUT_OUTCOME, is_done
+from notification_service.jobs.audit.summary import (
+    COUNTS,
+    DURATIONS_MS,
+    AuditSummary,
+    Bin,
+    Distribution,
+    FlowArrivals,
+    GroupCounts,
+    StatusTime,
+    UsedLookups,
+)
 from notification_service.judgement.order_check import OrderCounts
 from resequencer.order import OrderResult
 
-_MOST = 75
+_MAX_INTERVALS = 75
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _INTERVALS = (
     *(100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND),
@@ -22,8 +30,8 @@ _INTERVALS = (
 
 def interval_of(span_ms: int) -> int:
     """Return a usual interval in ms that cuts `span_ms` into at most 75 pieces; for long spans, whole days."""
-    found = next((each for each in _INTERVALS if span_ms <= each * _MOST), None)
-    return found or -(-span_ms // (_DAY * _MOST)) * _DAY
+    found = next((each for each in _INTERVALS if span_ms <= each * _MAX_INTERVALS), None)
+    return found or -(-span_ms // (_DAY * _MAX_INTERVALS)) * _DAY
 
 
 EXAMPLES = 20
@@ -39,12 +47,12 @@ def summarize(result: DataFrame) -> AuditSummary:
     totals = result.agg(
         F.count_if(kind == UNIT).alias("units"),
         F.count_if(kind == ARRIVAL).alias("arrivals"),
-        F.count_if(kind == LET_OUT).alias("notifications"),
+        F.count_if(kind == PUBLISHED).alias("notifications"),
         F.count_if(kind == GROUP).alias("groups"),
         F.count_if(F.col("is_incomplete")).alias("incomplete"),
         F.count_if(F.col("is_late")).alias("late"),
         F.coalesce(F.sum(F.when(kind == UNIT, F.col("open"))), F.lit(0)).alias("open"),
-        F.count_if((kind == LET_OUT) & ~F.col("is_compared")).alias("not_compared"),
+        F.count_if((kind == PUBLISHED) & ~F.col("is_compared")).alias("not_compared"),
         F.min(made).alias("first"),
         F.max(made).alias("last"),
         *(
@@ -54,7 +62,7 @@ def summarize(result: DataFrame) -> AuditSummary:
     ).first()
     assert totals is not None
     found = {row.deviation: row["count"] for row in result.where(kind == FINDING).groupBy("deviation").count().collect()}
-    let_out, arrivals = result.where(kind == LET_OUT), result.where(kind == ARRIVAL)
+    published, arrivals = result.where(kind == PUBLISHED), result.where(kind == ARRIVAL)
     first_made_at, last_made_at = totals["first"], totals["last"]
     first, last = first_made_at or 0, last_made_at or 0
     interval_ms = interval_of(last - first + 1)
@@ -69,15 +77,15 @@ def summarize(result: DataFrame) -> AuditSummary:
         totals.not_compared,
         {each.value: found.get(each.value, 0) for each in Deviation},
         _examples(result.where(kind == FINDING)),
-        _distribution(let_out, "waited_ms", DURATIONS_MS, totals.waited_ms),
-        _distribution(let_out, "waited_records", COUNTS, totals.waited_records),
+        _distribution(published, "waited_ms", DURATIONS_MS, totals.waited_ms),
+        _distribution(published, "waited_records", COUNTS, totals.waited_records),
         _distribution(arrivals, "depth", COUNTS, totals.depth),
         tuple(_flows(arrivals)),
-        tuple(_statuses(let_out, first, interval_ms)),
+        tuple(_statuses(published, first, interval_ms)),
         interval_ms,
         first_made_at,
         last_made_at,
-        tuple(_lookups(let_out)),
+        tuple(_lookups(published)),
         _orders(result.where(kind == ORDERED), found.get(Deviation.ORDER_WITH_TWO_OUTCOMES, 0)),
         _groups(result.where(kind == GROUP)) if totals.groups else GroupCounts(),
     )
@@ -101,13 +109,13 @@ def _distribution(rows: DataFrame, column: str, bounds: tuple[int, ...], percent
     return Distribution(bins, *(percentiles or ()))
 
 
-def _lookups(let_out: DataFrame) -> list[UsedLookups]:
-    rows = let_out.groupBy("lookups_version").count().orderBy(F.desc("count"), "lookups_version").limit(_VERSIONS)
+def _lookups(published: DataFrame) -> list[UsedLookups]:
+    rows = published.groupBy("lookups_version").count().orderBy(F.desc("count"), "lookups_version").limit(_VERSIONS)
     return [UsedLookups(row.lookups_version, row["count"]) for row in rows.collect()]
 
 
-def _orders(told: DataFrame, with_two: int) -> OrderCounts:
-    counted = {row.status: row["count"] for row in told.groupBy("status").count().collect()}
+def _orders(orders: DataFrame, with_two: int) -> OrderCounts:
+    counted = {row.status: row["count"] for row in orders.groupBy("status").count().collect()}
     results = {result: counted.get(result.value, 0) for result in OrderResult}
     return OrderCounts(
         given=sum(counted.values()),
@@ -119,9 +127,9 @@ def _orders(told: DataFrame, with_two: int) -> OrderCounts:
     )
 
 
-def _groups(told: DataFrame) -> GroupCounts:
+def _groups(groups: DataFrame) -> GroupCounts:
     status = F.col("status")
-    counted = told.agg(
+    counted = groups.agg(
         F.count("*").alias("groups"),
         *(F.count_if(status == name).alias(name) for name in ("open", "complete", "incomplete", "closed")),
         F.coalesce(F.sum("depth"), F.lit(0)).alias("payments"),
@@ -152,8 +160,8 @@ def _flows(arrivals: DataFrame) -> list[FlowArrivals]:
     ]
 
 
-def _statuses(let_out: DataFrame, first: int, interval_ms: int) -> list[StatusTime]:
+def _statuses(published: DataFrame, first: int, interval_ms: int) -> list[StatusTime]:
     start = (F.floor((F.col("made_at") - F.lit(first)) / F.lit(interval_ms)) * interval_ms + F.lit(first)).cast("long")
-    known = let_out.where(F.col("made_at").isNotNull())
+    known = published.where(F.col("made_at").isNotNull())
     rows = known.groupBy(F.coalesce("status", F.lit("?")).alias("status"), start.alias("start")).count()
     return [StatusTime(row.status, row.start, row["count"]) for row in rows.orderBy("status", "start").collect()]

@@ -3,6 +3,7 @@
 Files do not record when a record was written or read. But output caused by a later record of the partition was made later.
 """
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -11,17 +12,43 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.groups.job import audit_groups
-from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, WAITING, Told, audit_rows
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, PAUSED, PUBLISHED, WAITING, ResultRow, audit_rows
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
-from notification_service.jobs.audit.scope import Scope
-from notification_service.jobs.audit.tables import TOLD, rows_of, told_batches
+from notification_service.jobs.audit.scopes import Scope
+from notification_service.jobs.audit.tables import RESULT_ROW, result_batches, rows_of
+from notification_service.jobs.errors import AuditRefused
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema, write_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from resequencer.clock import Instant
 from resequencer.gc_tuning import calm_collector
+
+SUMMARY, PAGE = "summary.json", "page.html"
+_BUILDING = ".building"
+
+
+def begin_results(target: Path) -> Path:
+    """Return an empty directory to write to; files of an audit that was killed there are deleted."""
+    building = target / _BUILDING
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    return building
+
+
+def publish_results(target: Path) -> None:
+    """Replace the last audit's results by those in the writing directory.
+
+    The verdict is deleted first and written last. So a crash here leaves no verdict, and never one beside another audit's tables.
+    """
+    building = target / _BUILDING
+    for verdict in (SUMMARY, PAGE):
+        (target / verdict).unlink(missing_ok=True)
+    shutil.rmtree(target / RESULT, ignore_errors=True)
+    for name in (RESULT, PAGE, SUMMARY):
+        (building / name).rename(target / name)
+    building.rmdir()
+
 
 BUCKETS = 1_024
 """The number of buckets that a partition is cut into. A bucket's instants bound those of the records in earlier buckets."""
@@ -66,10 +93,10 @@ class Timing:
         return self._last[partition] - later[-1] if later else None
 
 
-def overdue(waiting: Iterable[Told], timing: Timing, settings: AuditSettings) -> Iterator[Told]:
+def overdue(waiting: Iterable[ResultRow], timing: Timing, settings: AuditSettings) -> Iterator[ResultRow]:
     """Yield a finding for each. Only partitions read to their end count: what waits for a backlog is not overdue.
 
-    A deadline rests while its partition is paused.
+    A deadline pauses while its partition is paused.
     """
     bound_ms = settings.resequencer.longest_deadline_ms + settings.grace_ms
     for each in waiting:
@@ -83,7 +110,7 @@ def overdue(waiting: Iterable[Told], timing: Timing, settings: AuditSettings) ->
         waited_ms = timing.find_waited_ms(each.partition, each.offset)
         if waited_ms is not None and waited_ms > bound_ms + paused_ms + (each.waited_ms or 0):
             what = f"it has waited for {each.what} for at least {waited_ms / 1_000:,.0f} s, and no output shows its release"
-            yield Told(FINDING, each.unit, each.partition, each.offset, Deviation.OVERDUE.value, what)
+            yield ResultRow(FINDING, each.unit, each.partition, each.offset, Deviation.OVERDUE.value, what)
 
 
 RESULT = "result"
@@ -110,9 +137,9 @@ def audit_records(spark: SparkSession, scope: Scope, settings: AuditSettings, ta
     spark.conf.set(_AT_ONCE, "8")
     try:
         written = write_rows(_audited(scope.rows(settings), settings, tasks), result, "overwrite", _LAYOUT)
-        told = _read(spark, result)
-        if not (waiting := told.where(F.col("kind") == WAITING)).isEmpty():
-            found = waiting.mapInArrow(_overdue(_timing(told), settings), spark_schema(TOLD))
+        rows = _read(spark, result)
+        if not (waiting := rows.where(F.col("kind") == WAITING)).isEmpty():
+            found = waiting.mapInArrow(_overdue(_timing(rows), settings), spark_schema(RESULT_ROW))
             written += write_rows(found, result, "append", _LAYOUT, before=written)
         if scope.groups is not None:
             of_groups = audit_groups(scope.groups, _read(spark, result), settings)
@@ -127,25 +154,25 @@ def _audited(rows: DataFrame, settings: AuditSettings, tasks: int) -> DataFrame:
     """Check each unit record by record, so that a large unit costs time, not memory. Rows sort faster by hash than by name."""
     whose = ("partition", "unit")
     placed = rows.repartition(tasks, *whose).sortWithinPartitions(F.xxhash64(*whose), *whose, "kind", "place")
-    return placed.mapInArrow(_audit(settings), spark_schema(TOLD))
+    return placed.mapInArrow(_audit(settings), spark_schema(RESULT_ROW))
 
 
 def _audit(settings: AuditSettings) -> Step:
     def audit_all(batches: Batches) -> Iterator[pa.RecordBatch]:
         calm_collector()
-        yield from told_batches(audit_rows(rows_of(batches), AuditRules(settings)))
+        yield from result_batches(audit_rows(rows_of(batches), AuditRules(settings)))
 
     return audit_all
 
 
-def _timing(told: DataFrame) -> Timing:
+def _timing(rows: DataFrame) -> Timing:
     """Collect the timing, with one row per bucket of a partition."""
-    ends = told.where(F.col("kind") == ARRIVAL).groupBy("partition").agg((F.max("offset") + 1).alias("length"))
+    ends = rows.where(F.col("kind") == ARRIVAL).groupBy("partition").agg((F.max("offset") + 1).alias("length"))
     bucket = F.floor(F.col("offset") / F.ceil(F.col("length") / BUCKETS)).cast("long").alias("bucket")
-    made = told.where((F.col("kind") == LET_OUT) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
+    made = rows.where((F.col("kind") == PUBLISHED) & F.col("made_at").isNotNull()).join(F.broadcast(ends), "partition")
     gathered = made.groupBy("partition", bucket).agg(F.min("made_at"), F.max("made_at"))
     lengths = {row.partition: row.length for row in ends.collect()}
-    paused = {row.partition: row.waited_ms for row in told.where(F.col("kind") == PAUSED).collect()}
+    paused = {row.partition: row.waited_ms for row in rows.where(F.col("kind") == PAUSED).collect()}
     return Timing((Made(*row) for row in gathered.collect()), lengths, paused)
 
 
@@ -153,10 +180,10 @@ def _overdue(timing: Timing, settings: AuditSettings) -> Step:
     def find(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             # The kind is the table's partition column, so it comes after the other columns here; hence the names.
-            yield from told_batches(overdue((Told(**each) for each in batch.to_pylist()), timing, settings))
+            yield from result_batches(overdue((ResultRow(**each) for each in batch.to_pylist()), timing, settings))
 
     return find
 
 
 def _read(spark: SparkSession, result: str) -> DataFrame:
-    return spark.read.schema(spark_schema(TOLD)).parquet(result)
+    return spark.read.schema(spark_schema(RESULT_ROW)).parquet(result)

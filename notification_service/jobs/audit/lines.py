@@ -15,9 +15,8 @@ from notification_service.connectors.files.positions import PositionsFile
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Defect, Line, decode_line, is_blank
-from notification_service.jobs.audit.errors import AuditRefused
 from notification_service.jobs.audit.rows import (
-    LETTER,
+    DEAD_LETTER,
     NOTIFICATION,
     ORDER,
     OUTCOME,
@@ -25,7 +24,7 @@ from notification_service.jobs.audit.rows import (
     UNPLACED,
     UNREADABLE,
     Row,
-    letter_row,
+    dead_letter_row,
     located,
     notification_row,
     order_rows,
@@ -34,6 +33,7 @@ from notification_service.jobs.audit.rows import (
     unreadable_row,
 )
 from notification_service.jobs.audit.rules import AuditRules
+from notification_service.jobs.errors import AuditRefused
 from resequencer.record import Cut, Origin, Partition, Record
 
 PORTION_BYTES = 32 * 1024 * 1024
@@ -91,7 +91,10 @@ def find_scope(settings: FileSettings, archive: Path, orders: Path | None = None
             f"{out / 'positions.json'} is missing or damaged, so it is unknown what was settled; start the service to rewrite it"
         )
     settled = {} if positions is None else {each.number: at.offset for each, at in positions.partitions.items()}
-    portions = [*output_portions(NOTIFICATION, out / "notifications.jsonl"), *output_portions(LETTER, out / "dead-letters.jsonl")]
+    portions = [
+        *output_portions(NOTIFICATION, out / "notifications.jsonl"),
+        *output_portions(DEAD_LETTER, out / "dead-letters.jsonl"),
+    ]
     if orders is not None:
         portions += output_portions(OUTCOME, out / f"{Channel.ORDER_OUTCOMES}.jsonl")
         for path, number in partition_files(orders):
@@ -177,7 +180,7 @@ def _rows(portion: Portion, line: FoundLine, place: int, rules: AuditRules) -> I
     elif portion.kind == OUTCOME:
         yield from outcome_rows(read.headers, read.value, place)
     else:
-        yield letter_row(_letter(read, rules.settings.topic), place, rules)
+        yield dead_letter_row(_dead_letter(read, rules.settings.topic), place, rules)
 
 
 def plain_lines(portion: Portion, longest: int) -> Iterator[FoundLine]:
@@ -239,5 +242,5 @@ def _record(line: FoundLine, partition: int, settings: FileSettings) -> Record:
     return Record(origin, read.value, read.key, read.headers)
 
 
-def _letter(line: Line, topic: str) -> Record:
+def _dead_letter(line: Line, topic: str) -> Record:
     return Record(Origin(Partition(topic, UNPLACED), 0), line.value, line.key, line.headers)

@@ -113,7 +113,7 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
         texts.pop(name, None)
     created, status = _find_text(value, _CREATED), _find_text(value, _STATUS)
     digest = _digest_without(value, created)
-    # Each `pop` removes a header that has a field of its own; the rest become `headers`.
+    # Each `pop` removes a header that has a field of its own; the remaining ones become `headers`.
     return ObservedNotification(
         place,
         identifier,
@@ -168,10 +168,10 @@ def observe_dead_letter(headers: Headers, value: bytes, place: int) -> tuple[Ori
     """Return the position of the dead letter's record, and the dead letter."""
     texts = texts_of(headers)
     is_cut = DEAD_LETTER_VALUE_LENGTH in texts
-    letter = ObservedDeadLetter(
+    dead_letter = ObservedDeadLetter(
         place, texts.get(DEAD_LETTER_REASON, ""), POSSIBLE_DUPLICATE in texts, None if is_cut else digest_of(value)
     )
-    return Origin.find(texts.get(DEAD_LETTER_SOURCE_POSITION, "")), letter
+    return Origin.find(texts.get(DEAD_LETTER_SOURCE_POSITION, "")), dead_letter
 
 
 def digest_of(value: bytes) -> bytes:

@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame
 
 from notification_service.connectors.kafka.core.records import to_record
 from notification_service.jobs.audit.rows import (
-    LETTER,
+    DEAD_LETTER,
     NOTIFICATION,
     ORDER,
     OUTCOME,
     RECORD,
     UNREADABLE,
     Row,
-    letter_row,
+    dead_letter_row,
     located,
     notification_row,
     order_rows,
@@ -51,7 +51,7 @@ class Topics(NamedTuple):
 
 def record_rows(topics: Topics, settings: AuditSettings) -> DataFrame:
     """Return the rows of all topics. The task that reads an input record decodes it to find its unit."""
-    kinds = (RECORD, NOTIFICATION, LETTER, ORDER, OUTCOME)
+    kinds = (RECORD, NOTIFICATION, DEAD_LETTER, ORDER, OUTCOME)
     rows = [
         each.select(*_COLUMNS).mapInArrow(_reader(kind, settings), spark_schema(ROW))
         for each, kind in zip(topics, kinds, strict=True)
@@ -80,8 +80,8 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
             rows: Iterable[Row]
             if kind == NOTIFICATION:
                 rows = (notification_row(key, named, value or b"", place),)
-            elif kind == LETTER:
-                rows = (letter_row(Record(origin, value or b"", key, named), place, rules),)
+            elif kind == DEAD_LETTER:
+                rows = (dead_letter_row(Record(origin, value or b"", key, named), place, rules),)
             elif kind == ORDER:
                 rows = order_rows(value or b"", partition, offset)
             elif kind == OUTCOME:

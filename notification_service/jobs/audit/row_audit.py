@@ -5,13 +5,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from notification_service.jobs.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from notification_service.jobs.audit.finding import Deviation, Finding
 from notification_service.jobs.audit.observed import ObservedDeadLetter, ObservedNotification
-from notification_service.jobs.audit.order_audit import GivenRecord, audit_orders
-from notification_service.jobs.audit.replays.replay import Emission
+from notification_service.jobs.audit.replay import Emission
 from notification_service.jobs.audit.rows import (
-    LETTER,
+    DEAD_LETTER,
     NOTIFICATION,
     ORDER,
     ORDERS,
@@ -23,20 +21,96 @@ from notification_service.jobs.audit.rows import (
     Row,
     envelope_of,
     read_arrived,
-    read_letter,
+    read_dead_letter,
     read_notification,
     read_outcome,
     read_refused,
 )
 from notification_service.jobs.audit.rules import AuditRules
-from notification_service.jobs.audit.unit_audit import NOT_KNOWN, UnitAudit
+from notification_service.jobs.audit.unit_audit import NOT_KNOWN, ExpectedDeadLetter, UnitAudit, dead_letter_findings
 from notification_service.jobs.audit.unit_output import UnitOutput
-from notification_service.judgement.order_check import ObservedOutcome
+from notification_service.judgement.order_check import (
+    HELD,
+    ORDER_WITHOUT_OUTCOME,
+    ObservedOutcome,
+    OrderDeviation,
+    Place,
+    by_place,
+    find_deviations,
+    may_last,
+    name_order,
+)
 from resequencer.clock import Instant
 from resequencer.envelope import DataEnvelope
-from resequencer.order import decode_order, decode_outcome
+from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, decode_outcome
 from resequencer.record import Partition
 from resequencer.strategies.port import Strategy
+
+
+class GivenRecord(NamedTuple):
+    """A record of the orders log, with its offset."""
+
+    offset: int
+    value: bytes
+
+
+class AuditedOrders(NamedTuple):
+    """`results` holds the result of each order, None for an order without an outcome. Proposals are not among them.
+
+    `paused_ms` is for how long the partition was paused; None if it still is.
+    """
+
+    deviations: list[OrderDeviation]
+    results: list[OrderResult | None]
+    paused_ms: int | None
+
+
+def audit_orders(partition: Partition, records: Iterable[GivenRecord], outcomes: Iterable[ObservedOutcome]) -> AuditedOrders:
+    """Compare the orders with their outcomes.
+
+    An order without an outcome is wrong only if a later one of its partition has one: the others may be executed yet. A hold has
+    its outcome when it ends.
+    """
+    given = dict[Place, Order | None]()
+    for each in records:
+        order = _find_order(each.value)
+        if order is None or order.stage is None:
+            given[partition, each.offset] = order
+    answered = by_place(outcomes)
+    first = {place: found[0].outcome for place, found in answered.items()}
+    last = max((offset for _, offset in first), default=-1)
+    now = max((each.at for each in first.values()), default=0)
+    deviations = list(find_deviations(given, answered, {}))
+    for place, order in given.items():
+        if place not in first and place[1] < last and not may_last(order, now):
+            unit = None if order is None else order.unit
+            deviations.append(OrderDeviation(ORDER_WITHOUT_OUTCOME, place, unit, name_order(order)))
+    results = [first[place].result if place in first else None for place in given]
+    return AuditedOrders(deviations, results, _paused_ms(first[place] for place in sorted(first)))
+
+
+def is_done(result: OrderResult | None) -> bool:
+    return result is OrderResult.DONE or result in HELD
+
+
+def _paused_ms(outcomes: Iterable[OrderOutcome]) -> int | None:
+    paused_ms = 0
+    since: Instant | None = None
+    for each in outcomes:
+        if each.order is None or each.result is not OrderResult.DONE:
+            continue
+        if each.order.kind is OrderKind.PAUSE:
+            since = each.at
+        elif each.order.kind is OrderKind.RESUME_PARTITION and since is not None:
+            paused_ms, since = paused_ms + max(0, each.at - since), None
+    return None if since is not None else paused_ms
+
+
+def _find_order(value: bytes) -> Order | None:
+    try:
+        return decode_order(value)
+    except OrderUnreadable:
+        return None
 
 
 class Overtaken(NamedTuple):
@@ -90,14 +164,14 @@ class ArrivalOrder:
         return Overtaken()
 
 
-FINDING, UNIT, WAITING, ARRIVAL, LET_OUT = "finding", "unit", "waiting", "arrival", "notification"
+FINDING, UNIT, WAITING, ARRIVAL, PUBLISHED = "finding", "unit", "waiting", "arrival", "notification"
 ORDERED, PAUSED, GROUP = "order", "paused", "group"
 
 WITHOUT_OUTCOME = "none"
 """The status of an order without an outcome."""
 
 
-class Told(NamedTuple):
+class ResultRow(NamedTuple):
     """A row of the result; `kind` determines which fields are set.
 
     * A finding: deviation, unit, partition, offset, what.
@@ -135,7 +209,7 @@ class Told(NamedTuple):
     lookups_version: str | None = None
 
 
-def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[ResultRow]:
     """Check the rows. All rows of one unit in one partition are consecutive, ordered by kind and place."""
     for (partition, unit), of_unit in groupby(rows, key=_whose):
         if unit == ORDERS:
@@ -146,7 +220,7 @@ def audit_rows(rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
             yield from _audit_unit(partition, unit, of_unit, rules)
 
 
-def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRules) -> Iterator[ResultRow]:
     audit, order = UnitAudit(partition, unit, rules), ArrivalOrder(rules.strategy)
     arrivals: dict[int, tuple[int, int | None]] = {}
     origin = Partition(rules.settings.topic, partition)
@@ -163,44 +237,46 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     if not is_known:  # An order may name a unit that does not exist.
         return
     audited = audit.end()
-    yield Told(UNIT, unit, partition, open=audited.open)
+    yield ResultRow(UNIT, unit, partition, open=audited.open)
     yield from map(_finding, audited.findings)
     oldest, lowest = audited.replay.unit.oldest, audited.replay.unit.lowest
     if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
         waits_for = rules.strategy.missing(audited.replay.unit.state, lowest.envelope)
-        yield Told(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)
+        yield ResultRow(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)
     for emission in audited.replay.emissions():
         if isinstance(emission.made, ObservedNotification):
             seen = audit.output.find(emission.made.notification_id)
             if seen is not None:
-                yield _let_out(unit, partition, emission, seen, arrivals)
+                yield _published(unit, partition, emission, seen, arrivals)
 
 
 def _add_output(output: UnitOutput, row: Row) -> None:
     if row.kind == NOTIFICATION:
         output.add(read_notification(row.payload))
-    elif row.kind == LETTER:
-        output.add_letter(row.place, read_letter(row.payload))
+    elif row.kind == DEAD_LETTER:
+        output.add_dead_letter(row.place, read_dead_letter(row.payload))
     elif row.kind == OUTCOME:
         output.add_outcome(decode_outcome(read_outcome(row.payload).value))
     elif row.kind == ORDER:
         output.holds.append(decode_order(row.payload))
 
 
-def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> Told:
+def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> ResultRow:
     depth, behind, behind_ms = order.of(envelope, row.at)
-    return Told(ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=depth, behind=behind, behind_ms=behind_ms)
+    return ResultRow(
+        ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=depth, behind=behind, behind_ms=behind_ms
+    )
 
 
-def _let_out(
+def _published(
     unit: str, partition: int, emission: Emission, seen: ObservedNotification, arrivals: dict[int, tuple[int, int | None]]
-) -> Told:
+) -> ResultRow:
     assert isinstance(emission.made, ObservedNotification)
     index, at = arrivals.get(emission.offset, (0, None))
     last, _ = arrivals.get(emission.trigger, (index, None))
     waited_ms = None if at is None or seen.created_at is None else max(0, seen.created_at - at)
-    return Told(
-        LET_OUT,
+    return ResultRow(
+        PUBLISHED,
         unit,
         partition,
         emission.offset,
@@ -215,23 +291,23 @@ def _let_out(
     )
 
 
-def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def _audit_place(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[ResultRow]:
     """Check the record at one position, which is no envelope, and its dead letters."""
-    letters: dict[int, list[ObservedDeadLetter]] = {}
+    dead_letters: dict[int, list[ObservedDeadLetter]] = {}
     expected: list[ExpectedDeadLetter] = []
     for row in rows:
-        if row.kind == LETTER:
-            letters.setdefault(row.place, []).append(read_letter(row.payload))
+        if row.kind == DEAD_LETTER:
+            dead_letters.setdefault(row.place, []).append(read_dead_letter(row.payload))
         elif row.kind == REFUSED:
             refused = read_refused(row.payload)
             expected.append(ExpectedDeadLetter(row.place, row.place, refused.reason, refused.error, refused.value_digest))
         elif row.kind == UNREADABLE:
             yield _finding(Finding(Deviation.UNREADABLE, None, partition, None, row.payload.decode()))
     settled = rules.settings.settled.get(partition, 0)
-    yield from map(_finding, dead_letter_findings(None, partition, expected, letters, settled))
+    yield from map(_finding, dead_letter_findings(None, partition, expected, dead_letters, settled))
 
 
-def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[Told]:
+def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Iterator[ResultRow]:
     """Check the orders of a partition."""
     records, outcomes = list[GivenRecord](), list[ObservedOutcome]()
     origin = Partition(rules.settings.topic, partition)
@@ -244,16 +320,16 @@ def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Ite
     audited = audit_orders(origin, records, outcomes)
     for each in audited.deviations:
         what = f"{each.what}, at offset {each.place[1]} of the orders"
-        yield Told(FINDING, each.unit, partition, None, each.name, what)
+        yield ResultRow(FINDING, each.unit, partition, None, each.name, what)
     for result in audited.results:
-        yield Told(ORDERED, None, partition, status=WITHOUT_OUTCOME if result is None else result.value)
+        yield ResultRow(ORDERED, None, partition, status=WITHOUT_OUTCOME if result is None else result.value)
     if audited.paused_ms != 0:
-        yield Told(PAUSED, None, partition, waited_ms=audited.paused_ms)
+        yield ResultRow(PAUSED, None, partition, waited_ms=audited.paused_ms)
 
 
-def _finding(found: Finding) -> Told:
+def _finding(found: Finding) -> ResultRow:
     partition, offset = (found.partition, found.offset) if found.partition != UNPLACED else (None, None)
-    return Told(FINDING, found.unit, partition, offset, found.deviation.value, found.what)
+    return ResultRow(FINDING, found.unit, partition, offset, found.deviation.value, found.what)
 
 
 def _whose(row: Row) -> tuple[int, str]:

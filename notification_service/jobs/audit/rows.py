@@ -21,7 +21,7 @@ from resequencer.envelope import CustomObject, DataEnvelope, MdsObject, PdsObjec
 from resequencer.order import OrderKind, OrderUnreadable, decode_order
 from resequencer.record import Headers, Origin, Partition, Record
 
-NOTIFICATION, LETTER, OUTCOME, ORDER, RECORD, REFUSED, UNREADABLE = range(7)
+NOTIFICATION, DEAD_LETTER, OUTCOME, ORDER, RECORD, REFUSED, UNREADABLE = range(7)
 """The kinds of rows, in the order in which a unit's rows are processed."""
 
 UNPLACED = -1
@@ -72,7 +72,7 @@ class RefusedRecord(msgspec.Struct, frozen=True, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 read_outcome = msgspec.msgpack.Decoder(OutcomeRow).decode
 read_notification = msgspec.msgpack.Decoder(ObservedNotification).decode
-read_letter = msgspec.msgpack.Decoder(ObservedDeadLetter).decode
+read_dead_letter = msgspec.msgpack.Decoder(ObservedDeadLetter).decode
 read_arrived = msgspec.msgpack.Decoder(Arrived).decode
 read_refused = msgspec.msgpack.Decoder(RefusedRecord).decode
 
@@ -98,16 +98,16 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
     return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
 
 
-def letter_row(record: Record, place: int, rules: AuditRules) -> Row:
+def dead_letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """Return the dead letter's row. It belongs to its unit if the unit's state caused it, else to its record's position."""
-    position, letter = observe_dead_letter(record.headers, record.value, place)
+    position, dead_letter = observe_dead_letter(record.headers, record.value, place)
     if position is None:
         return unreadable_row(place, f"a dead letter without the header {DEAD_LETTER_SOURCE_POSITION}")
     unit = place_name(position.offset)
-    if letter.reason in _OF_A_UNIT:
+    if dead_letter.reason in _OF_A_UNIT:
         decoded = rules.decoder.decode(record)
         unit = unit if isinstance(decoded, Refusal) else decoded.unit
-    return Row(position.partition.number, unit, LETTER, position.offset, None, _encode(letter))
+    return Row(position.partition.number, unit, DEAD_LETTER, position.offset, None, _encode(dead_letter))
 
 
 def outcome_rows(headers: Headers, value: bytes, place: int) -> Iterator[Row]:

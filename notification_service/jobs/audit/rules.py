@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from notification_service.jobs.audit.replays.handler import ReplayHandler
+from notification_service.jobs.audit.replay_handler import ReplayHandler
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings
 from resequencer.settings import ResequencerSettings

@@ -1,11 +1,14 @@
-"""Converts the rows of an audit to Arrow batches and back."""
+"""The rows of an audit in Spark: converted to Arrow batches and back, and portions of files, each for a task of its own."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from notification_service.jobs.audit.row_audit import Told
+from notification_service.jobs.audit.lines import Portion
+from notification_service.jobs.audit.row_audit import ResultRow
 from notification_service.jobs.audit.rows import Row
 from notification_service.jobs.spark.counted_write import Batches, batch_of, cells_of
 
@@ -19,7 +22,7 @@ ROW = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-TOLD = pa.schema(
+RESULT_ROW = pa.schema(
     [
         ("kind", pa.string()),
         ("unit", pa.string()),
@@ -63,7 +66,19 @@ def row_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield batch_of(taken, ROW)
 
 
-def told_batches(told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
-    left = iter(told)
-    while taken := list(islice(left, _BATCH_ROWS)):
-        yield batch_of(taken, TOLD)
+def result_batches(rows: Iterable[ResultRow]) -> Iterator[pa.RecordBatch]:
+    remaining = iter(rows)
+    while taken := list(islice(remaining, _BATCH_ROWS)):
+        yield batch_of(taken, RESULT_ROW)
+
+
+_PORTION = (
+    "number int, kind int, path string, `partition` int, start long, end long, `limit` long, base long, is_packed boolean, "
+    "begins_line boolean, inode long"
+)
+
+
+def portion_rows(spark: SparkSession, portions: Sequence[Portion]) -> DataFrame:
+    """Return the portions as rows, each in a partition of its own."""
+    listed = spark.createDataFrame([(number, *portion) for number, portion in enumerate(portions)], _PORTION)
+    return listed.repartitionById(max(1, len(portions)), F.col("number")).drop("number")

@@ -1,18 +1,67 @@
 """Compares the output of a unit with what its arrivals require."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from guardian.headers import LOOKUPS_VERSION
-from notification_service.jobs.audit.dead_letter_rules import ExpectedDeadLetter, dead_letter_findings
 from notification_service.jobs.audit.finding import Deviation, Finding
-from notification_service.jobs.audit.observed import ObservedNotification, digest_of
-from notification_service.jobs.audit.replays.handler import UNKNOWN
-from notification_service.jobs.audit.replays.replay import Emission, Replay, StagedReplay
+from notification_service.jobs.audit.observed import ObservedDeadLetter, ObservedNotification, digest_of
+from notification_service.jobs.audit.replay import Emission, Replay, StagedReplay
+from notification_service.jobs.audit.replay_handler import UNKNOWN
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
 from resequencer.dead_letter import DeadLetter
 from resequencer.envelope import DataEnvelope
+
+
+class ExpectedDeadLetter(NamedTuple):
+    """The dead letter of the record at `offset`. It must exist once all records up to `trigger` are settled.
+
+    `digest` is that of the record's bytes.
+    """
+
+    offset: int
+    trigger: int
+    reason: str
+    error: str
+    digest: bytes
+
+
+def dead_letter_findings(
+    unit: str | None,
+    partition: int,
+    expected: Iterable[ExpectedDeadLetter],
+    seen: Mapping[int, Sequence[ObservedDeadLetter]],
+    settled: int,
+) -> Iterator[Finding]:
+    """Compare expected dead letters with those seen, by their records' offsets. Those due from `settled` on may still come."""
+    known = set[int]()
+    for each in expected:
+        known.add(each.offset)
+        dead_letters = seen.get(each.offset, ())
+        if dead_letters:
+            yield from _differences(unit, partition, each, dead_letters)
+        elif each.trigger < settled:
+            what = f"the record had to become a dead letter ({each.reason}: {each.error}), but there is none"
+            yield Finding(Deviation.DEAD_LETTER_MISSING, unit, partition, each.offset, what)
+    for offset, dead_letters in seen.items():
+        if offset not in known:
+            what = f"there is a dead letter ({dead_letters[0].reason}), but no record at its position had to become one"
+            yield Finding(Deviation.DEAD_LETTER_UNEXPLAINED, unit, partition, offset, what)
+
+
+def _differences(
+    unit: str | None, partition: int, expected: ExpectedDeadLetter, dead_letters: Sequence[ObservedDeadLetter]
+) -> Iterator[Finding]:
+    first, offset = dead_letters[0], expected.offset
+    if first.reason != expected.reason:
+        what = f"the dead letter has the reason {first.reason}, but the record's is {expected.reason}"
+        yield Finding(Deviation.DEAD_LETTER_WRONG_REASON, unit, partition, offset, what)
+    if first.digest is not None and first.digest != expected.digest:
+        yield Finding(Deviation.DEAD_LETTER_CHANGED, unit, partition, offset, "the dead letter has other bytes than the record")
+    if sum(not each.is_possible_duplicate for each in dead_letters) > 1:
+        yield Finding(Deviation.DEAD_LETTER_DOUBLED, unit, partition, offset, "the dead letter was sent more than once")
+
 
 NOT_KNOWN = digest_of(UNKNOWN)
 """The digest of content that cannot be known."""
@@ -58,22 +107,22 @@ class UnitAudit:
             return AuditedUnit([], waiting, replay, is_waiting)
         emissions = replay.emissions()
         notified = [each for each in emissions if isinstance(each.made, ObservedNotification)]
-        dead_lettered = [self._letter(each) for each in emissions if isinstance(each.made, DeadLetter)]
+        dead_lettered = [self._expected(each) for each in emissions if isinstance(each.made, DeadLetter)]
         missing = [each for each in notified if self.output.find(_id(each)) is None]
         findings = [*self._missing(missing), *self._orphans(notified), *self._doubled()]
         if not self.output.has_possible_duplicates:
             findings += self._disorder(notified)
         findings += [found for each in notified for found in self._differences(each)]
-        findings += dead_letter_findings(self._unit, self._partition, dead_lettered, self.output.letters, self.settled)
+        findings += dead_letter_findings(self._unit, self._partition, dead_lettered, self.output.dead_letters, self.settled)
         return AuditedUnit(findings, waiting + sum(each.trigger >= self.settled for each in missing), replay, is_waiting)
 
     def _is_as_it_has_to_be(self, replay: Replay) -> bool:
         """Return whether all output is required, once each, in order and unchanged; nearly always true."""
         output = self.output
         count = len(output.notifications)
-        return replay.explained == count == output.count and not output.letters and not output.has_possible_duplicates
+        return replay.explained == count == output.count and not output.dead_letters and not output.has_possible_duplicates
 
-    def _letter(self, emission: Emission) -> ExpectedDeadLetter:
+    def _expected(self, emission: Emission) -> ExpectedDeadLetter:
         made = emission.made
         assert isinstance(made, DeadLetter)
         return ExpectedDeadLetter(emission.offset, emission.trigger, made.reason, made.error, self._envelopes[emission.offset])
@@ -131,7 +180,7 @@ class UnitAudit:
 def differences(expected: ObservedNotification, seen: ObservedNotification) -> Iterator[tuple[Deviation, str]]:
     """Yield the differences of position, status, content and headers. Content that cannot be known is not compared."""
     if seen.position != expected.position and expected.position is not None:
-        yield Deviation.WRONG_POSITION, f"names the position {_told(seen)}, but {_told(expected)} caused it"
+        yield Deviation.WRONG_POSITION, f"names the position {_position_text(seen)}, but {_position_text(expected)} caused it"
     if expected.digest == NOT_KNOWN:
         return
     if seen.status != expected.status:
@@ -173,5 +222,5 @@ def _named(emission: Emission) -> str:
     return emission.made.named
 
 
-def _told(seen: ObservedNotification) -> str:
+def _position_text(seen: ObservedNotification) -> str:
     return "no position" if seen.position is None else str(seen.position)

@@ -54,7 +54,7 @@ def longer_by_ms(outcomes: Iterable[OrderOutcome], open_holds: Iterable[Order]) 
 
 
 class UnitOutput:
-    """`notifications` are in the order of publishing, `letters` by the offset of their record.
+    """`notifications` are in the order of publishing, `dead_letters` by the offset of their record.
 
     `incomplete` holds the offsets of notifications marked incomplete. `released` holds their ids by the instant of their making
     and by whether an order released them; those of one release agree in both. `outcomes` are those of the unit's orders by the
@@ -63,7 +63,7 @@ class UnitOutput:
 
     def __init__(self) -> None:
         self.notifications: list[ObservedNotification] = []
-        self.letters: dict[int, list[ObservedDeadLetter]] = {}
+        self.dead_letters: dict[int, list[ObservedDeadLetter]] = {}
         self.versions: set[str | None] = set()
         self.has_possible_duplicates = False
         self.incomplete: set[int] = set()
@@ -92,8 +92,8 @@ class UnitOutput:
         """The number of different notifications."""
         return len(self._by_id)
 
-    def add_letter(self, offset: int, letter: ObservedDeadLetter) -> None:
-        self.letters.setdefault(offset, []).append(letter)
+    def add_dead_letter(self, offset: int, dead_letter: ObservedDeadLetter) -> None:
+        self.dead_letters.setdefault(offset, []).append(dead_letter)
 
     def add_outcome(self, outcome: OrderOutcome) -> None:
         """Add an outcome of an order. If one order has several, the first counts."""
@@ -121,13 +121,13 @@ class UnitOutput:
         """Return the first notification that names this offset as its source."""
         return self._by_offset.get(offset)
 
-    def is_set_aside(self, offset: int, reason: str) -> bool:
+    def is_dead_lettered(self, offset: int, reason: str) -> bool:
         """Return whether the record has exactly one dead letter, with this reason."""
-        return [each.reason for each in self.letters.get(offset, ())] == [reason]
+        return [each.reason for each in self.dead_letters.get(offset, ())] == [reason]
 
-    def is_told(self, offset: int, reason: str) -> bool:
+    def has_dead_letter(self, offset: int, reason: str) -> bool:
         """Return whether any dead letter of the record has this reason."""
-        return any(each.reason == reason for each in self.letters.get(offset, ()))
+        return any(each.reason == reason for each in self.dead_letters.get(offset, ()))
 
     def counted(self) -> Sequence[ObservedNotification]:
         """Return each notification once, in the order of publishing."""

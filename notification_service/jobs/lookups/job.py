@@ -21,12 +21,20 @@ from notification_service.jobs.lookups.reading import (
     tallied,
     tally_columns,
 )
-from notification_service.jobs.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
-from notification_service.jobs.lookups.shards import copy_release, shard_count, write_table
+from notification_service.jobs.lookups.shards import (
+    IS_CONTRADICTORY,
+    KEY,
+    ROWS,
+    contradictions,
+    copy_release,
+    resolve,
+    shard_count,
+    write_table,
+)
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT, VALUE, LookupSpec, masked
 from notification_service.jobs.lookups.specs import find_specs, keyed_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.job_settings import JobSettings, Limits, SourceSettings
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import ReleaseManifest, Source, Table
@@ -233,6 +241,6 @@ def _count_lines(directory: Path) -> int:
 
 
 def _clear(directory: LookupsDirectory) -> None:
-    """Delete what a job that was killed has left."""
-    for left in directory.building.glob("*"):
-        shutil.rmtree(left, ignore_errors=True)
+    """Delete what a job that was killed had built."""
+    for unfinished in directory.building.glob("*"):
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -31,7 +31,7 @@ from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit
 
 _MAX_FLOWS = 256
-"""The most flows, by entity, that are counted in one unit; further ones are ignored."""
+"""The maximum number of flows, by entity, that are counted in one unit; further ones are ignored."""
 
 
 class Lesson(NamedTuple):
@@ -277,7 +277,7 @@ def _of(kind: str, name: str) -> Column:
 
 
 def _rank(part: int, whole: int) -> Column:
-    """Return the least number that at least `part` of `whole` waits do not exceed."""
+    """Return the smallest number that at least `part` of `whole` waits do not exceed."""
     reaches = (F.col("kind") == WAIT) & (F.col("so_far") * whole >= F.col("all") * part)
     return F.min(F.when(reaches, F.col("number")))
 

@@ -25,8 +25,8 @@ from notification_service.jobs.lookups.spec import (
     column_names,
 )
 from notification_service.jobs.spark.counted_write import write_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.job_settings import SourceSettings
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.lookups.manifest import Source
 from notification_service.payments.iso20022.codes import STATUS_REASONS
 

@@ -4,6 +4,7 @@ The copy has the layout of its source. `current` is replaced last, so its reader
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import date
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -13,16 +14,52 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 from py4j.java_gateway import java_import
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from notification_service.jobs.errors import JobRefused, NotShared
-from notification_service.jobs.lookups.resolution import KEY
-from notification_service.jobs.lookups.spec import VALUE
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.lookups.spec import FLAW, KEYS, LINE, PLACE, SOURCE, TEXT, VALID_FROM, VALUE
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import Shard, Table, is_version
 from notification_service.lookups.publication import Row, write_shard
+
+KEY, ROWS, IS_CONTRADICTORY = "key", "rows", "is_contradictory"
+_ALWAYS = -(10**9)
+
+
+def resolve(checked: DataFrame, today: date) -> DataFrame:
+    """Return `key`, `value`, the key's number of `rows`, and whether it `is_contradictory`."""
+    source, day = F.col(SOURCE), _day()
+    latest = F.max(F.struct(source, day, VALUE))
+    # The same source and day, but the smallest value instead of the largest.
+    counter = F.min(F.struct(-source, -day, F.col(VALUE)))
+    found = _of_today(checked, today).groupBy(KEY).agg(latest.alias("latest"), counter.alias("counter"), F.count("*").alias(ROWS))
+    contradiction = F.col(f"latest.{VALUE}") != F.col(f"counter.{VALUE}")
+    return found.select(KEY, F.col(f"latest.{VALUE}").alias(VALUE), ROWS, contradiction.alias(IS_CONTRADICTORY))
+
+
+def contradictions(checked: DataFrame, resolved: DataFrame, today: date) -> DataFrame:
+    """Return the rows of contradictory keys, with the contradiction as their flaw."""
+    keys = resolved.where(IS_CONTRADICTORY).select(F.col(KEY).alias("contradictory"))
+    rows = _of_today(checked, today)
+    flaw = F.concat(F.lit("contradicts another row of the key '"), F.replace(KEY, F.lit("\x1f"), F.lit(" ")), F.lit("' "))
+    return (
+        rows.join(keys, rows[KEY] == keys["contradictory"], "left_semi")
+        .drop(FLAW)
+        .select(SOURCE, PLACE, LINE, TEXT, flaw.alias(FLAW))
+    )
+
+
+def _of_today(checked: DataFrame, today: date) -> DataFrame:
+    days = (today - date(1970, 1, 1)).days
+    is_valid = F.col(VALID_FROM).isNull() | (F.col(VALID_FROM) <= days)
+    return checked.where(F.col(FLAW).isNull() & is_valid).withColumn(KEY, F.explode(KEYS))
+
+
+def _day() -> Column:
+    return F.coalesce(F.col(VALID_FROM), F.lit(_ALWAYS))
+
 
 ROWS_PER_SHARD = 2_000_000
 MAX_SHARDS = 1_024
@@ -137,7 +174,7 @@ class _Target:
         self._sweep(version, keep)
 
     def _copy(self, source: Path, target: Any) -> None:
-        """Copy, replacing what an earlier try has left."""
+        """Copy, replacing what an earlier try has written."""
         self._files.delete(target, True)
         self._files.copyFromLocalFile(False, True, self._java.Path(source.absolute().as_uri()), target)
 

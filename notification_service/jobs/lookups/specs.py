@@ -18,7 +18,7 @@ from notification_service.jobs.lookups.spec import (
     said,
     value_of,
 )
-from notification_service.jobs.spark.errors import SPARK_ERRORS
+from notification_service.jobs.spark.session import SPARK_ERRORS
 from notification_service.lookups.shapes import CUSTOMERS, IBAN, INSTITUTIONS, PROFILES, REASONS, SEPARATOR, SETTINGS
 from notification_service.payments.iso20022.codes import NARRATIVE, TRANSACTION_STATUSES
 from resequencer.errors import ConfigurationError, words_of

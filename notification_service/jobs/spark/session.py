@@ -9,15 +9,38 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.spark import task_daemon
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
 from resequencer.errors import ConfigurationError
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+_SHOWN = 300
+
+
+def cause_of(error: Exception) -> str:
+    """Return one line: the first line of the innermost cause.
+
+    If that line only introduces a Python error, the error's last line is added.
+    """
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.toString())
+    else:
+        text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    last = next((line for line in reversed(lines) if not line.startswith("at ")), lines[0])
+    return (f"{lines[0]} {last}" if lines[0].endswith(":") and last != lines[0] else lines[0])[:_SHOWN]
+
 
 _STDERR = 2
 _SAID_ALWAYS = (
@@ -54,8 +77,8 @@ def start_jvm(conf: SparkConf) -> None:
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - The public way would also start a context.
 
 
-def _pass_on(said: int) -> None:
-    with open(said, "rb") as lines:
+def _pass_on(output: int) -> None:
+    with open(output, "rb") as lines:
         for line in lines:
             if not any(each in line for each in _SAID_ALWAYS):
                 with suppress(OSError):  # Stderr may be closed.
@@ -161,8 +184,8 @@ def java_options(consumer: Mapping[str, Any]) -> dict[str, str]:
 def _login(consumer: Mapping[str, Any]) -> str:
     module = _CLASSES.get(str(consumer.get("sasl_mechanism")), "scram.ScramLoginModule")
     given = {"username": consumer["sasl_plain_username"], "password": consumer.get("sasl_plain_password", "")}
-    told = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in given.items())
-    return f"org.apache.kafka.common.security.{module} required {told};"
+    options = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in given.items())
+    return f"org.apache.kafka.common.security.{module} required {options};"
 
 
 def _escaped(text: str) -> str:

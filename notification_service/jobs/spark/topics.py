@@ -36,8 +36,8 @@ def too_late(found: Mapping[Partition, int]) -> str | None:
     return (
         f"{Origin(partition, offset)}: its timestamp is later than {LATEST_MS} ms, which Spark cannot hold (did its producer "
         "write nanoseconds?), so no record behind it can be read. Once the service has read past it, delete it with "
-        f"kafka-delete-records, up to offset {offset + 1}, and start a new archive with the rest; let the topic refuse such "
-        "records (message.timestamp.after.max.ms)"
+        f"kafka-delete-records, up to offset {offset + 1}, and start a new archive with the remaining records; let the topic "
+        "refuse such records (message.timestamp.after.max.ms)"
     )
 
 

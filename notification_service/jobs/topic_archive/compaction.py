@@ -6,14 +6,13 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.spark.counted_write import write_rows
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import SCHEMA
-from notification_service.jobs.topic_archive.choice import FULL_BYTES, LEAST, Sized, worthwhile
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.layout import RECORDS, WORK, Archive, path_of
-from notification_service.jobs.topic_archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode
-from notification_service.jobs.topic_archive.span import Span
+from notification_service.jobs.topic_archive.layout import WORK, Archive, path_of
+from notification_service.jobs.topic_archive.manifest import NAME, RECORDS, ArchivedTopic, DirectoryManifest, encode
+from notification_service.jobs.topic_archive.span import FULL_BYTES, MIN_BATCHES, Sized, Span, worthwhile
 from notification_service.jobs.topic_archive.writer import LAYOUT, ORDER, WRITING, Tell
 from resequencer.clock import Clock
 
@@ -26,10 +25,10 @@ _PLACED = StructType([*SCHEMA.fields, *(StructField(name, StringType()) for name
 
 
 class CompactionSettings(msgspec.Struct, frozen=True):
-    """`full_bytes` and `least` are those of `choice.worthwhile`; a file gets about `file_bytes`."""
+    """`full_bytes` and `min_batches` are those of `span.worthwhile`; a file gets about `file_bytes`."""
 
     full_bytes: int = FULL_BYTES
-    least: int = LEAST
+    min_batches: int = MIN_BATCHES
     grace_ms: int = GRACE_MS
     file_bytes: int = _FILE_BYTES
 
@@ -73,7 +72,7 @@ class Compactor:
         removed = self._remove_replaced()
         manifests = {span: self._archive.manifest(span) for span in self._archive.spans()}
         sized = [Sized(span, manifest.bytes) for span, manifest in manifests.items()]
-        groups = worthwhile(sized, self._settings.full_bytes, self._settings.least)
+        groups = worthwhile(sized, self._settings.full_bytes, self._settings.min_batches)
         made = []
         for group in groups:
             made.append(self._make_one([manifests[each.span] for each in group]))

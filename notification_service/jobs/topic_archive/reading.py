@@ -4,8 +4,8 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.spark.topics import SCHEMA
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.layout import Archive, path_of
 from notification_service.jobs.topic_archive.manifest import DirectoryManifest, GroupEnds
 from notification_service.jobs.topic_archive.span import Span

@@ -1,10 +1,10 @@
-"""Decides which directories of an archive count: a merged directory replaces those of its batches. Pure."""
+"""Decides which directories of an archive count, and which to merge: a merged directory replaces those of its batches. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
 
 _NAME = re.compile(r"batch=([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 
@@ -47,3 +47,52 @@ def visible(spans: Iterable[Span]) -> list[Span]:
     if beyond:
         raise ArchiveRefused(f"batch {expected} is missing, but batch {min(beyond)} is there: restore it from a copy")
     return found
+
+
+FULL_BYTES = 1 << 30
+MIN_BATCHES = 10
+
+
+class Sized(NamedTuple):
+    """A directory's span, and the bytes of all its files."""
+
+    span: Span
+    bytes: int
+
+
+def worthwhile(spans: Iterable[Sized], full: int = FULL_BYTES, min_batches: int = MIN_BATCHES) -> list[list[Sized]]:
+    """Return groups of neighbouring batches to merge, in order.
+
+    A group has at least two batches of `full` bytes together, or at least `min_batches` batches of less. A batch larger than all
+    later ones of its group together is not merged. So a record is rewritten only as often as its directory doubles in size.
+    """
+    found = (_without_large(group) for group in _groups(spans, full))
+    return [group for group in found if len(group) >= (2 if _bytes(group) >= full else min_batches)]
+
+
+def _groups(spans: Iterable[Sized], full: int) -> Iterator[Sequence[Sized]]:
+    group: list[Sized] = []
+    for each in spans:
+        if each.bytes >= full:
+            yield group
+            group = []
+            continue
+        group.append(each)
+        if _bytes(group) >= full:
+            yield group
+            group = []
+    yield group
+
+
+def _without_large(group: Sequence[Sized]) -> list[Sized]:
+    remainder, begin = _bytes(group), 0
+    for each in group:
+        remainder -= each.bytes
+        if each.bytes <= remainder:
+            break
+        begin += 1
+    return list(group[begin:])
+
+
+def _bytes(group: Iterable[Sized]) -> int:
+    return sum(each.bytes for each in group)

@@ -11,20 +11,18 @@ from pyspark.sql.streaming import StreamingQuery
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
-from notification_service.jobs.errors import NotShared
-from notification_service.jobs.spark.errors import SPARK_ERRORS, cause_of
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, NotShared
+from notification_service.jobs.spark.session import SPARK_ERRORS, cause_of
 from notification_service.jobs.spark.topics import LATEST_MS, source_options, too_late
-from notification_service.jobs.topic_archive.beginning import beginning
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.topic_archive.layout import WORK, Archive
-from notification_service.jobs.topic_archive.manifest import GroupEnds
+from notification_service.jobs.topic_archive.manifest import GroupEnds, beginning
 from notification_service.jobs.topic_archive.writer import ArchiveSettings, BatchWriter, Known, Tell, another_archives
 from resequencer.clock import Clock
 from resequencer.record import Partition
 
 ARCHIVING = f"{WORK}/archiving"
 _OWNER = "ours"
-"""A directory that marks the run. A later process removes it with the rest, by which this run notices that it was replaced."""
+"""A directory that marks the run. A later process removes it with all else, by which this run notices that it was replaced."""
 
 _LOOK_SECONDS = 0.2
 _DECIDED_SECONDS = 30
@@ -56,7 +54,7 @@ class Archiver:
         return {} if newest is None else newest.ends
 
     def run(self, tell: Tell, is_stopping: Callable[[], bool], *, is_continuous: bool) -> None:
-        """Archive all records that are there now; with `is_continuous`, go on until `is_stopping`, asked between batches.
+        """Archive all records that are there now; with `is_continuous`, continue until `is_stopping`, asked between batches.
 
         Raises:
             ArchiveUnavailable, TransportUnavailable: Brokers or file system do not answer; another run continues from here.
@@ -115,7 +113,7 @@ class Archiver:
             return None
 
     def _clear(self) -> None:
-        """Remove what other runs left, or are still working on: they cannot publish it any more."""
+        """Remove what other runs have written, or are still working on: they cannot publish it any more."""
         for name in self._archive.place.names(ARCHIVING):
             self._archive.place.remove(f"{ARCHIVING}/{name}")
 

@@ -7,12 +7,13 @@ import msgspec
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.spark.counted_write import write_rows
 from notification_service.jobs.spark.topics import as_records
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.layout import RECORDS, Archive, path_of
+from notification_service.jobs.topic_archive.layout import Archive, path_of
 from notification_service.jobs.topic_archive.manifest import (
     NAME,
+    RECORDS,
     ArchivedTopic,
     DirectoryManifest,
     Ends,
@@ -126,7 +127,7 @@ class BatchWriter:
             raise another_archives(self._archive)
         self._newest = manifest
         self.records += manifest.records
-        self._tell(_told(manifest))
+        self._tell(_manifest_text(manifest))
         if positions is not None:
             self._known = self._look()
 
@@ -158,6 +159,6 @@ def another_archives(archive: Archive) -> ArchiveRefused:
     )
 
 
-def _told(manifest: DirectoryManifest) -> str:
+def _manifest_text(manifest: DirectoryManifest) -> str:
     each = (f"{topic} {counted.records:,}" for topic, counted in sorted(manifest.topics.items()))
     return f"batch {manifest.last}: {', '.join(each) or 'nothing new but positions'}"

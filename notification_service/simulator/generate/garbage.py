@@ -58,7 +58,7 @@ def _write(kind: str, rng: Random, unit: str) -> Garbage:
 
 
 def _write_too_large(unit: str, max_value_bytes: int) -> Garbage:
-    """Return an envelope whose only fault is its size: one byte too many, or its least size if that is more."""
+    """Return an envelope whose only fault is its size: one byte too many, or its minimum size if that is more."""
     empty = len(msgspec.json.encode(_envelope(unit, filling="")))
     value = msgspec.json.encode(_envelope(unit, filling="x" * (max_value_bytes + 1 - empty)))
     return Garbage(TOO_LARGE, unit.encode(), _line(unit, value), DeadLetterReason.TOO_LARGE)

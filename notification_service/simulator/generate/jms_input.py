@@ -42,7 +42,7 @@ class JmsInput:
     """Sends a line's key, headers and value as a message with an id of its own, and with its partition as the property `part`.
 
     A line that is no record is sent as a body, byte for byte. A message gets its offset when the service takes it in. So the
-    offsets that are told are right if nothing else sends to the queues; `sent` is a file that counts, over all simulations, the
+    returned offsets are right if nothing else sends to the queues; `sent` is a file that counts, over all simulations, the
     messages of each partition. `retry` logs while the broker does not answer.
     """
 
@@ -118,9 +118,9 @@ def _send_all(io: "Io", queues: Sequence[str], waiting: Sequence[_Waiting]) -> N
 
     senders = {queue: io.open_sender(queue, SenderHandler()) for queue in {queues[each.partition] for each in waiting}}
     deliveries: list[Any] = []
-    for partition, told in waiting:
-        message = to_message(told)
-        message.properties |= {PART: partition, _DUPLICATE_ID: told.id}
+    for partition, outgoing_message in waiting:
+        message = to_message(outgoing_message)
+        message.properties |= {PART: partition, _DUPLICATE_ID: outgoing_message.id}
         deliveries.append(senders[queues[partition]].send(message))
     outcomes = Outcomes(deliveries)
     io.wait(outcomes.look, "the input", _FLUSH_SECONDS)

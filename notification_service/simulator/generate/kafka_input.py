@@ -1,13 +1,13 @@
 """Sends simulated lines to the topic that the Kafka transport reads."""
 
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import KafkaProducer, errors
-from kafka.partitioner.default import murmur2
-
 from guardian.backoff import RetryWithBackoff
-from notification_service.connectors.kafka.client import make_client, to_transport_error, translated
+from notification_service.connectors.kafka.client import to_transport_error
+from notification_service.connectors.kafka.core.records import ProducerRecord
+from notification_service.connectors.kafka.producer import IdempotentProducer, partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.line_format import Defect, Line, decode_line
@@ -15,7 +15,7 @@ from notification_service.connectors.line_format import Defect, Line, decode_lin
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
 """How long to wait for a broker during a simulation. A simulation cut short is useless: its expectations are incomplete."""
-_SAY_SECONDS = 5
+_REPORT_SECONDS = 5
 
 
 class KafkaInput:
@@ -32,9 +32,8 @@ class KafkaInput:
             self._partitions = topics.look().partitions
         finally:
             topics.close()
-        own = {"transactional_id": None, "max_request_size": 4 * settings.max_value_bytes}
-        own["delivery_timeout_ms"] = 1_000 * _FLUSH_SECONDS
-        self._producer: KafkaProducer = make_client("the input", KafkaProducer, {**settings.producer, **own})
+        own = {"max_request_size": 4 * settings.max_value_bytes, "delivery_timeout_ms": 1_000 * _FLUSH_SECONDS}
+        self._producer = IdempotentProducer("the input", settings, **own)
         self._sent: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -45,10 +44,10 @@ class KafkaInput:
             if error is None:
                 self.flush()
         finally:
-            self._producer.close(timeout=_FLUSH_SECONDS)
+            self._producer.close(_FLUSH_SECONDS)
 
     def partition_of(self, key: bytes) -> int:
-        return int(murmur2(key) & 0x7FFFFFFF) % self._partitions
+        return partition_of(key, self._partitions)
 
     def append(self, partition: int, line: bytes) -> None:
         self._sent.append(self._send(partition, line))
@@ -57,28 +56,20 @@ class KafkaInput:
 
     def append_and_tell(self, partition: int, line: bytes) -> int:
         future = self._send(partition, line)
+        self._sent.append(future)
         self.flush()
-        with translated("the input"):
-            return int(future.get(timeout=_FLUSH_SECONDS).offset)
+        return int(future.value.offset)
 
     def flush(self) -> None:
         """Wait until all sent lines have arrived; raise the error of one that has not."""
-        self._retry.until_answered("input", self._flush_for_a_while)
+        # A record that the client gave up after `_FLUSH_SECONDS` counts as done, too.
+        self._retry.until_answered("input", partial(self._producer.flush, self._sent, _REPORT_SECONDS))
         failed = next((each for each in self._sent if each.failed()), None)
         self._sent = []
         if failed is not None:
             raise to_transport_error("the input", failed.exception)
 
-    def _flush_for_a_while(self) -> None:
-        """Flush for `_SAY_SECONDS`. The client also counts records as flushed that it gave up after `_FLUSH_SECONDS`."""
-        with translated("the input"):
-            self._producer.flush(timeout=_SAY_SECONDS)
-
     def _send(self, partition: int, line: bytes) -> Any:
         read = decode_line(line.rstrip(b"\n"))
         record = Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
-        with translated("the input"):
-            try:
-                return self._producer.send(self._topic, record.value, record.key, list(record.headers), partition)
-            except errors.MessageSizeTooLargeError as error:
-                raise to_transport_error("the input", error) from error
+        return self._producer.send(ProducerRecord(self._topic, record.key, record.headers, record.value, partition))

@@ -27,7 +27,7 @@ _QOS = 1
 class MqttInput:
     """Publishes a line's key, headers and value as a message. What is sent again after an outage may be there twice.
 
-    `partition_of` is the partitioner of the bridge's start. Offsets are the bridge's: no line can be told its own. `retry` logs
+    `partition_of` is the partitioner of the bridge's start. Offsets are the bridge's, and not known here. `retry` logs
     while the broker does not answer.
 
     It waits until the broker has a session of the bridge.

@@ -56,7 +56,7 @@ class IsoDocument(NamedTuple):
 
 
 def parse_iso_xml(document: bytes) -> IsoDocument:
-    """Parse XML with any prefix, encoding and byte order mark. Texts are stripped; comments and namespaced attributes left out.
+    """Parse XML with any prefix, encoding and byte order mark. Texts are stripped, comments and namespaced attributes ignored.
 
     Raises:
         XmlRefused: The XML is not well-formed, has a DTD, or is nested deeper than any message.

@@ -51,9 +51,9 @@ class Bursts(NamedTuple):
 class Plan(msgspec.Struct, frozen=True):
     """The same plan writes the same bytes; `rate` and `bursts` only determine when.
 
-    `window` is the most places that an envelope moves in the stream. The shares are of all envelopes, 0 … 1. `duplicates` are
-    written twice, `losses` never, and `late` ones `late_after_ms` after everything else. `garbage` counts lines that are no
-    envelopes. `conflicts` come with a record of other content under their envelope id, before or after them.
+    `window` is the maximum number of places that an envelope moves in the stream. The shares are of all envelopes, 0 … 1.
+    `duplicates` are written twice, `losses` never, and `late` ones `late_after_ms` after everything else. `garbage` counts lines
+    that are no envelopes. `conflicts` come with a record of other content under their envelope id, before or after them.
 
     `max_value_bytes` is the service's limit, so that one piece of garbage can exceed it; None for no such piece. `exponent` is
     used by `Keys.ZIPF` only. `rate` is in lines per second, None for as fast as possible. A burst consists of envelopes, and none

@@ -315,7 +315,7 @@ def _bursts(stream: Iterator[Place], bursts: Bursts | None) -> Iterator[Iterator
 
 
 def _rng(plan: Plan, purpose: str) -> Random:
-    """Return a random generator for one purpose, so that changing one rate does not affect the rest."""
+    """Return a random generator for one purpose, so that changing one rate does not affect the others."""
     return Random(f"{plan.seed}/{purpose}")  # noqa: S311  # A simulation, and it must repeat itself.
 
 

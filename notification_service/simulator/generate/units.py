@@ -34,7 +34,7 @@ _AMONG = 1_000
 
 
 def envelopes_of(plan: Plan, number: int) -> int:
-    """Return the least number of envelopes of payment `number` (from 0): `BUSIEST / k^exponent` for the k-th of its group.
+    """Return the minimum number of envelopes of payment `number` (from 0): `BUSIEST / k^exponent` for the k-th of its group.
 
     This is Zipf's law, bounded below by the 4 … 12 envelopes that every payment has.
     """
@@ -125,9 +125,9 @@ def _processes(unit: str, envelope_id: str, happening: Happening) -> tuple[Expec
             processes.append(ExpectedProcess(event, happening.flow))
             continue
         status, reason = row
-        said = happening.reason_code or reason if event == happening.events[-1] else reason
+        stated = happening.reason_code or reason if event == happening.events[-1] else reason
         identifier = notification_id(unit, envelope_id, index)
-        processes.append(ExpectedProcess(event, happening.flow, status, said, identifier))
+        processes.append(ExpectedProcess(event, happening.flow, status, stated, identifier))
     return tuple(processes)
 
 

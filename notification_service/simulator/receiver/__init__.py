@@ -1,1 +1,1 @@
-"""A receiver of payment status notifications by HTTP that sleeps, refuses, limits, forgets and fails as it is told."""
+"""A receiver of payment status notifications by HTTP that sleeps, refuses, limits, forgets and fails as its settings say."""

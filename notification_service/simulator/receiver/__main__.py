@@ -22,13 +22,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--directory", type=Path, required=True, help="of what it keeps: {taken,units,calls}.jsonl")
     parser.add_argument("--port", type=int, required=True)
     add_options(parser)
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        behaviour = behaviour_of(told)
+        behaviour = behaviour_of(options)
     except BehaviourRefused as error:
         parser.error(str(error))
     with suppress(KeyboardInterrupt):
-        ReceiverHttpServer(told.port, Receiver(told.directory, behaviour)).serve_forever()
+        ReceiverHttpServer(options.port, Receiver(options.directory, behaviour)).serve_forever()
     return 130
 
 

@@ -24,7 +24,7 @@ class Behaviour:
     calls in the same order meet the same. The share of units is chosen by `seed` and unit, so the same unit is always refused.
 
     Attributes:
-        connections: The most concurrent calls; a call above it gets 429. 0: no limit.
+        connections: The maximum number of concurrent calls; a call above it gets 429. 0: no limit.
         unauthorized: Every call gets 401.
         asleep: In these windows every call gets 503, and `retry_after` in seconds as a header if it is not 0.
         rate: Calls per second, in bursts of at most this number; a call above it gets 429 with Retry-After. 0: no limit.
@@ -54,7 +54,7 @@ class Behaviour:
     unknown: float = 0.0
     seed: int = 0
 
-    def changed(self, told: object, now: float) -> "Behaviour":
+    def changed(self, settings: object, now: float) -> "Behaviour":
         """Return the behaviour with the changes of a JSON object, whose windows count from `now`.
 
         Names are those of the command line, such as `late-seconds`. What is not named stays.
@@ -62,12 +62,12 @@ class Behaviour:
         Raises:
             BehaviourRefused: A name is unknown, or a value does not fit.
         """
-        if not isinstance(told, Mapping):
-            raise BehaviourRefused(f"a behaviour is a JSON object, not {told!r}")
-        unknown = sorted(told.keys() - _READERS.keys())
+        if not isinstance(settings, Mapping):
+            raise BehaviourRefused(f"a behaviour is a JSON object, not {settings!r}")
+        unknown = sorted(settings.keys() - _READERS.keys())
         if unknown:
             raise BehaviourRefused(f"there is no '{unknown[0]}'; there are {', '.join(sorted(_READERS))}")
-        changes: dict[str, Any] = {_field(name): _READERS[name](name, value, now) for name, value in told.items()}
+        changes: dict[str, Any] = {_field(name): _READERS[name](name, value, now) for name, value in settings.items()}
         return replace(self, **changes)
 
     def as_json(self) -> Mapping[str, object]:
@@ -108,8 +108,8 @@ def behaviour_of(arguments: Namespace) -> Behaviour:
     Raises:
         BehaviourRefused: A value does not fit.
     """
-    told = {_option(each.name): getattr(arguments, each.name) for each in fields(Behaviour)}
-    return Behaviour().changed(told, 0)
+    settings = {_option(each.name): getattr(arguments, each.name) for each in fields(Behaviour)}
+    return Behaviour().changed(settings, 0)
 
 
 def _field(name: str) -> str:
@@ -154,9 +154,9 @@ def _flag(name: str, value: object, _: float) -> bool:
     return value
 
 
-def _number(kind: Callable[[float], _T], most: float, what: str) -> Callable[[str, object, float], _T]:
+def _number(kind: Callable[[float], _T], maximum: float, what: str) -> Callable[[str, object, float], _T]:
     def read(name: str, value: object, _: float) -> _T:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most and kind(value) == value
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= maximum and kind(value) == value
         if not fits:
             raise BehaviourRefused(f"'{name}' takes {what}, not {value!r}")
         assert isinstance(value, (int, float))

@@ -128,17 +128,17 @@ def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    told = json.loads(line)
-                    yield told["key"], told["headers"][NOTIFICATION_ID]
+                    notification = json.loads(line)
+                    yield notification["key"], notification["headers"][NOTIFICATION_ID]
                 except (ValueError, KeyError, TypeError) as error:
                     raise ValueError(f"{path}, line {number}: no notification with key and notification-id") from error
 
 
-def _expected(told: Namespace) -> Iterator[tuple[str, str]]:
-    if told.topic is None:
-        return read_notifications(told.notifications)
+def _expected(options: Namespace) -> Iterator[tuple[str, str]]:
+    if options.topic is None:
+        return read_notifications(options.notifications)
 
-    return read_topic(told.bootstrap, told.topic)
+    return read_topic(options.bootstrap, options.topic)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -151,11 +151,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("notifications", type=Path, nargs="*", help="files of JSON lines, in the order of their notifications")
     parser.add_argument("--topic", help="the topic of the notifications, instead of files")
     parser.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT", help="of its broker (default: %(default)s)")
-    told = parser.parse_args(arguments)
-    if bool(told.notifications) == bool(told.topic):
+    options = parser.parse_args(arguments)
+    if bool(options.notifications) == bool(options.topic):
         parser.error("name files of notifications, or --topic")
     try:
-        found = compare(told.directory, _expected(told))
+        found = compare(options.directory, _expected(options))
     except (OSError, ValueError) as error:
         print(f"check: {error}")  # noqa: T201 - a command's output.
         return 1

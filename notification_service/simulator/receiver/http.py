@@ -68,8 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer) -> None:
         kind = "application/json" if answer.body.startswith(b"{") else "text/plain"
         headers = (*answer.headers, ("Content-Type", kind), ("Content-Length", len(answer.body)))
-        told = "".join(f"{name}: {value}\r\n" for name, value in headers)
-        head = f"{self.protocol_version} {answer.status} {HTTPStatus(answer.status).phrase}\r\n{told}\r\n"
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        head = f"{self.protocol_version} {answer.status} {HTTPStatus(answer.status).phrase}\r\n{lines}\r\n"
         self.wfile.write(head.encode("latin-1") + answer.body)
 
 

@@ -81,7 +81,7 @@ _UNKNOWN = Answer(418, b'{"error": "this is a teapot"}')
 class Receiver:
     """The receiver of one directory. Its methods may be called by several threads.
 
-    What it took and what it knows of units is read back from the directory. Behaviour and counts begin anew.
+    What it took and what it knows of units is read back from the directory. Behaviour and counts begin again.
     """
 
     def __init__(self, directory: Path, behaviour: Behaviour, clock: Callable[[], float] = time.time) -> None:
@@ -97,7 +97,7 @@ class Receiver:
             self._note(line["unit"], line["is"], line["at"])
         self._began = clock()
         self._behave(behaviour)
-        self._running = self._most = 0
+        self._running = self._max_running = 0
         self._did: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
@@ -105,7 +105,7 @@ class Receiver:
         """Return the answer to a call, which counts as running until `end`. Names of headers are in lower case."""
         with self._lock:
             self._running += 1
-            self._most = max(self._most, self._running)
+            self._max_running = max(self._max_running, self._running)
             now, drawn = self._clock(), self._random.random()
             refusal = self._find_limit(now - self._began) or self._find_fault(drawn)
             if refusal is not None:
@@ -132,21 +132,21 @@ class Receiver:
         with self._lock:
             return self._behaviour.as_json()
 
-    def change(self, told: object) -> None:
-        """Change the behaviour, as `Behaviour.changed` does; windows count from now, and the draws by seed begin anew.
+    def change(self, settings: object) -> None:
+        """Change the behaviour, as `Behaviour.changed` does; windows count from now, and the draws by seed begin again.
 
         Raises:
             BehaviourRefused: A name or a value is wrong; nothing was changed.
         """
         with self._lock:
-            self._behave(self._behaviour.changed(told, self._clock() - self._began))
+            self._behave(self._behaviour.changed(settings, self._clock() - self._began))
 
     def counts(self) -> Mapping[str, object]:
         """Return numbers since the start, and the seconds since then; `refused` has a number for each part of the behaviour."""
         with self._lock:
             names = ("taken", "repeated", "announced", "broken", "late")
             done = {name: self._did[name] for name in names}
-            asleep = {"probes-while-asleep": self._refused["asleep"], "most-concurrent": self._most}
+            asleep = {"probes-while-asleep": self._refused["asleep"], "most-concurrent": self._max_running}
             return done | {"refused": dict(self._refused)} | asleep | {"seconds": round(self._clock() - self._began, 3)}
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class Receiver:
         return None
 
     def _take_allowance(self) -> bool:
-        """Count a call against the rate; return False if there is no allowance left for it."""
+        """Count a call against the rate; return False if its allowance is used up."""
         rate, now = self._behaviour.rate, self._clock()
         self._allowance = min(max(rate, 1), self._allowance + (now - self._filled) * rate)
         self._filled = now

@@ -109,7 +109,7 @@ class Following:
         self._unexplained: set[str] = set()
         self._done: set[str] = set()
         self._touched: set[str] = set()
-        self._letters = DeadLetterCheck(rules)
+        self._dead_letter_check = DeadLetterCheck(rules)
         self._findings = Findings()
         self._orders = orders
         self._outcome_lines = None if orders is None else TailedFile(orders.outcomes)
@@ -138,17 +138,17 @@ class Following:
         is_final = is_all_read and not is_being_written and not is_behind
         if is_final:
             self._refuse_unexplained()
-        outstanding, letters = len(self._open) + len(self._unexplained), self._letters.outstanding
-        letters += self._letters.differing_orders(self._explained.dead_letters)
-        has_all = is_final and bool(self._done) and not outstanding and not letters
+        outstanding, missing_dead_letters = len(self._open) + len(self._unexplained), self._dead_letter_check.outstanding
+        missing_dead_letters += self._dead_letter_check.differing_orders(self._explained.dead_letters)
+        has_all = is_final and bool(self._done) and not outstanding and not missing_dead_letters
         orders = self._check_orders(is_final=False) if has_all else 0
         groups = self._check_groups(is_complete=not orders) if has_all else 0
         return Look(
             self._count,
             len(self._done),
             outstanding,
-            self._letters.count,
-            letters,
+            self._dead_letter_check.count,
+            missing_dead_letters,
             self._findings.total,
             is_all_read,
             self._progress != before,
@@ -165,8 +165,8 @@ class Following:
         self._touched.update(self._open)
         self._compare(is_final=True)
         self._refuse_unexplained()
-        self._letters.end(self._findings)
-        self._letters.end_orders(self._explained.dead_letters, self._findings)
+        self._dead_letter_check.end(self._findings)
+        self._dead_letter_check.end_orders(self._explained.dead_letters, self._findings)
         self._check_orders(is_final=True)
         self._end_groups()
 
@@ -178,7 +178,7 @@ class Following:
             self._count,
             self._incomplete,
             self._late,
-            self._letters.count,
+            self._dead_letter_check.count,
             self._findings.counts(),
             self._findings.examples(),
             None if self._checked is None else self._checked.counts,
@@ -193,7 +193,7 @@ class Following:
     @property
     def _progress(self) -> tuple[int, ...]:
         groups = () if self._groups is None else self._groups.progress
-        return self._expectations, self._count, self._letters.count, len(self._outcomes), *groups
+        return self._expectations, self._count, self._dead_letter_check.count, len(self._outcomes), *groups
 
     # Reading
 
@@ -203,11 +203,11 @@ class Following:
         for line in self._notifications.lines(_AT_ONCE):
             self._note(read_notification(line))
         for line in self._dead_letters.lines(_AT_ONCE):
-            letter = read_dead_letter(line)
-            if isinstance(letter, Defect):
-                self._findings.add(Finding(Deviation.UNREADABLE, "a dead letter", letter.problem))
+            dead_letter = read_dead_letter(line)
+            if isinstance(dead_letter, Defect):
+                self._findings.add(Finding(Deviation.UNREADABLE, "a dead letter", dead_letter.problem))
             else:
-                self._letters.came(letter, self._findings)
+                self._dead_letter_check.came(dead_letter, self._findings)
         has_moved = (self._progress, self._findings.total) != before
         if has_moved:
             self._explain()
@@ -290,7 +290,7 @@ class Following:
             self._expectations += 1
             expected = read_expected(line, self._expectations)
             if isinstance(expected, ExpectedGarbage):
-                self._letters.expect(expected, self._findings)
+                self._dead_letter_check.expect(expected, self._findings)
                 continue
             if self._groups is not None:
                 self._groups.expect(expected)
@@ -337,7 +337,7 @@ class Following:
             for each in self._seen.pop(name):
                 self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.notification_id} ({each.event}): no such unit"))
         self._unexplained.clear()
-        self._letters.refuse_early(self._findings)
+        self._dead_letter_check.refuse_early(self._findings)
 
 
 class Watch(NamedTuple):

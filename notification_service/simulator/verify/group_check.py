@@ -11,13 +11,16 @@ import msgspec
 
 from notification_service.connectors.line_format import Defect
 from notification_service.simulator.expectation import ExpectedMessage, ExpectedUnit
-from notification_service.simulator.verify.group_counts import Counts, group_code, number, whole_number
 from notification_service.simulator.verify.group_observation import (
+    Counts,
     ObservedFact,
     ObservedGroupReport,
     ReplayedGroup,
+    group_code,
+    number,
     read_fact,
     read_group_report,
+    whole_number,
 )
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings, GroupCounts
 
@@ -137,15 +140,17 @@ class GroupsCheck:
         self._dead_letters += 1
 
     def end(self, findings: Findings, disturbed: Collection[str] = ()) -> None:
-        """Report all deviations, after everything was added. Of `disturbed` units an operator changed what is told."""
+        """Report all deviations, after everything was added. Of `disturbed` units an operator changed the notifications."""
         for each in self._found(disturbed):
             findings.add(each)
 
     def counts(self) -> GroupCounts:
         """Return the totals for the verdict."""
-        told = list(self.outcomes())
+        outcomes = list(self.outcomes())
         incomplete = sum(each.missing is not None for group in self._reports.values() for each in group)
-        return GroupCounts(len(told), sum(each.why is None for each in told), self.reports, incomplete, self._without_message)
+        return GroupCounts(
+            len(outcomes), sum(each.why is None for each in outcomes), self.reports, incomplete, self._without_message
+        )
 
     def outcomes(self) -> Iterator[MessageOutcome]:
         """Yield what came of each message, in the order of the expectations."""
@@ -216,9 +221,9 @@ class GroupsCheck:
             groups |= dict.fromkeys(group.payments, name)
             for message in messages:
                 assert message is not None
-                said = group.total, group.control_sum
-                if said != (whole_number(message.total), number(message.control_sum)):
-                    what = f"its facts say NbOfTxs and CtrlSum {said}, its message {message.total} and {message.control_sum}"
+                stated = group.total, group.control_sum
+                if stated != (whole_number(message.total), number(message.control_sum)):
+                    what = f"its facts say NbOfTxs and CtrlSum {stated}, its message {message.total} and {message.control_sum}"
                     yield Finding(Deviation.FACT_WRONG, name, what)
         for message, units in self._messages.items():
             names = {groups[each] for each in units if each in groups}
@@ -308,11 +313,11 @@ class GroupsCheck:
 
 
 def _expected(unit: ExpectedUnit, strategy: str) -> _Expected:
-    told = [each.status for envelope in unit.envelopes for each in envelope.processes if each.status is not None]
+    statuses = [each.status for envelope in unit.envelopes for each in envelope.processes if each.status is not None]
     is_calm = not any(each.is_lost or each.late or each.conflicts for each in unit.envelopes)
     is_one_lane = len(unit.flows) == 1 or (unit.numbering == "shared" and strategy == "SEQUENCE")
     is_ordered = is_one_lane and strategy in ("SEQUENCE", "STRICT_SEQUENCE")
-    return _Expected(unit.message, told[-1] if told else None, is_calm and is_ordered, unit.amount)
+    return _Expected(unit.message, statuses[-1] if statuses else None, is_calm and is_ordered, unit.amount)
 
 
 def _is_complete(report: ObservedGroupReport) -> bool:
@@ -329,5 +334,5 @@ def _without_repeats(reports: Iterable[ObservedGroupReport]) -> list[ObservedGro
 
 
 def _text(counts: Counts) -> str:
-    told = ", ".join(f"{each.status} {each.payments} ({each.total})" for each in counts.statuses)
-    return told + "".join(f"; {name} {status}: {dict(counted)}" for name, status, counted in counts.instructions)
+    by_status = ", ".join(f"{each.status} {each.payments} ({each.total})" for each in counts.statuses)
+    return by_status + "".join(f"; {name} {status}: {dict(counted)}" for name, status, counted in counts.instructions)

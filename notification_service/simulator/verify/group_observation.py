@@ -1,8 +1,9 @@
-"""Reads the facts of the service, and the reports of its groups: one per line."""
+"""Counts the payments of a group, and reads the facts of the service and the reports of its groups: one per line."""
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,7 +23,114 @@ from guardian.headers import (
 )
 from notification_service.connectors.line_format import Defect, Line, decode_line
 from notification_service.simulator.generate.pain001 import XmlRefused, parse_iso_xml
-from notification_service.simulator.verify.group_counts import Counted, Counts, Payment, Stated, count, number, whole_number
+
+MAX_INSTRUCTIONS = 100
+"""With more payment informations a report has only the counts of the message."""
+
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,17})?")
+_GROUP_CODES = frozenset(["ACCC", "ACCP", "ACSC", "ACSP", "ACTC", "ACWC", "PART", "PDNG", "RCVC", "RCVD", "RJCT", "RVCM", "RVNC"])
+
+
+class Payment(NamedTuple):
+    """What is known of a payment: its latest status, its amount, and the payment information that it is of."""
+
+    status: str
+    amount: Decimal | None
+    instruction: str | None
+
+
+class Stated(NamedTuple):
+    """What a payment information says of itself: its NbOfTxs and its CtrlSum."""
+
+    total: int | None = None
+    control_sum: Decimal | None = None
+
+
+class Counted(NamedTuple):
+    """How many payments have a status, and the sum of their amounts; None if one is unknown."""
+
+    status: str
+    payments: int
+    total: Decimal | None
+
+
+class Counts(NamedTuple):
+    """What a report says of the payments: by status, and for a message with several payment informations by these.
+
+    A payment information is its id, its PmtInfSts, and its payments by status. All is in alphabetical order.
+    """
+
+    statuses: tuple[Counted, ...]
+    instructions: tuple[tuple[str, str | None, tuple[tuple[str, int], ...]], ...]
+
+    @property
+    def members(self) -> int:
+        return sum(each.payments for each in self.statuses)
+
+    def final(self, finals: Collection[str]) -> int:
+        return sum(each.payments for each in self.statuses if each.status in finals)
+
+
+def count(payments: Collection[Payment], stated: Mapping[str, Stated], *, has_status: bool) -> Counts:
+    """Count payments. `has_status`: they are all there and final, so that payment informations have a status.
+
+    One whose `stated` numbers are not what it holds has none.
+    """
+    instructions = sorted({each.instruction for each in payments if each.instruction is not None})
+    names = instructions if 2 <= len(instructions) <= MAX_INSTRUCTIONS else []
+    return Counts(
+        tuple(_counted(name, [each for each in payments if each.status == name]) for name in _statuses(payments)),
+        tuple(
+            _instruction(name, [each for each in payments if each.instruction == name], stated.get(name, Stated()), has_status)
+            for name in names
+        ),
+    )
+
+
+def group_code(statuses: Iterable[str]) -> str | None:
+    """Return the one code for payments with these statuses, None if there is none."""
+    found = set(statuses)
+    if len(found) == 1:
+        return found.pop() if found <= _GROUP_CODES else None
+    if found == {"ACSC", "ACCC"}:
+        return "ACSC"
+    ended = {each for each in found if not each.startswith("AC")}
+    return "PART" if ended and ended != found and ended <= {"RJCT", "CANC"} else None
+
+
+def whole_number(text: str | None) -> int | None:
+    """Return a number of at most 15 digits, None for any other text."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
+
+
+def number(text: str | None) -> Decimal | None:
+    """Return a decimal number, None for any other text."""
+    return Decimal(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def _statuses(payments: Iterable[Payment]) -> list[str]:
+    return sorted({each.status for each in payments})
+
+
+def _counted(status: str, payments: Collection[Payment]) -> Counted:
+    return Counted(status, len(payments), _sum(payments))
+
+
+def _instruction(
+    name: str, payments: Collection[Payment], stated: Stated, has_status: bool
+) -> tuple[str, str | None, tuple[tuple[str, int], ...]]:
+    statuses = [each.status for each in payments]
+    counted = tuple((each, statuses.count(each)) for each in sorted(set(statuses)))
+    total = _sum(payments)
+    is_right = stated.total in (None, len(payments)) and (total is None or stated.control_sum in (None, total))
+    return name, group_code(statuses) if has_status and is_right else None, counted
+
+
+def _sum(payments: Collection[Payment]) -> Decimal | None:
+    """Return the sum of the amounts, None if one is unknown."""
+    amounts = [each.amount for each in payments if each.amount is not None]
+    return sum(amounts, Decimal()) if len(amounts) == len(payments) else None
 
 
 class ObservedFact(msgspec.Struct, frozen=True):
@@ -121,17 +229,17 @@ def read_group_report(line: bytes) -> ObservedGroupReport | Defect:
         AMENDED in headers,
         CLOSED_BY in headers,
         POSSIBLE_DUPLICATE in headers,
-        Counts(tuple(sorted(_counted(original))), tuple(sorted(_instructions(_at(_json(read), "CstmrPmtStsRpt"))))),
+        Counts(tuple(sorted(_reported(original))), tuple(sorted(_instructions(_at(_json(read), "CstmrPmtStsRpt"))))),
     )
 
 
 def _instructions(report: Mapping[str, Any]) -> Iterator[tuple[str, str | None, tuple[tuple[str, int], ...]]]:
     for each in _all(report, "OrgnlPmtInfAndSts"):
-        counted = tuple(sorted((found.status, found.payments) for found in _counted(each)))
+        counted = tuple(sorted((found.status, found.payments) for found in _reported(each)))
         yield _text(each, "OrgnlPmtInfId") or "", _text(each, "PmtInfSts"), counted
 
 
-def _counted(of: Mapping[str, Any]) -> Iterator[Counted]:
+def _reported(of: Mapping[str, Any]) -> Iterator[Counted]:
     for each in _all(of, "NbOfTxsPerSts"):
         total = _text(each, "DtldCtrlSum")
         count = whole_number(_text(each, "DtldNbOfTxs"))

@@ -169,9 +169,9 @@ class TailedFile:
         # The highest number of the files rotated before the open one.
         self._number = 0
 
-    def lines(self, most: int) -> Iterator[bytes]:
-        """Yield up to `most` lines, without newlines; fewer only if there are no more now."""
-        for _ in range(most):
+    def lines(self, limit: int) -> Iterator[bytes]:
+        """Yield up to `limit` lines, without newlines; fewer only if there are no more now."""
+        for _ in range(limit):
             try:
                 line = self._next_line()
             except OSError as error:
@@ -204,7 +204,7 @@ class TailedFile:
         if line.endswith(b"\n"):
             self._offset += len(line)
             return line[:-1]
-        # The rest of the line may follow.
+        # The remainder of the line may follow.
         file.seek(self._offset)
         return None
 

@@ -80,7 +80,7 @@ def read_outcome(line: bytes) -> ObservedOutcome | Defect:
 def explain(outcomes: Iterable[ObservedOutcome]) -> Explained:
     """Return what orders with these outcomes explain."""
     released, disturbed = set[str](), set[str]()
-    letters: dict[tuple[int, int], str] = {}
+    dead_lettered: dict[tuple[int, int], str] = {}
     for partition, outcome, _ in outcomes:
         order = outcome.order
         if order is None or order.unit is None or outcome.result not in _EFFECTIVE | HELD:
@@ -89,8 +89,8 @@ def explain(outcomes: Iterable[ObservedOutcome]) -> Explained:
         if order.kind in (OrderKind.RELEASE, OrderKind.SKIP):
             released.add(order.unit)
         elif order.kind is OrderKind.DEAD_LETTER and order.position is not None:
-            letters[partition.number, order.position] = order.unit
-    return Explained(frozenset(released), frozenset(disturbed), frozenset(letters), Counter(letters.values()))
+            dead_lettered[partition.number, order.position] = order.unit
+    return Explained(frozenset(released), frozenset(disturbed), frozenset(dead_lettered), Counter(dead_lettered.values()))
 
 
 def check_orders(log: OrdersLog, outcomes: Sequence[ObservedOutcome]) -> OrdersCheck:

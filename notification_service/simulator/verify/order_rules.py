@@ -3,8 +3,8 @@
 SEQUENCE with one numbering: ascending over the whole unit, except for what is marked `late`. SEQUENCE with a numbering per flow:
 ascending per flow only if every flow's envelopes arrived in order; else what follows a later one of its flow is marked `late`.
 STRICT_SEQUENCE: ascending per flow. For both, nothing is marked `late` unless it follows a later one. FULL_*: first the envelope
-that completes the data, then those that had waited in order of arrival, then the rest as it arrives. Other strategies: the order
-is unknown and not checked.
+that completes the data, then those that had waited in order of arrival, then all others as they arrive. Other strategies: the
+order is unknown and not checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -67,7 +67,7 @@ def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is
     `is_disturbed` is set if an operator's order changed what the unit waits for, or until when: it may then be released at any
     time, and what it releases names whatever was missing at that moment.
 
-    Possible duplicates are left out, because the storage behind them had lost its state.
+    Possible duplicates do not count, because the storage behind them had lost its state.
     """
     sure = [each for each in seen if not each.observed.is_possible_duplicate]
     if rules.gathers:
@@ -151,10 +151,10 @@ def _after_later(unit: ExpectedUnit, seen: Iterable[Seen], lane_of: Callable[[Ex
 
     Envelopes without notifications are not visible in the output, so they may have come before any other.
     """
-    told = {each.envelope.envelope_id for each in seen}
+    notified = {each.envelope.envelope_id for each in seen}
     highest: dict[str, int] = {}
     for envelope in unit.envelopes:
-        if envelope.envelope_id not in told and not envelope.is_lost:
+        if envelope.envelope_id not in notified and not envelope.is_lost:
             highest[lane_of(envelope)] = max(highest.get(lane_of(envelope), 0), envelope.sequence)
     following = set()
     for envelope, *_ in seen:
@@ -247,28 +247,28 @@ class DeadLetterCheck:
         if position in self._came:
             return
         self._expected[position] = garbage
-        for letter in self._early.pop(position, ()):
-            self._compare(position, letter, findings)
+        for dead_letter in self._early.pop(position, ()):
+            self._compare(position, dead_letter, findings)
 
-    def came(self, letter: ObservedDeadLetter, findings: Findings) -> None:
+    def came(self, dead_letter: ObservedDeadLetter, findings: Findings) -> None:
         self.count += 1
-        if letter.position is None:
-            findings.add(_unexpected("no source position", letter))
-        elif letter.reason == DeadLetterReason.ORDERED:
-            self._count_once(letter.position, letter, findings)
-            self._ordered.add(letter.position)
-        elif letter.is_requeued:
-            self._count_once(letter.position, letter, findings)
-        elif letter.position in self._came or letter.position in self._expected:
-            self._compare(letter.position, letter, findings)
+        if dead_letter.position is None:
+            findings.add(_unexpected("no source position", dead_letter))
+        elif dead_letter.reason == DeadLetterReason.ORDERED:
+            self._count_once(dead_letter.position, dead_letter, findings)
+            self._ordered.add(dead_letter.position)
+        elif dead_letter.is_requeued:
+            self._count_once(dead_letter.position, dead_letter, findings)
+        elif dead_letter.position in self._came or dead_letter.position in self._expected:
+            self._compare(dead_letter.position, dead_letter, findings)
         else:
-            self._early.setdefault(letter.position, []).append(letter)
+            self._early.setdefault(dead_letter.position, []).append(dead_letter)
 
     def refuse_early(self, findings: Findings) -> None:
         """Report the dead letters that nothing explains, after all expectations were added."""
-        for position, letters in self._early.items():
-            for letter in letters:
-                findings.add(_unexpected(_where(position), letter))
+        for position, dead_letters in self._early.items():
+            for dead_letter in dead_letters:
+                findings.add(_unexpected(_where(position), dead_letter))
         self._early.clear()
 
     def differing_orders(self, done: Set[_At]) -> int:
@@ -292,29 +292,31 @@ class DeadLetterCheck:
                 what = f"no dead letter {expected.reason} for garbage ({expected.kind})"
                 findings.add(Finding(Deviation.DEAD_LETTER_MISSING, _where(position), what))
 
-    def _compare(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
-        self._count_once(position, letter, findings)
+    def _compare(self, position: _At, dead_letter: ObservedDeadLetter, findings: Findings) -> None:
+        self._count_once(position, dead_letter, findings)
         if position in self._came:
             return
         self._came.add(position)
         expected = self._expected.pop(position)
-        if letter.reason != expected.reason:
-            what = f"{letter.reason}, not {expected.reason} ({expected.kind})"
+        if dead_letter.reason != expected.reason:
+            what = f"{dead_letter.reason}, not {expected.reason} ({expected.kind})"
             findings.add(Finding(Deviation.DEAD_LETTER_WRONG_REASON, _where(position), what))
 
-    def _count_once(self, position: _At, letter: ObservedDeadLetter, findings: Findings) -> None:
-        if letter.is_possible_duplicate:
+    def _count_once(self, position: _At, dead_letter: ObservedDeadLetter, findings: Findings) -> None:
+        if dead_letter.is_possible_duplicate:
             return
         if position in self._unmarked:
-            findings.add(Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{letter.reason} was sent more than once"))
+            findings.add(
+                Finding(Deviation.DEAD_LETTER_DOUBLED, _where(position), f"{dead_letter.reason} was sent more than once")
+            )
         self._unmarked.add(position)
 
     def _is_due(self, expected: ExpectedGarbage) -> bool:
         return self._needs_sequence or expected.reason not in _OF_SEQUENCE_STRATEGIES
 
 
-def _unexpected(where: str, letter: ObservedDeadLetter) -> Finding:
-    return Finding(Deviation.DEAD_LETTER_UNEXPECTED, where, f"{letter.reason}, but no garbage was written there")
+def _unexpected(where: str, dead_letter: ObservedDeadLetter) -> Finding:
+    return Finding(Deviation.DEAD_LETTER_UNEXPECTED, where, f"{dead_letter.reason}, but no garbage was written there")
 
 
 def _where(position: _At) -> str:

@@ -11,7 +11,7 @@ from notification_service.connectors.line_format import Line, decode_line
 from notification_service.simulator.expectation import Expected, ExpectedUnit
 
 _CANDIDATES = 5_000
-"""The most units that are examined."""
+"""The maximum number of units that are examined."""
 
 _read_expected = msgspec.json.Decoder(Expected).decode
 

@@ -106,10 +106,10 @@ def _report_flaws(unit: ExpectedUnit, seen: Seen, known: set[str]) -> Iterator[s
         ("TxSts", report.status, process.status),
         ("StsRsnInf/Rsn", report.reason, process.reason),
     )
-    for part, tag, said, sent in _references(unit, report):
-        is_left_out = said in (None, "NOTPROVIDED") and part not in known
-        if sent is not None and said != sent and not is_left_out:
-            yield f"{tag} is {said!r}, {sent!r} was sent"
+    for part, tag, stated, sent in _references(unit, report):
+        is_omitted = stated in (None, "NOTPROVIDED") and part not in known
+        if sent is not None and stated != sent and not is_omitted:
+            yield f"{tag} is {stated!r}, {sent!r} was sent"
 
 
 def _references(unit: ExpectedUnit, report: ObservedReport) -> tuple[tuple[str, str, str | None, str | None], ...]:
@@ -123,9 +123,9 @@ def _references(unit: ExpectedUnit, report: ObservedReport) -> tuple[tuple[str, 
 
 
 def _differences(*compared: tuple[str, object, object]) -> Iterator[str]:
-    for name, said, expected in compared:
-        if said != expected:
-            yield f"{name} is {said!r}, not {expected!r}"
+    for name, stated, expected in compared:
+        if stated != expected:
+            yield f"{name} is {stated!r}, not {expected!r}"
 
 
 _EXPECTED, _OBSERVED = b"E", b"O"
@@ -199,17 +199,17 @@ def verify(
             units = sum(_verify_bucket(lines, rules, findings, explained) for lines in buckets.each())
     except OSError as error:
         raise TransportRefused("temporary files", f"{error.strerror or error}; free some space, or set TMPDIR") from error
-    letters = DeadLetterCheck(rules)
+    dead_letter_check = DeadLetterCheck(rules)
     for each in garbage:
-        letters.expect(each, findings)
+        dead_letter_check.expect(each, findings)
     for number, line in enumerate(dead_letters, start=1):
-        letter = read_dead_letter(line)
-        if isinstance(letter, Defect):
-            findings.add(Finding(Deviation.UNREADABLE, f"dead letter {number}", letter.problem))
+        dead_letter = read_dead_letter(line)
+        if isinstance(dead_letter, Defect):
+            findings.add(Finding(Deviation.UNREADABLE, f"dead letter {number}", dead_letter.problem))
         else:
-            letters.came(letter, findings)
-    letters.end(findings)
-    letters.end_orders(explained.dead_letters, findings)
+            dead_letter_check.came(dead_letter, findings)
+    dead_letter_check.end(findings)
+    dead_letter_check.end_orders(explained.dead_letters, findings)
     checked = None if read_log is None else check_orders(read_log(), observed)
     for found in () if checked is None else checked.findings:
         findings.add(found)
@@ -222,7 +222,7 @@ def verify(
         notified,
         incomplete,
         late,
-        letters.count,
+        dead_letter_check.count,
         findings.counts(),
         findings.examples(),
         None if checked is None else checked.counts,

@@ -16,7 +16,7 @@ from guardian.sizes import PublicationSize
 from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.consumer import Fetched, GroupMember, _Listener
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing, Membership, Snapshot
-from notification_service.connectors.kafka.offsets import LogReader
+from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.publisher import Publisher
 from notification_service.connectors.kafka.sink import KafkaTransport
@@ -237,4 +237,4 @@ def what_cannot_be_read_is_stepped_over(patch: Patch) -> None:
             assert self._member is not None
             self._member.seek(partition, self._next_offsets[partition])
 
-    patch.setattr(KafkaTransport, "_set_aside", faulty)
+    patch.setattr(KafkaTransport, "_pause_unreadable", faulty)

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 import notification_service.aggregation.payments.payments_of_message as payments
 from guardian.ports import PublishRefused
+from notification_service.aggregation import kafka_store
 from notification_service.aggregation.core import Turn
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka import restoring
-from notification_service.aggregation.kafka.restoring import Restoring
-from notification_service.aggregation.kafka.store import KafkaStore, _output
+from notification_service.aggregation.kafka_store import KafkaStore, Restoring, _output
 from notification_service.aggregation.payments.payments_of_message import with_member
 from notification_service.aggregation.port import Step, Store
 from notification_service.aggregation.runner import StoreRunner
@@ -80,7 +79,7 @@ def copy_notes_the_end_without_the_proof_of_a_commit(patch: Patch) -> None:
 
     def faulty(self: KafkaStore, partitions: Collection[Partition]) -> dict[Partition, int]:
         for partition, end in right(self, partitions).items():
-            restoring.note_read(self._owned[partition], end, restoring.seconds_of(self._clock))
+            kafka_store.note_read(self._owned[partition], end, kafka_store.seconds_of(self._clock))
         return {}
 
     right = KafkaStore._find_ends
@@ -93,7 +92,7 @@ def no_new_metadata_per_transaction(patch: Patch) -> None:
     def faulty(partition: Partition, step: Step, _: str) -> Any:
         return _output(partition, step, '["",0]')
 
-    patch.setattr("notification_service.aggregation.kafka.store._output", faulty)
+    patch.setattr("notification_service.aggregation.kafka_store._output", faulty)
 
 
 def what_is_due_leaves_without_an_offset(patch: Patch) -> None:
@@ -156,7 +155,7 @@ def restored_before_the_position_is_read(patch: Patch) -> None:
 
 def copy_of_any_age_is_brought_up_to_date(patch: Patch) -> None:
     """A copy is used for so long that the topic has forgotten what was deleted since."""
-    patch.setattr(restoring, "_SAFE_PART", 1_000)
+    patch.setattr(kafka_store, "_SAFE_PART", 1_000)
 
 
 def noted_end_is_read_past(patch: Patch) -> None:
@@ -201,8 +200,8 @@ def the_topics_deletions_are_not_read(patch: Patch) -> None:
     def faulty(fetched: Any) -> Any:
         return right(fetched) if fetched.value else None
 
-    right = restoring.read_value
-    patch.setattr(restoring, "read_value", faulty)
+    right = kafka_store.read_value
+    patch.setattr(kafka_store, "read_value", faulty)
 
 
 def members_are_left_when_a_group_is_swept(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from simulation.slot import Slot
 
 from guardian.ports import TransportUnavailable
 from notification_service.aggregation.files import ValuesFile, Writing
-from notification_service.aggregation.kafka.store import KafkaStore
+from notification_service.aggregation.kafka_store import KafkaStore
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.connectors.kafka.core.client_options import ClientOptions

@@ -22,7 +22,7 @@ from tests.notification_service.connectors.kafka.stage import KafkaStage, read_t
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-Told = tuple[object, ...]
+Values = tuple[object, ...]
 
 
 class ArchivedTopics:
@@ -45,20 +45,20 @@ class ArchivedTopics:
         changed = msgspec.structs.replace(self.settings, **settings)
         return Archiver(self.spark, changed, self.kafka, SystemClock(), wait_ms)
 
-    def compact(self, least: int = 2, grace_ms: int = 0, **settings: int) -> Compacted:
-        wanted = CompactionSettings(least=least, grace_ms=grace_ms, **settings)
+    def compact(self, min_batches: int = 2, grace_ms: int = 0, **settings: int) -> Compacted:
+        wanted = CompactionSettings(min_batches=min_batches, grace_ms=grace_ms, **settings)
         return Compactor(self.spark, self.location, SystemClock(), wanted).compact(print)
 
     def snapshot(self) -> ArchiveSnapshot:
         return ArchiveSnapshot(self.spark, self.location)
 
-    def archived(self, topic: str) -> list[Told]:
+    def archived(self, topic: str) -> list[Values]:
         return rows_of(self.snapshot().read(topic).collect())
 
-    def held(self, topic: str) -> list[Told]:
+    def held(self, topic: str) -> list[Values]:
         """Return what a reader of committed records sees."""
         with closing(self.stage.reader()) as reader:
-            return sorted(_told_by_client(record) for record in read_to_end(reader, topic))
+            return sorted(_as_row(record) for record in read_to_end(reader, topic))
 
     def assert_archived(self) -> None:
         for topic in self.stage.topics.all:
@@ -72,12 +72,12 @@ class Continuing(Thread):
         super().__init__(daemon=True)
         self.archiver = archiver
         self.failure: Exception | None = None
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self._is_stopping = False
 
     def run(self) -> None:
         try:
-            self.archiver.run(self.said.append, lambda: self._is_stopping, is_continuous=True)
+            self.archiver.run(self.lines.append, lambda: self._is_stopping, is_continuous=True)
         except Exception as error:
             self.failure = error
         finally:
@@ -89,7 +89,7 @@ class Continuing(Thread):
         assert not self.is_alive()
 
 
-def rows_of(rows: list[Row]) -> list[Told]:
+def rows_of(rows: list[Row]) -> list[Values]:
     return sorted(
         (
             row.partition,
@@ -104,7 +104,7 @@ def rows_of(rows: list[Row]) -> list[Told]:
     )
 
 
-def _told_by_client(record: Any) -> Told:
+def _as_row(record: Any) -> Values:
     key, value = _bytes(record.key), _bytes(record.value)
     headers = tuple((name, bytes(value)) for name, value in record.headers)
     return record.partition, record.offset, record.timestamp, record.timestamp_type, key, value, headers

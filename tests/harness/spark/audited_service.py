@@ -14,7 +14,7 @@ from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.audit.job import Made, Timing, bucket_size, overdue
 from notification_service.jobs.audit.lines import find_scope, read_portion
-from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT, PAUSED, UNIT, WAITING, Told, audit_rows
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, PAUSED, PUBLISHED, UNIT, WAITING, ResultRow, audit_rows
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
@@ -76,15 +76,15 @@ class AuditedService:
     def file_settings(self) -> FileSettings:
         return FileSettings(TOPIC, self.directory / "in", self.directory / "out")
 
-    def audit(self) -> list[Told]:
+    def audit(self) -> list[ResultRow]:
         orders = self.orders if self.service.plan.has_orders else None
         scope = find_scope(self.file_settings(), self.directory / "archive", orders)
         self.meanwhile()
         rules = AuditRules(self.settings(scope.settled))
         rows = [row for portion in scope.portions for row in read_portion(portion, rules)]
-        told = list(audit_rows(sorted(rows), rules))
-        waiting = [each for each in told if each.kind == WAITING]
-        return [*told, *overdue(waiting, timing_of(told), rules.settings)]
+        audited = list(audit_rows(sorted(rows), rules))
+        waiting = [each for each in audited if each.kind == WAITING]
+        return [*audited, *overdue(waiting, timing_of(audited), rules.settings)]
 
     def findings(self) -> list[tuple[str | None, str | None]]:
         """Return the deviations, each with its unit."""
@@ -108,18 +108,18 @@ class AuditedService:
         return self.directory / "out" / "dead-letters.jsonl"
 
 
-def timing_of(told: list[Told]) -> Timing:
+def timing_of(audited: list[ResultRow]) -> Timing:
     """Gather the timing as the job does."""
     lengths: dict[int, int] = {}
-    for each in told:
+    for each in audited:
         if each.kind == ARRIVAL and each.partition is not None and each.offset is not None:
             lengths[each.partition] = max(each.offset + 1, lengths.get(each.partition, 0))
     made: dict[tuple[int, int], list[int]] = {}
-    for each in told:
-        if each.kind == LET_OUT and each.partition is not None and each.offset is not None and each.made_at is not None:
+    for each in audited:
+        if each.kind == PUBLISHED and each.partition is not None and each.offset is not None and each.made_at is not None:
             bucket = each.offset // bucket_size(lengths[each.partition])
             made.setdefault((each.partition, bucket), []).append(each.made_at)
-    paused = {each.partition: each.waited_ms for each in told if each.kind == PAUSED and each.partition is not None}
+    paused = {each.partition: each.waited_ms for each in audited if each.kind == PAUSED and each.partition is not None}
     return Timing((Made(*at, min(instants), max(instants)) for at, instants in made.items()), lengths, paused)
 
 

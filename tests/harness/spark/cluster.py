@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 from harness.waiting import wait_until
 
-from servers.java import find_java
-from servers.ports import LOOPBACK, hold_port
 from servers.process import Process
+from servers.programs import find_java
+from servers.server import LOOPBACK, hold_port
 
 _SECONDS = 600
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dspark.worker.timeout=600")

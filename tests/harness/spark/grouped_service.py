@@ -83,9 +83,9 @@ class GroupedService(AuditedService):
     def summarized(self, spark: SparkSession) -> AuditSummary:
         """Run the whole job, and summarize it."""
         from notification_service.jobs.audit.counting import summarize
-        from notification_service.jobs.audit.file_rows import files_scope
         from notification_service.jobs.audit.groups.sources import GroupDirectories
         from notification_service.jobs.audit.job import audit_records
+        from notification_service.jobs.audit.scopes import files_scope
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)
@@ -93,16 +93,16 @@ class GroupedService(AuditedService):
 
     def of_groups(self, spark: SparkSession) -> list[tuple[str, str | None, str]]:
         """Return the findings of the groups alone, each with its unit or group and its sentence, without the replay of units."""
-        from notification_service.jobs.audit.file_rows import files_scope
         from notification_service.jobs.audit.groups.job import audit_groups
         from notification_service.jobs.audit.groups.sources import GroupDirectories
         from notification_service.jobs.audit.row_audit import FINDING
-        from notification_service.jobs.audit.tables import TOLD
+        from notification_service.jobs.audit.scopes import files_scope
+        from notification_service.jobs.audit.tables import RESULT_ROW
         from notification_service.jobs.spark.counted_write import spark_schema
 
         directories = GroupDirectories(self.facts, self.groups)
         scope = files_scope(spark, self.file_settings(), self.directory / "archive", None, directories)
         assert scope.groups is not None
-        nothing = spark.createDataFrame([], spark_schema(TOLD))
-        told = audit_groups(scope.groups, nothing, self.settings(dict(scope.settled))).collect()
-        return sorted((row.deviation, row.unit, row.what) for row in told if row.kind == FINDING)
+        nothing = spark.createDataFrame([], spark_schema(RESULT_ROW))
+        rows = audit_groups(scope.groups, nothing, self.settings(dict(scope.settled))).collect()
+        return sorted((row.deviation, row.unit, row.what) for row in rows if row.kind == FINDING)

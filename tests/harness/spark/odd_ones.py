@@ -20,4 +20,4 @@ class OddOnes:
         del data, now, lookups
         if envelope.offset % 5 == 0 and marks.incomplete is None:
             raise PermanentError("not this one")
-        return [Message(number, "ACSC", b"told") for number, _ in enumerate(envelope.process_objects) if envelope.offset % 2]
+        return [Message(number, "ACSC", b"handled") for number, _ in enumerate(envelope.process_objects) if envelope.offset % 2]

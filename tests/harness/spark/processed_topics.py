@@ -18,8 +18,7 @@ from notification_service.configuration.configuration import load
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.jobs.audit.counting import summarize
 from notification_service.jobs.audit.job import audit_records
-from notification_service.jobs.audit.kafka_scope import topics_scope
-from notification_service.jobs.audit.scope import Scope
+from notification_service.jobs.audit.scopes import Scope, topics_scope
 from notification_service.jobs.audit.summary import AuditSummary
 from notification_service.status.report import State, StatusReport
 from notification_service.wiring.composition import make_order_book

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from notification_service.jobs.audit.groups.job import GroupRecords
-    from notification_service.jobs.audit.row_audit import Told
+    from notification_service.jobs.audit.row_audit import ResultRow
 
 FINALS = ("ACCC", "RJCT", "CANC")
 _STATUSES = ("RCVD", "ACCP", "ACSC", "ACCC", "ACCC", "ACCC", "RJCT", "CANC")
@@ -68,10 +68,10 @@ class RandomGroups:
         assert runner.report().problem is None
         runner.close()
 
-    def told(self, spark: SparkSession) -> list[Told]:
+    def audited(self, spark: SparkSession) -> list[ResultRow]:
         from notification_service.jobs.audit.groups.sources import GroupDirectories, groups_of_files
 
-        return told_of(spark, groups_of_files(spark, GroupDirectories(self.facts, self.groups), []))
+        return audited_groups(spark, groups_of_files(spark, GroupDirectories(self.facts, self.groups), []))
 
     @property
     def facts(self) -> Path:
@@ -91,14 +91,14 @@ class RandomGroups:
         payments = [self._payment(number) for number in range(chance.randint(1, 6))]
         total = len(payments) + chance.choice((0, 0, 0, 0, 0, 1, -1))
         units = sum(round(100 * float(each.get("amount", "0"))) for each in payments)
-        said = {"OrgnlMsgId": "M", "OrgnlMsgNmId": "pain.001.001.09", "OrgnlNbOfTxs": str(max(1, total))}
+        original_fields = {"OrgnlMsgId": "M", "OrgnlMsgNmId": "pain.001.001.09", "OrgnlNbOfTxs": str(max(1, total))}
         if chance.random() < 0.6:
-            said["OrgnlCtrlSum"] = f"{units // 100}.{units % 100:02}" if chance.random() < 0.8 else "1.5"
+            original_fields["OrgnlCtrlSum"] = f"{units // 100}.{units % 100:02}" if chance.random() < 0.8 else "1.5"
         if chance.random() < 0.1:
-            del said["OrgnlNbOfTxs"]
+            del original_fields["OrgnlNbOfTxs"]
         for name in {each["instruction"]["OrgnlPmtInfId"] for each in payments if "instruction" in each}:
             _state_numbers([each for each in payments if each.get("instruction", {}).get("OrgnlPmtInfId") == name], chance)
-        return said, payments
+        return original_fields, payments
 
     def _payment(self, number: int) -> dict[str, Any]:
         chance = self._random
@@ -112,13 +112,13 @@ class RandomGroups:
     def _write(self, group: str, original: dict[str, str], payments: list[dict[str, Any]]) -> None:
         chance = self._random
         payment = dict(chance.choice(payments))
-        said = {name: text for name, text in original.items() if name != "OrgnlCtrlSum" or chance.random() < 0.9}
+        original_fields = {name: text for name, text in original.items() if name != "OrgnlCtrlSum" or chance.random() < 0.9}
         if chance.random() < 0.01:
-            said["OrgnlNbOfTxs"] = "99"
+            original_fields["OrgnlNbOfTxs"] = "99"
         if chance.random() < 0.1:
             payment.pop("amount", None)
         self._said += 1
-        value = {"type": "status", "status": chance.choice(_STATUSES), **payment, "original": said}
+        value = {"type": "status", "status": chance.choice(_STATUSES), **payment, "original": original_fields}
         value["initiatingParty"] = {"Nm": "A"}
         if chance.random() < 0.1:
             value["late"] = True
@@ -143,17 +143,17 @@ def _state_numbers(payments: list[dict[str, Any]], chance: Random) -> None:
         each["instruction"] = stated
 
 
-def told_of(spark: SparkSession, records: GroupRecords) -> list[Told]:
+def audited_groups(spark: SparkSession, records: GroupRecords) -> list[ResultRow]:
     """Audit groups alone: no source position is settled, so no notifications are expected."""
     from notification_service.jobs.audit.groups.job import audit_groups
-    from notification_service.jobs.audit.row_audit import Told
+    from notification_service.jobs.audit.row_audit import ResultRow
     from notification_service.jobs.audit.rules import AuditSettings
-    from notification_service.jobs.audit.tables import TOLD
+    from notification_service.jobs.audit.tables import RESULT_ROW
     from notification_service.jobs.spark.counted_write import spark_schema
     from notification_service.payments.settings import HandlerSettings
     from resequencer.settings import ResequencerSettings
     from resequencer.strategies.registry import StrategySettings
 
-    nothing = spark.createDataFrame([], spark_schema(TOLD))
+    nothing = spark.createDataFrame([], spark_schema(RESULT_ROW))
     own = (StrategySettings("SEQUENCE"), HandlerSettings(), ResequencerSettings(), "", "no-lookups", "IN", 5 << 20, {})
-    return [Told(*row) for row in audit_groups(records, nothing, AuditSettings(*own, final_statuses=FINALS)).collect()]
+    return [ResultRow(*row) for row in audit_groups(records, nothing, AuditSettings(*own, final_statuses=FINALS)).collect()]

@@ -9,7 +9,7 @@ from harness.processes.operated_service import INGRESS, NOTIFICATION
 
 from notification_service.commands.audit import audit_subject
 from notification_service.configuration.configuration import load
-from notification_service.jobs.audit.subject import AuditSubject
+from notification_service.jobs.audit.summary import AuditSubject
 
 BROKERS = 'bootstrap.servers = "b:1"'
 KAFKA = f"""

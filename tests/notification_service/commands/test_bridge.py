@@ -13,7 +13,7 @@ from notification_service.supervision.locks import RunLock
 @pytest.fixture(autouse=True)
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in the process of the tests: it leaves the signals and logs of that alone."""
-    monkeypatch.setattr("notification_service.commands.run.StopSignal.install", lambda _: None)
+    monkeypatch.setattr("notification_service.commands.command.StopSignal.install", lambda _: None)
     monkeypatch.setattr("notification_service.commands.run.configure_logs", lambda _: None)
 
 

@@ -25,7 +25,7 @@ from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
 from notification_service.delivery.core.jobs import Claim, Tries
 from notification_service.delivery.settings import Step
 from servers.certificates import Certificates
-from servers.ports import hold_port
+from servers.server import hold_port
 
 
 class Called(BaseHTTPRequestHandler):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_service.supervision.call_watch import CallWatch
+from notification_service.supervision.exit_rules import CallWatch
 
 LIMIT = 10_000
 

@@ -5,7 +5,7 @@ import signal
 import msgspec
 import pytest
 
-from notification_service.supervision.exit_cause import ExitCause, blame, cause_of, is_own_doing
+from notification_service.supervision.exit_rules import ExitCause, blame, cause_of, is_own_doing
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import Suspect
 from resequencer.in_flight import CallKind
@@ -25,7 +25,7 @@ def test_an_exit_with_any_code_and_a_signal_that_a_process_brings_upon_itself_co
 
 
 @pytest.mark.parametrize("code", [*(-each for each in FROM_OUTSIDE), 128 + signal.SIGTERM, 128 + signal.SIGINT])
-def test_a_signal_from_outside_and_the_end_of_a_worker_that_was_told_twice_to_stop_do_not(code):
+def test_a_signal_from_outside_and_the_end_of_a_worker_that_was_ordered_twice_to_stop_do_not(code):
     assert not is_own_doing(code)
 
 
@@ -48,9 +48,9 @@ def test_a_death_that_could_not_be_counted_names_the_record_too():
     [
         (1, False, False, ExitCause.EXIT_CODE),
         (-9, False, False, ExitCause.SIGNAL),
-        (0, False, False, ExitCause.TOLD),
-        (143, False, False, ExitCause.TOLD),
-        (-15, False, False, ExitCause.TOLD),
+        (0, False, False, ExitCause.ORDERED),
+        (143, False, False, ExitCause.ORDERED),
+        (-15, False, False, ExitCause.ORDERED),
         (0, False, True, ExitCause.RECORD),
         (-11, False, True, ExitCause.RECORD),
         (-6, True, True, ExitCause.HUNG),

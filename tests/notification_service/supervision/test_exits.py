@@ -5,7 +5,7 @@ import pytest
 
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
-from notification_service.supervision.exit_cause import cause_of
+from notification_service.supervision.exit_rules import cause_of
 from notification_service.supervision.exits import Exits
 
 NOW = 1_774_740_835_941

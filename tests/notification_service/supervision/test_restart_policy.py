@@ -1,6 +1,6 @@
 """When a dead worker is started again."""
 
-from notification_service.supervision.restart_policy import MAX_EXITS, RestartPolicy
+from notification_service.supervision.exit_rules import MAX_EXITS, RestartPolicy
 
 
 def test_the_pause_doubles_while_exits_follow_each_other_up_to_two_seconds():

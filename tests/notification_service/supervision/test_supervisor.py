@@ -15,11 +15,11 @@ from harness.waiting import wait_until
 from notification_service.configuration.sections import LogFormat, Logging
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State
-from notification_service.supervision import restart_policy
+from notification_service.supervision import exit_rules
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.supervision.exit_rules import RestartPolicy
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightMemory
-from notification_service.supervision.restart_policy import RestartPolicy
 from notification_service.supervision.service_log import ServiceLog
 from notification_service.supervision.supervisor import Supervisor
 from notification_service.supervision.suspects import Suspects
@@ -160,7 +160,7 @@ def test_a_worker_that_dies_is_started_again_in_its_slot_and_the_others_live_on(
 
 
 def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_drain(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service("sys.exit(1) if slot == 1 else drain()")
     assert service.run() is ExitCode.FAILED
     assert "drained [slot=0]" in service.log
@@ -173,7 +173,7 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
 
 
 def test_each_slot_counts_its_own_exits(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 3)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 3)
     service = new_service("os.kill(os.getpid(), 9) if run < 3 else drain()")
     assert service.run(lambda: service.log.count("begun 3") == 2, signal.SIGTERM) is ExitCode.DONE
 
@@ -193,7 +193,7 @@ def test_a_worker_that_a_signal_to_the_group_ended_before_it_could_drain_is_no_f
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "os._exit(143)", "os.kill(os.getpid(), 15)"])
 def test_restarts_that_an_operator_orders_end_no_service(new_service, monkeypatch, end):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service(f"if run < 5:\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 5" in service.log, signal.SIGTERM) is ExitCode.DONE
 
@@ -267,7 +267,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_exits_with_an_envelope_in_flight_are_counted_for_it_and_end_no_service(new_service, monkeypatch, end):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service(f"if run < 4:\n  take()\n  {end}\ndrain()", count=1)
     assert service.run(lambda: "begun 4" in service.log, signal.SIGTERM) is ExitCode.DONE
     (suspect,) = service.suspects.find_all().values()
@@ -278,7 +278,7 @@ def test_exits_with_an_envelope_in_flight_are_counted_for_it_and_end_no_service(
 
 
 def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     assert service.run() is ExitCode.FAILED
     assert service.runs(0) == 5
@@ -286,7 +286,7 @@ def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_
 
 
 def test_nor_one_whose_exits_cannot_be_written_down(new_service, monkeypatch):
-    monkeypatch.setattr(restart_policy, "MAX_EXITS", 2)
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
     (service.directory / "suspects").write_text("no directory")
     assert service.run() is ExitCode.FAILED
@@ -406,5 +406,5 @@ def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_servic
     assert code == 128 + signal.SIGTERM
 
 
-def test_what_was_told_before_it_listened_is_told(new_service):
+def test_a_signal_that_came_before_it_listened_counts(new_service):
     assert new_service("drain()").run(has_signal=lambda: True) is ExitCode.DONE

@@ -15,7 +15,7 @@ from guardian.ports import TransportUnavailable
 from notification_service.configuration.configuration import Configuration
 from notification_service.console.history import History, Sampler
 from notification_service.console.sources import ArchiveDistance
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode
 from notification_service.wiring.console import find_archive_distances
 from resequencer.record import Partition

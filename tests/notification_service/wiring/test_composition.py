@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from notification_service.configuration.constraint import ConfigurationRefused
+from notification_service.configuration.schema import ConfigurationRefused
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import kafka_settings
 from notification_service.supervision.locks import AlreadyRunning, acquire_locks

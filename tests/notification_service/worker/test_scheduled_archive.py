@@ -8,7 +8,7 @@ import pytest
 from harness.waiting import wait_until
 
 from notification_service.command_line import parse
-from notification_service.commands.command import told_again
+from notification_service.commands.command import repeated_arguments
 from notification_service.configuration.configuration import load
 from notification_service.worker.scheduled_archive import Archiving
 
@@ -88,7 +88,7 @@ def test_it_never_begins_unless_a_time_was_given(archiving) -> None:
 @pytest.mark.parametrize("verb", ["run", "start", "supervise", "restart"])
 def test_the_flag_is_the_key(verb) -> None:
     arguments = parse([verb, "--archive", "--set", "payment-status-notification.http.port=0"])
-    again = parse([verb, *told_again(arguments)])
+    again = parse([verb, *repeated_arguments(arguments)])
     for each in (arguments, again):
         assert load(each.config, each.overrides).ingress.archive_every_ms == 600_000
     assert load().ingress.archive_every_ms is None

@@ -1,7 +1,7 @@
 """Since when a worker's servers answer, or do not."""
 
 from notification_service.status.report import ServerStatus
-from notification_service.worker.server_states import ServerStates
+from notification_service.worker.worker_report import ServerStates
 from resequencer.clock import instant_text
 
 NOW = 1_774_740_835_941

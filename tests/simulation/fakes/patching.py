@@ -14,8 +14,8 @@ from notification_service.connectors.kafka.client import Bounded
 from notification_service.connectors.kafka.core.fencing import Fences
 from notification_service.connectors.kafka.producer import TransactionalProducer
 
-_MAKERS = ("consumer", "offsets", "producer", "topics")
-_CLOCKED = ("reading", "offsets", "publisher", "producer", "topics")
+_MAKERS = ("consumer", "log_reader", "producer", "topics")
+_CLOCKED = ("reading", "log_reader", "publisher", "producer", "topics")
 _PER_SECOND = 10
 
 

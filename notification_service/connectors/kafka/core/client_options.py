@@ -17,7 +17,7 @@ Given: TypeAlias = Mapping[str, Any]
 
 
 class Problem(NamedTuple):
-    """A refused option. `text` says why it is refused, and what to do."""
+    """A refused option. `text` has the reason, and what to do."""
 
     option: str
     text: str
@@ -38,12 +38,12 @@ def _text(value: Any) -> str:
     return value  # Returned as it is: a secret keeps its class.
 
 
-def _number(least: int, most: int) -> Callable[[Any], int]:
+def _number(minimum: int, maximum: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value.strip()):
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise _Refused(f"a whole number from {least} to {most} is expected")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            raise _Refused(f"a whole number from {minimum} to {maximum} is expected")
         return value
 
     return read
@@ -110,7 +110,7 @@ _CONNECTION: Mapping[str, _Option] = {
     "ssl.crlfile": _Option("ssl_crlfile", _text),
     "ssl.endpoint.identification.algorithm": _Option("ssl_check_hostname", _HOSTNAME),
 }
-"""The options that all clients of the service share. A trust store or key store is the path of a PEM file."""
+"""The options of all clients of the service. A trust store or key store is the path of a PEM file."""
 
 _CONSUMER: Mapping[str, _Option] = {
     "check.crcs": _Option("check_crcs", _FLAG),

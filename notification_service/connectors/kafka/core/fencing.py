@@ -65,7 +65,7 @@ class Fencing:
         return frozenset(self._sought)
 
     def assignment(self) -> list[Partition]:
-        """Return the partitions of this worker, ascending. A lost one is left out once, so that the caller drops it."""
+        """Return the partitions of this worker, ascending. A lost one is missing once, so that the caller drops it."""
         assigned = self.snapshot.assigned if self.snapshot else frozenset()
         ours = sorted(assigned - self._lost)
         self._lost.clear()
@@ -128,7 +128,7 @@ class Fencing:
         return partition in self._sought
 
     def lose(self, partition: Partition) -> None:
-        """Mark the partition as lost: another worker may have owned it, so it must be taken over anew. No effect if unknown."""
+        """Mark the partition as lost: another worker may have owned it, so it must be taken over again. No effect if unknown."""
         if self._known.pop(partition, None) is not None or partition in self._sought:
             self._lost.add(partition)
         self._sought.discard(partition)
@@ -211,7 +211,7 @@ def _text(partition: Partition, at: _Stalled) -> str:
     ask = f"kafka-transactions.sh --bootstrap-server … describe-producers {where}"
     end = f"abort {where} --start-offset {at.offset}"
     return (
-        f"{partition} has stood at offset {at.offset} since {instant_text(at.since)}: a producer left a transaction open, and "
+        f"{partition} has stood at offset {at.offset} since {instant_text(at.since)}: a producer has a transaction open, and "
         f"{what}. The brokers end it after that producer's transaction.timeout.ms. '{ask}' names the producer; the same script "
         f"ends the transaction with '{end}'"
     )

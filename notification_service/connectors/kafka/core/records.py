@@ -1,7 +1,7 @@
 """Converts between Kafka's records and those of the service.
 
-So a reader of the letters also reads what became of them. Note and requeued record are sent in one transaction, and retention
-never deletes a note before its letter.
+So a reader of the dead letters also reads what became of them. Note and requeued record are sent in one transaction, and
+retention never deletes a note before its dead letter.
 
 The markers' topic is compacted. The key of a marker is the transactional id of the partition's owner, which names the service and
 the partition; the last record with a key counts. All markers are in the topic's first partition, so that one look there finds a
@@ -125,7 +125,7 @@ PARTITION = 0
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """`highest` is the highest number that has left, 0 for none."""
+    """`highest` is the highest number that is published, 0 for none."""
 
     offset: int
     metadata: str
@@ -140,18 +140,18 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def highest_of(marker: Marker | None) -> int:
-    """Return the highest number that has left; None is the marker of a partition from which nothing has left."""
+    """Return the highest published number; None is the marker of a partition from which nothing is published."""
     return 0 if marker is None else marker.highest
 
 
 def marker_after(marker: Marker | None, output: PartitionOutput) -> Marker:
-    """Return the marker once this output has left."""
+    """Return the marker once this output is published."""
     highest = max([highest_of(marker), output.position.highest, *(each.number for each in output.records)])
     return Marker(output.position.offset, output.position.metadata, highest)
 
 
 def decode_marker(topic: str, key: str, value: bytes | None) -> Marker | None:
-    """Return the marker in a record. None if it was deleted: as if nothing had left.
+    """Return the marker in a record. None if it was deleted: as if nothing were published.
 
     Raises:
         TransportRefused: Another program has written the record.

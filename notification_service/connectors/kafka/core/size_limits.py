@@ -1,7 +1,7 @@
 """Applies the topics' size limits. A notification that is too large becomes a dead letter; a dead letter that is too large
 is cut. Pure.
 
-The outcome of an order that is too large loses the rest of its text, then the order's own record. A fact is small, and none
+The outcome of an order that is too large loses the end of its text, then the order's own record. A fact is small, and none
 may be missing or damaged: a topic that does not take it is refused.
 """
 
@@ -62,7 +62,7 @@ class SizeLimits:
             raise refused_for_size(record.topic, f"a fact takes {size} bytes, but it accepts {limit}")
         if each.channel is Channel.NOTIFICATIONS:
             problem = f"the notification takes {size} bytes, but {record.topic} accepts {limit}"
-            return self.letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
+            return self.dead_letter(each, f"{problem}; raise its max.message.bytes and the producer's max.request.size", now)
         shorter = self._shorter_outcomes(record) if each.channel is Channel.ORDER_OUTCOMES else self._shorter(record)
         fitting = next((found for found in shorter if self._fits(found)), None)
         if fitting is None:
@@ -70,10 +70,10 @@ class SizeLimits:
             raise refused_for_size(record.topic, f"it accepts {limit} bytes, and the shortest form of {what} takes more")
         return fitting
 
-    def letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
+    def dead_letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
-        said = dict(each.headers)
-        source = said.get(DELIVERY_SOURCE_POSITION) or said.get(SOURCE_POSITION, b"")
+        headers = dict(each.headers)
+        source = headers.get(DELIVERY_SOURCE_POSITION) or headers.get(SOURCE_POSITION, b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
@@ -95,12 +95,12 @@ class SizeLimits:
         ours = tuple((name, value[:100]) for name, value in record.headers if name in _OF_OUTCOMES)
         yield record._replace(key=None, headers=ours, value=b"")
 
-    def _shorter(self, letter: ProducerRecord) -> Iterator[ProducerRecord]:
+    def _shorter(self, dead_letter: ProducerRecord) -> Iterator[ProducerRecord]:
         """Yield ever shorter records: first with less of the value, then without the record's own headers, then without key."""
-        value = letter.value or b""
-        cut = letter._replace(headers=_with_cut(letter.headers, value))
-        room = self._limits[letter.topic] - size_of(cut.key, cut.headers, b"")
-        yield cut._replace(value=value[: max(0, min(room, BEGINNING_BYTES))])
+        value = dead_letter.value or b""
+        cut = dead_letter._replace(headers=_with_cut(dead_letter.headers, value))
+        length = self._limits[dead_letter.topic] - size_of(cut.key, cut.headers, b"")
+        yield cut._replace(value=value[: max(0, min(length, BEGINNING_BYTES))])
         ours = tuple(each for each in cut.headers if each[0].startswith(DEAD_LETTER_PREFIX) or each[0] == POSSIBLE_DUPLICATE)
         bare = cut._replace(headers=ours, value=b"")
         yield bare

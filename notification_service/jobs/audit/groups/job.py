@@ -15,9 +15,9 @@ from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.groups.judgement import Completed, Group, Judged, SeenReport, State, judge
 from notification_service.jobs.audit.groups.prefixes import prefixes_of
 from notification_service.jobs.audit.groups.rows import CLOSE, STATUS, UNREADABLE
-from notification_service.jobs.audit.row_audit import FINDING, GROUP, Told
+from notification_service.jobs.audit.row_audit import FINDING, GROUP, ResultRow
 from notification_service.jobs.audit.rules import AuditSettings
-from notification_service.jobs.audit.tables import TOLD, told_batches
+from notification_service.jobs.audit.tables import RESULT_ROW, result_batches
 from notification_service.jobs.spark.counted_write import Batches, Step, spark_schema
 from notification_service.lookups.directory import LookupsDirectory
 
@@ -30,10 +30,10 @@ _SILENT = "the fact %s (%s) has no notification, and nothing suppresses it"
 _DOUBLED = "the fact %s (%s) is there more than once"
 
 
-def pair_findings(facts: DataFrame, notified: DataFrame, told: DataFrame, settings: AuditSettings) -> DataFrame:
+def pair_findings(facts: DataFrame, notified: DataFrame, result: DataFrame, settings: AuditSettings) -> DataFrame:
     """Return the findings: facts that are missing, doubled, or without a notification that is not lost by the result so far."""
     found = _found(_by_id(facts, notified, settings))
-    lost = told.where((F.col("kind") == FINDING) & (F.col("deviation") == Deviation.LOST.value)).select(
+    lost = result.where((F.col("kind") == FINDING) & (F.col("deviation") == Deviation.LOST.value)).select(
         F.col("unit").alias(MEMBER),
         F.col("partition").cast("long").alias("source_partition"),
         F.col("offset").alias("source_offset"),
@@ -47,22 +47,22 @@ def findings(rows: DataFrame, deviation: Column, what: Column, **columns: str) -
     """Return rows as findings. `columns` name those from which other columns of the result come."""
     given: dict[str, Column] = {"kind": F.lit(FINDING), "deviation": deviation, "what": what}
     given |= {name: F.col(source) for name, source in columns.items()}
-    cells = ((each.name, given.get(each.name, F.lit(None)), _KINDS.get(str(each.type), "string")) for each in TOLD)
+    cells = ((each.name, given.get(each.name, F.lit(None)), _KINDS.get(str(each.type), "string")) for each in RESULT_ROW)
     return rows.select(*(cell.cast(kind).alias(name) for name, cell, kind in cells))
 
 
 def _by_id(facts: DataFrame, notified: DataFrame, settings: AuditSettings) -> DataFrame:
     """Return for each id its facts and its notifications. Only what is settled has to be complete."""
     columns = ("notification_id", "group", *_SOURCE, "status", "is_possible_duplicate")
-    said = facts.where((F.col("kind") == STATUS) & F.col("notification_id").isNotNull()).select(*columns)
-    said = said.withColumn("is_fact", F.lit(True))
+    stated = facts.where((F.col("kind") == STATUS) & F.col("notification_id").isNotNull()).select(*columns)
+    stated = stated.withColumn("is_fact", F.lit(True))
     of_notified = {"status": F.lit(None).cast("string"), "is_possible_duplicate": F.lit(False), "is_fact": F.lit(False)}
-    both = said.unionByName(notified.withColumns(of_notified)).withColumn("is_settled", _is_settled(settings))
+    both = stated.unionByName(notified.withColumns(of_notified)).withColumn("is_settled", _is_settled(settings))
     is_fact, one = F.col("is_fact"), F.struct(*_SOURCE, "status", "group", "is_settled")
     return (
         both.groupBy("notification_id")
         .agg(
-            F.count_if(~is_fact).alias("told"),
+            F.count_if(~is_fact).alias("notifications"),
             F.count_if(is_fact & ~F.col("is_possible_duplicate")).alias("unmarked"),
             F.collect_set(F.when(is_fact, F.col("group"))).alias("groups"),
             F.min(F.when(is_fact, one)).alias("fact"),
@@ -86,7 +86,7 @@ def _may_be_silent(settings: AuditSettings) -> bool:
 
 def _found(by_id: DataFrame) -> DataFrame:
     is_missing = F.col("notified.is_settled") & ~F.array_contains("groups", F.col("notified.group"))
-    is_silent = F.col("fact.is_settled") & (F.col("told") == 0) & ~F.col("may_be_silent")
+    is_silent = F.col("fact.is_settled") & (F.col("notifications") == 0) & ~F.col("may_be_silent")
     each = F.array_compact(
         F.array(
             F.when(is_missing, _finding(Deviation.FACT_MISSING, _MISSING, "notified", "group")),
@@ -120,10 +120,10 @@ class GroupRecords(NamedTuple):
     read_to: Mapping[int, int]
 
 
-def audit_groups(records: GroupRecords, told: DataFrame, settings: AuditSettings) -> DataFrame:
+def audit_groups(records: GroupRecords, result: DataFrame, settings: AuditSettings) -> DataFrame:
     """Return the findings of groups and facts, and a row for each group, as rows of the result.
 
-    `told` is the result so far: a notification that was found to be lost is no second finding.
+    `result` is the result so far: a notification that was found to be lost is no second finding.
     """
     facts = records.facts.persist(StorageLevel.MEMORY_AND_DISK)
     reports = records.reports.persist(StorageLevel.MEMORY_AND_DISK)
@@ -131,7 +131,7 @@ def audit_groups(records: GroupRecords, told: DataFrame, settings: AuditSettings
         findings(facts.where(F.col("kind") == UNREADABLE), F.lit(Deviation.UNREADABLE.value), F.col("person")),
         findings(reports.where(F.col("group").isNull()), F.lit(Deviation.UNREADABLE.value), F.col("flaw")),
         _groups(facts, reports.where(F.col("group").isNotNull()), settings, records.read_to),
-        pair_findings(facts, records.notified, told, settings),
+        pair_findings(facts, records.notified, result, settings),
     ]
     return reduce(DataFrame.unionAll, found)
 
@@ -139,7 +139,7 @@ def audit_groups(records: GroupRecords, told: DataFrame, settings: AuditSettings
 def _groups(facts: DataFrame, reports: DataFrame, settings: AuditSettings, read_to: Mapping[int, int]) -> DataFrame:
     prefixes = prefixes_of(facts, settings.final_statuses).persist(StorageLevel.MEMORY_AND_DISK)
     groups = _counted(prefixes).join(_closes(facts), "group", "left").join(_seen(reports, prefixes), "group", "full_outer")
-    return groups.mapInArrow(_judging(dict(read_to)), spark_schema(TOLD))
+    return groups.mapInArrow(_judging(dict(read_to)), spark_schema(RESULT_ROW))
 
 
 def _counted(prefixes: DataFrame) -> DataFrame:
@@ -185,23 +185,23 @@ def _fits() -> Column:
 
 def _judging(read_to: dict[int, int]) -> Step:
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from told_batches(told for batch in batches for row in batch.to_pylist() for told in _told(row, read_to))
+        yield from result_batches(each for batch in batches for row in batch.to_pylist() for each in _judged_rows(row, read_to))
 
     return run
 
 
-def _told(row: dict[str, Any], read_to: dict[int, int]) -> Iterator[Told]:
+def _judged_rows(row: dict[str, Any], read_to: dict[int, int]) -> Iterator[ResultRow]:
     group = _group(row)
     reports = sorted((_report(each) for each in row["reports"] or ()), key=lambda each: each.place)
     judged = judge(group, reports, read_to)
     for deviation, what in judged.deviations:
-        yield Told(FINDING, row["group"], deviation=deviation.value, what=what)
+        yield ResultRow(FINDING, row["group"], deviation=deviation.value, what=what)
     if group is not None:
-        yield _group_told(row["group"], group, reports, judged)
+        yield _group_row(row["group"], group, reports, judged)
 
 
-def _group_told(name: str, group: Group, reports: list[SeenReport], judged: Judged) -> Told:
-    return Told(
+def _group_row(name: str, group: Group, reports: list[SeenReport], judged: Judged) -> ResultRow:
+    return ResultRow(
         GROUP,
         name,
         group.partitions[0],

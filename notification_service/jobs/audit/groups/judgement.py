@@ -58,7 +58,7 @@ class SeenReport(NamedTuple):
     number: int
     is_possible_duplicate: bool
     flaw: str | None
-    told: str
+    counts_text: str
     counts: int
     instruction_counts: int
     total: int | None
@@ -87,8 +87,8 @@ class Judged(NamedTuple):
 def judge(group: Group | None, reports: Sequence[SeenReport], read_to: Mapping[int, int]) -> Judged:
     """Judge the reports on a group. `read_to` says up to where the facts of each partition had been counted by the service."""
     if group is None:
-        told = [(Deviation.GROUP_REPORT_WITHOUT_FACTS, f"report {each.number} is on a group without facts") for each in reports]
-        return Judged(told)
+        found = [(Deviation.GROUP_REPORT_WITHOUT_FACTS, f"report {each.number} is on a group without facts") for each in reports]
+        return Judged(found)
     if group.partitions[0] != group.partitions[1]:
         return Judged([], is_judged=False)
     by_number = _by_number(reports)
@@ -144,7 +144,10 @@ def _in_order(group: Group, reports: Sequence[SeenReport], missing: Sequence[int
         if each.flaw is not None:
             yield _flawed(each)
         elif each.closed_by is not None and each.closed_by not in group.persons:
-            yield Deviation.GROUP_REPORT_EARLY, f"report {each.number} says that {each.closed_by} closed the group; nobody did"
+            yield (
+                Deviation.GROUP_REPORT_EARLY,
+                f"report {each.number} says that {each.closed_by} closed the group; no operator did",
+            )
         elif is_first and not has_gap:
             yield from _completion(group.completed, each)
         else:
@@ -164,11 +167,13 @@ def _completion(completed: Completed | None, report: SeenReport) -> Iterator[tup
     """Compare the report that says first that the group is complete."""
     is_early = any(not state.is_complete for state in report.states)
     if completed is None or (is_early and report.counts != completed.counts):
-        what = f"report {report.number} ({report.told}) is not marked incomplete, but its group is not complete"
+        what = f"report {report.number} ({report.counts_text}) is not marked incomplete, but its group is not complete"
         yield Deviation.GROUP_REPORT_EARLY, what if completed is None else f"{what} before {_named(completed.place)}"
     elif not any(state.place == completed.place and state.fits for state in report.states):
         names = ", ".join(_differences(completed, report)) or "GrpSts or PmtInfSts"
-        what = f"report {report.number} ({report.told}) differs from the facts up to {_named(completed.place)}, with which "
+        what = (
+            f"report {report.number} ({report.counts_text}) differs from the facts up to {_named(completed.place)}, with which "
+        )
         yield Deviation.GROUP_REPORT_DIFFERS, f"{what}the group became complete ({completed.members:,} payments): {names}"
 
 
@@ -189,7 +194,9 @@ def _flawed(report: SeenReport) -> tuple[Deviation, str]:
 
 def _unexplained(report: SeenReport) -> tuple[Deviation, str]:
     mark = "" if report.missing is None else f", {report.missing:,} missing"
-    what = f"report {report.number} ({report.told}{mark}) differs from the facts: after none that it may stand on was it so"
+    what = (
+        f"report {report.number} ({report.counts_text}{mark}) differs from the facts: after none that it may stand on was it so"
+    )
     return Deviation.GROUP_REPORT_DIFFERS, what
 
 

@@ -52,12 +52,12 @@ def _changes(counted: DataFrame, finals: tuple[str, ...]) -> DataFrame:
     steps = F.array_compact(
         F.array(
             step(F.lit(_ALL).alias("of"), F.lit("").alias("within"), "status", F.lit(1).alias("by"), "units"),
-            F.when(is_known, _left(_ALL, F.lit(""))),
+            F.when(is_known, _removed(_ALL, F.lit(""))),
             F.when(
                 F.col("instruction").isNotNull(),
                 step(F.lit(_ONE).alias("of"), F.col("instruction").alias("within"), "status", F.lit(1).alias("by"), "units"),
             ),
-            F.when(is_known & F.col("instruction_before").isNotNull(), _left(_ONE, F.col("instruction_before"))),
+            F.when(is_known & F.col("instruction_before").isNotNull(), _removed(_ONE, F.col("instruction_before"))),
         )
     )
     is_final, was_final = (F.coalesce(F.col(name).isin(*finals), F.lit(False)) for name in ("status", "status_before"))
@@ -67,21 +67,23 @@ def _changes(counted: DataFrame, finals: tuple[str, ...]) -> DataFrame:
         "by_unknown": F.col("units").isNull().cast("int") - (is_known & F.col("units_before").isNull()).cast("int"),
         "by_units": F.coalesce("units", F.lit(0)) - F.coalesce("units_before", F.lit(0)),
     }
-    said = ("total", "control_units")
-    each = counted.withColumns(by).select("group", "partition", "place", *said, *by, F.posexplode(steps).alias("number", "step"))
-    flat = each.select("group", "partition", "place", *said, *by, "number", "step.*")
+    stated = ("total", "control_units")
+    each = counted.withColumns(by).select(
+        "group", "partition", "place", *stated, *by, F.posexplode(steps).alias("number", "step")
+    )
+    flat = each.select("group", "partition", "place", *stated, *by, "number", "step.*")
     return (
         _shared(flat)
         .groupBy("group", "partition", "place")
         .agg(
-            *(F.first(name).alias(name) for name in (*said, *by)),
+            *(F.first(name).alias(name) for name in (*stated, *by)),
             *(F.sum(F.when(F.col("of") == of, F.col("by_share")).otherwise(0)).alias(f"by_{of}") for of in (_ALL, _ONE)),
             F.sum("by_instructions").alias("by_instructions"),
         )
     )
 
 
-def _left(of: str, within: Column) -> Column:
+def _removed(of: str, within: Column) -> Column:
     """Return the step by which a payment leaves the count in which it was."""
     was, units = F.col("status_before").alias("status"), F.col("units_before").alias("units")
     return F.struct(F.lit(of).alias("of"), within.alias("within"), was, F.lit(-1).alias("by"), units)
@@ -98,8 +100,8 @@ def _shared(steps: DataFrame) -> DataFrame:
         "unknown": F.sum(F.col("by") * F.col("units").isNull().cast("int")).over(_so_far(of_count)),
         "within_it": F.sum("by").over(_so_far(of_instruction)),
     }
-    said = F.when(F.col("of") == _ONE, "").when(F.col("unknown") > 0, NO_SUM).otherwise(F.col("sum").cast(_UNITS).cast("string"))
-    text = F.concat_ws(SEPARATOR, "within", "status", F.col("count").cast("string"), said)
+    total = F.when(F.col("of") == _ONE, "").when(F.col("unknown") > 0, NO_SUM).otherwise(F.col("sum").cast(_UNITS).cast("string"))
+    text = F.concat_ws(SEPARATOR, "within", "status", F.col("count").cast("string"), total)
     digits = F.substring(F.sha2(text, 256), 1, HEX_DIGITS)
     share = F.when(F.col("count") > 0, F.conv(digits, 16, 10).cast("long")).otherwise(F.lit(0))
     has_any = ((F.col("of") == _ONE) & (F.col("within_it") > 0)).cast("int")

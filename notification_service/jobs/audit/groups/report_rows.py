@@ -68,7 +68,7 @@ def _row(raw: RawRecord, texts: dict[str, str], group: str, number: int) -> Repo
         _find_flaw(texts, report, group, number),
         fingerprint(counts),
         fingerprint(within),
-        _told(counts),
+        _counts_text(counts),
         None if total is None else int(total),
         None if control_sum is None else units_of(control_sum),
         None if missing is None else int(missing),
@@ -104,9 +104,9 @@ def _name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _count(said: dict[str, str]) -> Count:
-    control_sum = said.get("DtldCtrlSum")
-    return Count("", said["DtldSts"], int(said["DtldNbOfTxs"]), NO_SUM if control_sum is None else units_of(control_sum))
+def _count(status: dict[str, str]) -> Count:
+    control_sum = status.get("DtldCtrlSum")
+    return Count("", status["DtldSts"], int(status["DtldNbOfTxs"]), NO_SUM if control_sum is None else units_of(control_sum))
 
 
 def _counts_within(instruction: dict[str, Any]) -> Iterator[Count]:
@@ -128,7 +128,7 @@ def _statuses_within(instruction: dict[str, Any]) -> tuple[str | None, ...]:
     return (status,) if instruction.get("OrgnlCtrlSum") is None else (status, None)
 
 
-def _told(counts: Sequence[Count]) -> str:
+def _counts_text(counts: Sequence[Count]) -> str:
     return ", ".join(f"{each.number} {each.status}" for each in counts) or "no payment"
 
 

@@ -62,10 +62,10 @@ class FactRow(NamedTuple):
 class ReportRow(NamedTuple):
     """A group report. `place` orders the reports; `flaw` says what is wrong with it by itself, None for nothing.
 
-    `counts` and `instruction_counts` are fingerprints of what it says (0 without payment informations), `told` says the former
-    for people. `missing` is the mark `incomplete`. `status` is its GrpSts; `status_if_through` is what its counts lead to if all
-    payments are there and final. `has_statuses` and `has_no_statuses` say whether its payment informations all have the PmtInfSts
-    that they then must have, and whether none of them has any.
+    `counts` and `instruction_counts` are fingerprints of what it says (0 without payment informations), `counts_text` has the
+    former for people. `missing` is the mark `incomplete`. `status` is its GrpSts; `status_if_through` is what its counts lead to
+    if all payments are there and final. `has_statuses` and `has_no_statuses` say whether its payment informations all have the
+    PmtInfSts that they then must have, and whether none of them has any.
     """
 
     group: str | None
@@ -75,7 +75,7 @@ class ReportRow(NamedTuple):
     flaw: str | None = None
     counts: int = 0
     instruction_counts: int = 0
-    told: str = ""
+    counts_text: str = ""
     total: int | None = None
     control_units: str | None = None
     missing: int | None = None

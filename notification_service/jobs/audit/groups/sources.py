@@ -16,9 +16,9 @@ from notification_service.jobs.audit.groups.job import GroupRecords
 from notification_service.jobs.audit.groups.report_rows import report_rows
 from notification_service.jobs.audit.groups.rows import FactRow, NotifiedRow, RawRecord, ReportRow, fact_rows, notified_rows
 from notification_service.jobs.audit.lines import Portion, cut_up, output_portions, partition_files, plain_lines
-from notification_service.jobs.audit.portion_rows import portion_rows
 from notification_service.jobs.audit.record_rows import LATER_PARTITION, headers_of
 from notification_service.jobs.audit.rows import RECORD
+from notification_service.jobs.audit.tables import portion_rows
 from notification_service.jobs.spark.counted_write import Batches, Step, batch_of, spark_schema
 from resequencer.gc_tuning import calm_collector
 

@@ -33,9 +33,9 @@ def icon(state: State) -> str:
     return f'<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">{_ICONS[state]}</svg>'
 
 
-def notice(state: State, said: str) -> str:
-    """Return a paragraph with the state's icon; `said` is markup."""
-    return f'<p class="notice {state}">{icon(state)}<span>{said}</span></p>'
+def notice(state: State, text: str) -> str:
+    """Return a paragraph with the state's icon; `text` is markup."""
+    return f'<p class="notice {state}">{icon(state)}<span>{text}</span></p>'
 
 
 def foreign(text: str, longest: int = _LONGEST) -> str:
@@ -43,7 +43,7 @@ def foreign(text: str, longest: int = _LONGEST) -> str:
 
     Characters that are not printable (controls, changes of direction, zero-width ones) are shown as escapes. The element is
     isolated from the direction of the text around it, clips what leaves its line, and breaks anywhere. The middle of a long text
-    is left out, and its length told.
+    is omitted, and its length stated.
     """
     safe = printable(text)
     if len(safe) <= longest:
@@ -89,7 +89,7 @@ def instant_words(at: Instant) -> str:
 
 
 def clock_label(at: Instant, interval_ms: int) -> str:
-    """Return as much of the instant as tells the intervals of an axis apart."""
+    """Return as much of the instant as distinguishes the intervals of an axis."""
     moment = _moment(at)
     if interval_ms < 1_000:
         return f"{moment:%H:%M:%S}.{at % 1_000 // 100}"
@@ -106,8 +106,8 @@ def duration_words(milliseconds: int) -> str:
         return f"{milliseconds // 100 / 10:g} s"
     for (unit, length), (smaller, part) in pairwise(_UNITS):
         if milliseconds >= length:
-            rest = milliseconds % length // part
-            return f"{milliseconds // length:,} {unit}" + (f" {rest} {smaller}" if rest else "")
+            remainder = milliseconds % length // part
+            return f"{milliseconds // length:,} {unit}" + (f" {remainder} {smaller}" if remainder else "")
     return f"{milliseconds // 1_000} s"
 
 

@@ -4,8 +4,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from notification_service.jobs.audit.explanations import EXPLANATIONS
-from notification_service.jobs.audit.finding import Deviation, Finding
+from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
 from notification_service.jobs.audit.page.chart_sections import chart_sections
 from notification_service.jobs.audit.page.markup import (
     State,
@@ -17,8 +16,7 @@ from notification_service.jobs.audit.page.markup import (
     prose,
     section,
 )
-from notification_service.jobs.audit.subject import AuditSubject
-from notification_service.jobs.audit.summary import AuditSummary
+from notification_service.jobs.audit.summary import AuditSubject, AuditSummary
 from resequencer.clock import instant_text
 from resequencer.printable import counted, printable
 
@@ -38,8 +36,8 @@ def findings_section(summary: AuditSummary) -> str:
 def _group(deviation: Deviation, summary: AuditSummary, *, is_open: bool) -> str:
     count, explanation = summary.counts[deviation.value], EXPLANATIONS[deviation]
     examples = [each for each in summary.examples if each.deviation is deviation]
-    left = count - len(examples)
-    more = f'<p class="soft">{left:,} more: see the table {_TABLE} beside this page.</p>' if left > 0 else ""
+    further = count - len(examples)
+    more = f'<p class="soft">{further:,} more: see the table {_TABLE} beside this page.</p>' if further > 0 else ""
     opened = ' open=""' if is_open else ""
     return (
         f'<details class="group"{opened}><summary><span class="kind">{escape(deviation.value)}</span> '
@@ -113,17 +111,17 @@ def _notices(summary: AuditSummary) -> list[str]:
         may_follow = f"<strong>{counted(summary.open, 'notification')} may still be published.</strong>"
         notices.append(notice(State.ATTENTION, f"{may_follow} Audit again when nothing waits any more."))
     if summary.groups.awaited:
-        said = f"<strong>{counted(summary.groups.awaited, 'group report')} may still be published.</strong>"
-        notices.append(notice(State.ATTENTION, f"{said} The facts that complete their groups are not counted yet."))
+        text = f"<strong>{counted(summary.groups.awaited, 'group report')} may still be published.</strong>"
+        notices.append(notice(State.ATTENTION, f"{text} The facts that complete their groups are not counted yet."))
     if summary.groups.not_judged:
-        said = f"<strong>{counted(summary.groups.not_judged, 'group')} could not be judged.</strong>"
-        notices.append(notice(State.ATTENTION, f"{said} Their facts are in several partitions, so their order is unknown."))
+        text = f"<strong>{counted(summary.groups.not_judged, 'group')} could not be judged.</strong>"
+        notices.append(notice(State.ATTENTION, f"{text} Their facts are in several partitions, so their order is unknown."))
     if summary.not_compared:
-        said = (
+        text = (
             f"<strong>The content of {counted(summary.not_compared, 'notification')} was not compared.</strong> "
             "It has your own target type or handler, or its lookups were removed. Its order and its marks were judged."
         )
-        notices.append(notice(State.ATTENTION, said))
+        notices.append(notice(State.ATTENTION, text))
     return notices
 
 
@@ -149,7 +147,7 @@ def _deadline(subject: AuditSubject) -> str:
 
 def _span(summary: AuditSummary) -> str:
     if summary.first_made_at is None or summary.last_made_at is None:
-        return "no notification tells when it was made"
+        return "no notification says when it was made"
     return f"notifications made from {instant_words(summary.first_made_at)} to {instant_words(summary.last_made_at)}"
 
 

@@ -25,7 +25,7 @@ from notification_service.connectors.line_format import Line, decode_line, encod
 from tests.notification_service.aggregation.stores.sums import Sums
 
 if TYPE_CHECKING:  # Kafka's client takes long to import, which the tests of files need not wait for.
-    from notification_service.aggregation.kafka.store import KafkaStore
+    from notification_service.aggregation.kafka_store import KafkaStore
     from notification_service.connectors.kafka.settings import KafkaSettings
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -165,7 +165,7 @@ class TopicStage:
         return replace(settings, topics=replace(settings.topics, values=self.values_topic))
 
     def open_store(self, slot: int = 0, consumer: Mapping[str, Any] = {}) -> KafkaStore:
-        from notification_service.aggregation.kafka.store import KafkaStore
+        from notification_service.aggregation.kafka_store import KafkaStore
 
         return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", steady(self.clock))
 

@@ -27,7 +27,7 @@ from resequencer.clock import SteadyClock
 from tests.notification_service.aggregation.stores.stages import TopicStage, make_runner, run_until_read
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
-    from notification_service.aggregation.kafka.restoring import Restoring
+    from notification_service.aggregation.kafka_store import Restoring
     from servers.kafka import KafkaServer
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -137,7 +137,7 @@ def test_a_worker_that_stood_still_neither_commits_nor_lacks_what_another_wrote(
     stage: TopicStage, runner: Any, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`place` is what the worker was about to do, or in a takeover what it had just done."""
-    monkeypatch.setattr("notification_service.aggregation.kafka.store._NOTE_SECONDS", 0)
+    monkeypatch.setattr("notification_service.aggregation.kafka_store._NOTE_SECONDS", 0)
     one, two = runner(0, STALLED), runner(1)
     store = one._opened()
     send_member(stage, 1, 4)
@@ -240,7 +240,7 @@ def test_only_what_a_copy_lacks_is_read_when_a_partition_comes_back(
 
 @pytest.fixture
 def restoring(stage: TopicStage) -> Iterator[Restoring]:
-    from notification_service.aggregation.kafka.restoring import Restoring
+    from notification_service.aggregation.kafka_store import Restoring
 
     with closing(Restoring(stage.settings(), SteadyClock(SystemClock().now, passed_ms, trusted_ms=0))) as restoring:
         yield restoring
@@ -317,7 +317,7 @@ def test_a_copy_that_is_in_doubt_is_read_anew(
 
 def test_a_clock_that_is_wrong_for_one_look_makes_no_copy_young(stage: TopicStage, file: ValuesFile) -> None:
     """The copy is two days old, and the topic has forgotten what was deleted since. At that moment the clock is set back."""
-    from notification_service.aggregation.kafka.restoring import Restoring
+    from notification_service.aggregation.kafka_store import Restoring
 
     passed_ms, ahead_ms = 0, 1_774_740_835_941
     clock = SteadyClock(lambda: ahead_ms + passed_ms, lambda: passed_ms)
@@ -500,7 +500,7 @@ def test_the_other_partitions_go_on_while_one_waits_for_an_open_transaction(stag
 def test_a_long_reading_is_interrupted_and_goes_on_where_it_was(
     stage: TopicStage, runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notification_service.aggregation.kafka.store._READ_SECONDS", 0.0)
+    monkeypatch.setattr("notification_service.aggregation.kafka_store._READ_SECONDS", 0.0)
     monkeypatch.setattr("notification_service.connectors.kafka.topic_reader._AT_ONCE", 100)
     write_values(stage, *((f"g{number}/m", b"1") for number in range(400)), *((f"g{number}", b"0") for number in range(400)))
     for each in stage.topics.partitions:
@@ -659,4 +659,4 @@ def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, ru
     two = runner()
     problem_text = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
     # The brokers delete the group's positions with the topic; else the position names the topic that it belongs to.
-    assert any(each in str(problem_text) for each in ("was deleted and made anew", "the group has no position"))
+    assert any(each in str(problem_text) for each in ("was deleted and created again", "the group has no position"))

@@ -25,6 +25,7 @@ from notification_service.connectors.dead_letters.port import (
 )
 from notification_service.connectors.kafka import requeue as topic_requeue
 from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
+from notification_service.connectors.kafka.producer import TransactionalProducer
 from notification_service.connectors.kafka.topic_reader import TopicExport
 from resequencer.clock import instant_of
 from resequencer.record import Headers
@@ -154,8 +155,8 @@ def _die_before_the_commit(store: KafkaDeadLetterStore, monkeypatch: pytest.Monk
     assert requeue is not None
     send = requeue._send_notes
 
-    def die(actions: Sequence[Action]) -> None:
-        send(actions)
+    def die(producer: TransactionalProducer, actions: Sequence[Action]) -> None:
+        send(producer, actions)
         raise Exit
 
     monkeypatch.setattr(requeue, "_send_notes", die)
@@ -184,8 +185,8 @@ def test_an_outcome_whose_answer_was_lost_is_found_out_by_the_next_order(
     (number,) = aside.put(b"1")
     with closing(aside.store()) as store:
         list(store.begin())
-        monkeypatch.setattr(store._requeue._bounded, "call", _unanswered(store._requeue._bounded.call))  # type: ignore[union-attr]
-        with pytest.raises(TransportUnavailable, match="repeat the command; it finds out, and does the rest once"):
+        _lose_the_answer_to_the_commit(store, monkeypatch)
+        with pytest.raises(TransportUnavailable, match="repeat the command; it finds out, and does what remains, once"):
             list(store.requeue(store.letters()))
     with closing(aside.store()) as store:
         list(store.begin())
@@ -194,16 +195,18 @@ def test_an_outcome_whose_answer_was_lost_is_found_out_by_the_next_order(
     assert len(aside.input()) == 1
 
 
-def _unanswered(call: Callable[..., object]) -> Callable[..., object]:
+def _lose_the_answer_to_the_commit(store: KafkaDeadLetterStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit takes effect, but its answer is lost."""
+    requeue = store._requeue
+    assert requeue is not None
+    assert requeue._producer is not None
+    end = requeue._producer.end
 
-    def called(what: Callable[[], object], timeout_ms: int) -> object:
-        answer = call(what, timeout_ms)
-        if getattr(what, "__name__", "") == "commit_transaction":
-            raise topic_requeue.errors.KafkaTimeoutError("no answer")
-        return answer
+    def end_without_an_answer() -> None:
+        end()
+        raise topic_requeue.errors.KafkaTimeoutError("no answer")
 
-    return called
+    monkeypatch.setattr(requeue._producer, "end", end_without_an_answer)
 
 
 def test_orders_wait_until_what_a_worker_has_open_is_decided(aside: PausedPartitions) -> None:
@@ -269,7 +272,7 @@ def test_an_edit_whose_outcome_was_not_answered_is_found_out_and_one_that_was_fe
         assert aside.states() == {number: "new"}
     with closing(aside.store()) as store:
         list(store.begin())
-        monkeypatch.setattr(store._requeue._bounded, "call", _unanswered(store._requeue._bounded.call))  # type: ignore[union-attr]
+        _lose_the_answer_to_the_commit(store, monkeypatch)
         with pytest.raises(TransportUnavailable, match="repeat the command"):
             list(store.requeue(_edited(store, b"good")))
     assert aside.states() == {number: "edited"}

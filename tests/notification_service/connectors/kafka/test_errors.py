@@ -8,7 +8,7 @@ from kafka import errors
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.client import to_transport_error, translated
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
-from notification_service.connectors.kafka.topics import made_anew
+from notification_service.connectors.kafka.topics import recreated
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_no_error_of_the_client_passes() -> None:
         ("V", "give up what was counted, {} and delete the topic V"),
     ],
 )
-def test_an_input_that_was_made_anew_is_refused_with_the_remedy_of_who_reads_it(values: str, remedy: str) -> None:
-    error = made_anew(KafkaTopics("in", "out", "dead", values=values), UUID(int=1), UUID(int=2))
+def test_an_input_that_was_recreated_is_refused_with_the_remedy_of_who_reads_it(values: str, remedy: str) -> None:
+    error = recreated(KafkaTopics("in", "out", "dead", values=values), UUID(int=1), UUID(int=2))
     assert error.what == "topic in"
     assert remedy.format("delete the group's offsets (kafka-consumer-groups --delete-offsets)") in str(error)

@@ -24,7 +24,7 @@ def test_a_transaction_that_is_soon_ended_is_not_told_of():
 
 def test_one_that_stays_open_is_named_with_where_since_when_and_what_to_do():
     (note,) = looked((7, 8, 0), (7, 58, 5_000)).notes
-    assert note.startswith("T-0 has stood at offset 7 since 2026-03-28T23:33:55.941Z: a producer left a transaction open")
+    assert note.startswith("T-0 has stood at offset 7 since 2026-03-28T23:33:55.941Z: a producer has a transaction open")
     assert "51 offsets from there on" in note
     assert "describe-producers --topic T --partition 0" in note
     assert "abort --topic T --partition 0 --start-offset 7" in note

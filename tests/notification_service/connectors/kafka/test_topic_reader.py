@@ -1,9 +1,10 @@
-"""The topic reader: it reads up to an end, and continues from there."""
+"""The topic reader: it reads up to an end, and continues from there; or it follows positions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 import pytest
+from harness.waiting import wait_until
 from kafka import TopicPartition
 from msgspec.structs import replace
 
@@ -48,3 +49,60 @@ def test_a_reader_of_other_topics_does_not_need_that_of_the_facts(stage: KafkaSt
     with closing(CommittedReader(settings, [stage.topics.input])) as reader:
         assert len(reader.ends()) == 1
     assert settings.without_facts().topics == stage.topics
+
+
+def follow_until(reader: CommittedReader, offsets: Mapping[int, int], count: int) -> tuple[list[bytes], Mapping[int, int]]:
+    """Poll until so many records have come; return their values, and the positions behind them."""
+    found: list[bytes] = []
+
+    def is_read() -> bool:
+        nonlocal offsets
+        reader.follow(offsets)
+        found.extend(each.value for records in reader.poll(2).values() for each in records)
+        offsets = reader.positions()
+        return len(found) >= count
+
+    wait_until(is_read, f"{count} records")
+    return found, offsets
+
+
+def test_a_follower_reads_the_partitions_that_it_names_across_transactions(kafka: KafkaServer) -> None:
+    with (
+        closing(KafkaStage(kafka, partitions=2)) as stage,
+        closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader,
+    ):
+        stage.send(b"other", partition=1)
+        stage.send(b"a", b"b")
+        stage.send_in_transaction(b"never", abort=True)
+        stage.send(b"c")
+        assert reader.follow({0: 0}) == {0: 0}
+        found, positions = follow_until(reader, {0: 0}, 3)
+        assert (found, positions) == ([b"a", b"b", b"c"], {0: 5})
+        stage.send(b"d")
+        assert follow_until(reader, positions, 1) == ([b"d"], {0: 6})
+        found, positions = follow_until(reader, {0: 5, 1: 0}, 2)
+        assert (sorted(found), positions) == ([b"d", b"other"], {0: 6, 1: 1})
+
+
+def test_a_follower_continues_at_what_is_there_of_a_log(stage: KafkaStage) -> None:
+    """Retention has deleted what came before, or the brokers have lost what came behind."""
+    stage.send(*[b"%d" % number for number in range(6)])
+    (name,) = [TopicPartition(*each) for each in stage.partitions]
+    with closing(stage.kafka.admin()) as admin:
+        admin.delete_records({name: 4})
+    with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
+        assert reader.follow({0: 1}) == {0: 4}
+        assert follow_until(reader, {0: 1}, 2) == ([b"4", b"5"], {0: 6})
+        assert reader.follow({0: 9}) == {0: 6}
+        stage.send(b"6")
+        assert follow_until(reader, {0: 9}, 1) == ([b"6"], {0: 7})
+
+
+def test_a_follower_that_continues_where_it_ended_asks_the_brokers_nothing(
+    stage: KafkaStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.send(b"a", b"b")
+    with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
+        _, positions = follow_until(reader, {0: 0}, 2)
+        monkeypatch.setattr(reader, "begins", lambda: pytest.fail("asked"))
+        assert reader.follow(positions) == positions

@@ -75,7 +75,7 @@ def test_a_topic_that_is_made_anew_under_a_running_worker_is_refused(stage: Kafk
     make_anew(stage)
     stage.send(*[b"new"] * 10)
     error = wait_until(lambda: refused(worker.transport), "the refusal")
-    assert "made anew" in error.problem or "gone" in error.problem or "lost" in error.problem
+    assert "created again" in error.problem or "gone" in error.problem or "lost" in error.problem
     assert b"new" not in worker.values()
 
 
@@ -99,7 +99,7 @@ def test_a_position_in_a_topic_that_is_gone_is_refused(stage: KafkaStage) -> Non
     transport = stage.worker().transport
     wait_until(lambda: transport.poll(1, 50) and transport.assignment(), "the assignment")
     with pytest.raises(
-        TransportRefused, match=f"topic {stage.topics.input}: it was deleted and made anew.*delete the group's off"
+        TransportRefused, match=f"topic {stage.topics.input}: it was deleted and created again.*delete the group's off"
     ):
         transport.position(first)
 

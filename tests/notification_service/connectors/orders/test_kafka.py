@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 from harness.waiting import DEADLINE_SECONDS, wait_until
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
-from guardian.ports import Channel, OutputRecord, TransportRefused
+from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
 from notification_service.connectors.kafka.orders import KafkaOrderBook, KafkaOrderSource
 from notification_service.connectors.kafka.preflight import preflight
 from notification_service.connectors.kafka.settings import KafkaSettings
@@ -69,6 +69,17 @@ def test_an_offset_before_the_log_goes_on_at_its_start(harness: KafkaHarness):
         reading = Reading(source, first)
         reading.poll_until(1)
         assert (reading.ids(first), source.bounds(first)) == (["2"], range(2, 3))
+
+
+def test_a_partition_without_a_leader_has_no_bounds_yet(harness: KafkaHarness, monkeypatch: pytest.MonkeyPatch):
+    """The client leaves it out of its answer, and then misses it there."""
+    first = harness.partitions[0]
+    with closing(harness.source()) as source:
+        assert source.bounds(first) == range(0)
+        answers = dict[TopicPartition, int]()
+        monkeypatch.setattr(KafkaConsumer, "end_offsets", lambda _, names, timeout_ms: {each: answers[each] for each in names})
+        with pytest.raises(TransportUnavailable, match=f"no leader is known of {harness.stage.topics.orders}-0"):
+            source.bounds(first)
 
 
 def test_a_record_without_a_value_is_one_that_cannot_be_read(harness: KafkaHarness):

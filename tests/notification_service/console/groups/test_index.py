@@ -4,7 +4,7 @@ from pathlib import Path
 
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka.view import CopiedView
+from notification_service.aggregation.kafka_view import CopiedView
 from notification_service.aggregation.payments.head import GroupState, Head, Message, encode_head
 from notification_service.aggregation.view import FileView
 from notification_service.console.groups import GroupFilter, GroupIndex

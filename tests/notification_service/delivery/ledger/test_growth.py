@@ -9,18 +9,18 @@ from harness.ledger_work import counted, fill
 from sqlalchemy import func, select, text, update
 
 from notification_service.connectors.files.operations import SystemFiles
+from notification_service.delivery import file_feed
 from notification_service.delivery.core.answers import Failed
 from notification_service.delivery.core.published_events import PublishedMark
-from notification_service.delivery.feeds import files
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.ledger.tables import EVENTS, SERVICES
 from notification_service.delivery.source_reader import SourceReader, Sources
-from tests.notification_service.delivery.feeds.test_files import line
 from tests.notification_service.delivery.ledger.test_missing import Reading
 from tests.notification_service.delivery.ledger.test_missing import Service as OutputService
 from tests.notification_service.delivery.ledger.test_rows import Make
+from tests.notification_service.delivery.test_file_feed import line
 
 FEW, MANY = 10, 3_000
 
@@ -245,7 +245,7 @@ def test_an_idle_look_costs_the_same_beside_many_rotated_files(
     stage: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_missing: bool
 ) -> None:
     passed, asked = [0.0], list[Path]()
-    monkeypatch.setattr("notification_service.delivery.feeds.files.monotonic", lambda: passed[0], raising=False)
+    monkeypatch.setattr("notification_service.delivery.file_feed.monotonic", lambda: passed[0], raising=False)
     stat = Path.stat
     monkeypatch.setattr(Path, "stat", lambda path, **how: asked.append(path) or stat(path, **how))
 
@@ -261,7 +261,7 @@ def test_an_idle_look_costs_the_same_beside_many_rotated_files(
         for number, content in enumerate(rotated, start=1):
             path.with_name(f"n.{number:06}.jsonl").write_bytes(content)
         path.write_bytes(line("u", f"{count}-last"))
-        sources = Sources(f"live:{count}", lambda _source, receiver: files.FileFeed(path, Counted(), receiver.select))
+        sources = Sources(f"live:{count}", lambda _source, receiver: file_feed.FileFeed(path, Counted(), receiver.select))
         reader = SourceReader(it.ledger, "r", "w", sources, lambda: None)
         size = path.stat().st_size
         for gone in (0, 50 if is_missing else 0):

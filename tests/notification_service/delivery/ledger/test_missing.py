@@ -13,9 +13,9 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.delivery.core.jobs import JobState
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.feeds.file_spans import FileSpanFeed, span_of
-from notification_service.delivery.feeds.files import FileFeed
-from notification_service.delivery.feeds.port import Feed
+from notification_service.delivery.feed import Feed
+from notification_service.delivery.file_feed import FileFeed
+from notification_service.delivery.file_spans import FileSpanFeed, span_of
 from notification_service.delivery.source_reader import SourceReader, Sources
 from resequencer.record import Partition
 

@@ -14,13 +14,13 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.errors import RunDirectoryCopied
 from notification_service.delivery.event_file import EventFile
-from notification_service.delivery.feeds.files import FileFeed
+from notification_service.delivery.file_feed import FileFeed
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.ledger.services import LEASE_MS, RENEWED_MS, Service
 from notification_service.delivery.source_reader import SourceReader, Sources
-from tests.notification_service.delivery.feeds.test_files import line
+from tests.notification_service.delivery.test_file_feed import line
 
 Make = Callable[..., LedgerStage]
 

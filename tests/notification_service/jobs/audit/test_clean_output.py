@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness.spark.audited_service import AuditedService
 
-from notification_service.jobs.audit.row_audit import ARRIVAL, LET_OUT
+from notification_service.jobs.audit.row_audit import ARRIVAL, PUBLISHED
 
 STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 
@@ -16,12 +16,12 @@ STRATEGIES = ("SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
 def test_the_output_of_the_service_follows_from_its_input(tmp_path, strategy, numbering):
     audited = AuditedService(tmp_path, strategy)
     audited.live(numbering=numbering, duplicates=0.1, conflicts=0.05)
-    told = audited.audit()
+    rows = audited.audit()
     assert audited.findings() == []
     assert audited.open() == 0
-    assert sum(each.kind == LET_OUT for each in told) > 100
-    assert any(each.is_incomplete for each in told)
-    assert any(each.depth for each in told if each.kind == ARRIVAL)
+    assert sum(each.kind == PUBLISHED for each in rows) > 100
+    assert any(each.is_incomplete for each in rows)
+    assert any(each.depth for each in rows if each.kind == ARRIVAL)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

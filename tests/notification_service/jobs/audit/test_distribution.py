@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from notification_service.jobs.audit.distribution import COUNTS, DURATIONS_MS, Bin, Distribution, Span, place_of, spans_of
+from notification_service.jobs.audit.summary import COUNTS, DURATIONS_MS, Bin, Distribution, Span, place_of, spans_of
 
 
 def test_bins_are_drawn_from_the_first_with_a_value_to_the_last():

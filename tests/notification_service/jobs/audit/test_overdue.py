@@ -3,14 +3,14 @@
 import pytest
 
 from notification_service.jobs.audit.job import Made, Timing, overdue
-from notification_service.jobs.audit.row_audit import WAITING, Told
+from notification_service.jobs.audit.row_audit import WAITING, ResultRow
 from notification_service.jobs.audit.rules import AuditSettings
 from notification_service.payments.settings import HandlerSettings
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
 from resequencer.strategies.registry import StrategySettings
 
 LENGTHS = {0: 10}
-WAITS = Told(WAITING, "uow-1", 0, 3, what="sequence:2")
+WAITS = ResultRow(WAITING, "uow-1", 0, 3, what="sequence:2")
 
 
 def settings(**resequencer: object) -> AuditSettings:
@@ -18,7 +18,7 @@ def settings(**resequencer: object) -> AuditSettings:
     return AuditSettings(StrategySettings("SEQUENCE"), HandlerSettings(), its, "", "", "T", 1_000, LENGTHS, grace_ms=1_000)
 
 
-def told(waited_ms: int, of: AuditSettings) -> list[str | None]:
+def found(waited_ms: int, of: AuditSettings) -> list[str | None]:
     """Return the deviations, if the partition was processed for so long after the waiting envelope had been read."""
     timing = Timing([Made(0, 4, 0, waited_ms)], LENGTHS)
     return [each.deviation for each in overdue([WAITS], timing, of)]
@@ -34,5 +34,5 @@ def told(waited_ms: int, of: AuditSettings) -> list[str | None]:
 )
 def test_what_waits_is_overdue_a_grace_after_the_longest_deadline_that_it_may_have_had(resequencer, bound_ms):
     """The lookup releases of the time when an envelope was stashed are unknown later, because releases are removed."""
-    assert told(bound_ms, settings(**resequencer)) == []
-    assert told(bound_ms + 1, settings(**resequencer)) == ["overdue"]
+    assert found(bound_ms, settings(**resequencer)) == []
+    assert found(bound_ms + 1, settings(**resequencer)) == ["overdue"]

@@ -33,21 +33,21 @@ def test_a_planted_fault_is_found_and_nothing_else(audited: AuditedService, faul
 
 
 @pytest.mark.parametrize(
-    ("header", "deviation", "said"),
+    ("header", "deviation", "text"),
     [
         ("notification-id", Deviation.UNREADABLE, "notifications.jsonl, byte 0: a notification without a key or the header"),
         ("source-position", Deviation.ORPHAN, ""),
     ],
 )
-def test_what_names_no_position_is_told_without_one(
-    audited: AuditedService, header: str, deviation: Deviation, said: str
+def test_what_names_no_position_is_reported_without_one(
+    audited: AuditedService, header: str, deviation: Deviation, text: str
 ) -> None:
     lines = lines_of(audited.notifications)
     del lines[0]["headers"][header]
     write_lines(audited.notifications, lines)
     (found,) = (each for each in audited.audit() if each.deviation == deviation)
     assert (found.partition, found.offset) == (None, None)
-    assert str(found.what).startswith(said)
+    assert str(found.what).startswith(text)
 
 
 def test_when_a_notification_was_made_is_no_part_of_its_content(audited: AuditedService) -> None:

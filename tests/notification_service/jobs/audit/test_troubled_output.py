@@ -13,15 +13,15 @@ from harness.published_lookups import publish, shaped
 from harness.service_under_test import envelope_line, value_of
 from harness.spark.audited_service import TABLE, AuditedService, lines_of, write_lines
 
-import notification_service.jobs.audit.replays.handler
+import notification_service.jobs.audit.replay_handler
 from notification_service.connectors.dead_letters.actions import Edit
 from notification_service.connectors.dead_letters.decisions import edit
 from notification_service.connectors.dead_letters.port import Signature
 from notification_service.connectors.files import input_archive
 from notification_service.connectors.files.input_archive import InputArchive
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, LET_OUT
+from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, PUBLISHED
+from notification_service.jobs.errors import AuditRefused
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.release import open_release
 from notification_service.lookups.shapes import SETTINGS
@@ -118,8 +118,8 @@ def test_content_of_a_version_that_is_not_there_is_not_judged(tmp_path, version)
         line["headers"]["lookups-version"] = version
         line["value"] = {}
     write_lines(audited.notifications, lines)
-    told = [each for each in audited.audit() if each.kind != ARRIVAL]
-    assert [each for each in told if each.kind == FINDING or each.is_compared] == []
+    published = [each for each in audited.audit() if each.kind != ARRIVAL]
+    assert [each for each in published if each.kind == FINDING or each.is_compared] == []
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
     directory, handler = LookupsDirectory(tmp_path / "lookups"), audited.service.handler
 
     def switch(service):
-        publish(directory, {SETTINGS: settings_saying(f"said at {service.clock.now()}")}, now=service.clock.now())
+        publish(directory, {SETTINGS: settings_saying(f"settings of {service.clock.now()}")}, now=service.clock.now())
         release = releases.enter_context(closing(open_release(directory, directory.get_current())))
         service.stop()
         service.handler = handler.with_lookups(Lookups(release))
@@ -145,7 +145,7 @@ def test_each_notification_is_compared_by_the_version_of_the_lookups_that_it_nam
         opened.append(pointer.version)
         return open_release(directory, pointer)
 
-    monkeypatch.setattr(notification_service.jobs.audit.replays.handler, "open_release", open_and_count)
+    monkeypatch.setattr(notification_service.jobs.audit.replay_handler, "open_release", open_and_count)
     assert [audited.findings() for _ in range(3)] == [[], [], []]
     assert sorted(opened) == sorted(versions - {None})
 
@@ -185,17 +185,17 @@ def test_that_an_envelope_ended_its_worker_is_believed_whatever_the_target_type_
 def test_of_a_handler_of_ones_own_it_is_believed_what_it_tells_of_and_order_and_ids_are_judged(strategy, tmp_path):
     audited = AuditedService(tmp_path, strategy, handler="harness.spark.odd_ones:OddOnes")
     audited.live()
-    told = lines_of(audited.notifications)
-    assert {each["value"] for each in told} == {"told"}
-    assert len(told) > 20
+    published = lines_of(audited.notifications)
+    assert {each["value"] for each in published} == {"handled"}
+    assert len(published) > 20
     assert lines_of(audited.dead_letters)
     assert audited.findings() == []
-    assert not any(each.is_compared for each in audited.audit() if each.kind == LET_OUT)
-    unit = next(key for key, number in Counter(each["key"] for each in told).items() if number > 1)
-    write_lines(audited.notifications, [*told, next(each for each in told if each["key"] == unit)])
+    assert not any(each.is_compared for each in audited.audit() if each.kind == PUBLISHED)
+    unit = next(key for key, number in Counter(each["key"] for each in published).items() if number > 1)
+    write_lines(audited.notifications, [*published, next(each for each in published if each["key"] == unit)])
     assert ("doubled", unit) in audited.findings()
-    told[0]["headers"]["notification-id"] = "A" * 32
-    write_lines(audited.notifications, told)
+    published[0]["headers"]["notification-id"] = "A" * 32
+    write_lines(audited.notifications, published)
     assert audited.findings() != []
 
 
@@ -215,12 +215,12 @@ def test_requeued_dead_letters_of_a_unit_of_which_nothing_was_handled_are_in_tim
     mapping.is_corrected = True
     audited.service.put(*lines)
     audited.service.run()
-    told = lines_of(audited.notifications)
-    assert [line["headers"]["envelope-id"] for line in told] == ["e-1", "e-2", "e-3"]
-    assert not any("late" in line["headers"] for line in told)
+    published = lines_of(audited.notifications)
+    assert [line["headers"]["envelope-id"] for line in published] == ["e-1", "e-2", "e-3"]
+    assert not any("late" in line["headers"] for line in published)
     assert audited.findings() == []
-    told[0]["headers"]["late"] = "true"
-    write_lines(audited.notifications, told)
+    published[0]["headers"]["late"] = "true"
+    write_lines(audited.notifications, published)
     assert audited.findings() == [("marked late without a reason", "uow-1")]
 
 
@@ -247,11 +247,11 @@ def test_edited_dead_letters_are_records_as_any_other(tmp_path):
     audited.service.run()
     audited.service.stop()
     assert len(lines_of(audited.dead_letters)) == untouched + len(letters) + len(letters) // 2
-    told = lines_of(audited.notifications)
-    units = {line["key"] for line in told if line["key"].startswith("edited-")}
+    published = lines_of(audited.notifications)
+    units = {line["key"] for line in published if line["key"].startswith("edited-")}
     assert units == {f"edited-{number}" for number in range(0, len(letters), 2)}
     assert audited.findings() == []
-    write_lines(audited.notifications, [line for line in told if line["key"] != "edited-0"])
+    write_lines(audited.notifications, [line for line in published if line["key"] != "edited-0"])
     assert audited.findings() == [("lost", "edited-0")]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
+from notification_service.jobs.topic_archive.layout import Place
 
 
 @pytest.fixture(params=["{}", "file://{}"], ids=["path", "url"])
@@ -50,7 +50,7 @@ def test_what_is_there_is_found_by_its_pattern(place: Place) -> None:
     assert place.size("nowhere") == 0
 
 
-def test_a_file_system_that_fails_is_told_by_the_archive(place: Place) -> None:
+def test_a_file_system_that_fails_is_reported_by_the_archive(place: Place) -> None:
     with pytest.raises(ArchiveUnavailable, match="archive with spaces"):
         place.read("nowhere")
 

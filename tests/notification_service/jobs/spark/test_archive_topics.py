@@ -13,12 +13,10 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.kafka_scope import topics_scope
+from notification_service.jobs.audit.scopes import topics_scope
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, AuditRefused
 from notification_service.jobs.spark.topics import read_topic
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.layout import Archive
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.topic_archive.layout import Archive, Place
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -61,7 +59,7 @@ def test_each_record_is_archived_once_as_it_is(topics: ArchivedTopics, tmp_path:
     assert directory.parent.name.startswith("day=20")
 
 
-def test_positions_that_move_though_nothing_is_sent_are_told_too(topics: ArchivedTopics) -> None:
+def test_positions_that_move_though_nothing_is_sent_are_reported_too(topics: ArchivedTopics) -> None:
     assert topics.snapshot().positions is None
     assert topics.snapshot().ends == {}
     topics.stage.send(b"1", b"2")
@@ -150,7 +148,7 @@ def test_small_batches_become_one_while_a_program_reads_them(topics: ArchivedTop
     assert (before.positions, before.ends[source]) == ({0: 30}, {0: 30, 1: 0})
     assert rows_of(before.read(source).collect()) == held
     assert (topics.snapshot().positions, topics.snapshot().ends[source][0]) == ({0: 31}, 31)
-    assert topics.compact(least=10).removed == ["batch=1-1", "batch=2-2", "batch=3-3"]
+    assert topics.compact(min_batches=10).removed == ["batch=1-1", "batch=2-2", "batch=3-3"]
     topics.assert_archived()
 
 
@@ -178,8 +176,8 @@ def test_a_file_that_is_gone_is_noticed_by_each_reader(topics: ArchivedTopics, t
     topics.stage.send(*(b"%d" % number for number in range(20)))
     topics.archive(batch_records=10)
     next((tmp_path / "archive" / "batches" / "batch=2-2").rglob("*.parquet")).unlink()
-    said = rf"batches/batch=2-2/topic={source} have 0 bytes, but [0-9,]+ were archived: restore them from a copy"
-    with pytest.raises(ArchiveRefused, match=said):
+    problem = rf"batches/batch=2-2/topic={source} have 0 bytes, but [0-9,]+ were archived: restore them from a copy"
+    with pytest.raises(ArchiveRefused, match=problem):
         topics.archived(source)
 
 
@@ -210,11 +208,11 @@ def test_a_timestamp_that_spark_cannot_hold_is_named_with_the_remedy(topics: Arc
     assert topics.archive() == 1
     with closing(KafkaProducer(bootstrap_servers=stage.bootstrap)) as producer:
         producer.send(source, b"1", partition=0, timestamp_ms=1_774_740_835_941_000_000).get(30)
-    said = f"{source}-0@1: its timestamp is later than 9223372036854775 ms, which Spark cannot hold"
+    problem = f"{source}-0@1: its timestamp is later than 9223372036854775 ms, which Spark cannot hold"
     archiving = Continuing(topics.archiver())
     archiving.start()
     wait_until(lambda: not archiving.is_alive(), "it ends", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
-    assert said in str(archiving.failure)
-    with pytest.raises(AuditRefused, match=said):
+    assert problem in str(archiving.failure)
+    with pytest.raises(AuditRefused, match=problem):
         topics_scope(topics.spark, topics.kafka, lambda _: None)

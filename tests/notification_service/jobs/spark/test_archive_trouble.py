@@ -18,9 +18,8 @@ from harness.waiting import wait_until
 from kafka import TopicPartition
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from notification_service.jobs.errors import NotShared
-from notification_service.jobs.topic_archive.errors import ArchiveRefused, ArchiveUnavailable
-from notification_service.jobs.topic_archive.place import Place
+from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable, NotShared
+from notification_service.jobs.topic_archive.layout import Place
 from notification_service.jobs.topic_archive.reading import ArchiveSnapshot
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
@@ -71,8 +70,8 @@ def test_what_the_retention_took_before_it_was_archived_is_named_and_the_archive
     for _ in range(2):
         with pytest.raises(ArchiveRefused) as refused:
             topics.archive()
-        said = f"{source}-0: {topics.location} ends at offset 5, but the brokers' first offset is 7: their retention deleted"
-        assert said in str(refused.value)
+        text = f"{source}-0: {topics.location} ends at offset 5, but the brokers' first offset is 7: their retention deleted"
+        assert text in str(refused.value)
         assert "set another payment-status-notification.archive.directory" in str(refused.value)
         assert topics.archived(source) == archived
     assert ArchiveSnapshot(topics.spark, topics.location).ends[source] == {0: 5, 1: 0}
@@ -101,8 +100,8 @@ def test_what_the_retention_takes_under_the_archiver_ends_it_and_is_named(
     archiving.start()
     wait_until(lambda: not archiving.is_alive(), "it ends", LONGEST_WAIT_SECONDS, 0.5)
     assert isinstance(archiving.failure, ArchiveRefused), archiving.failure
-    said = f"{stage.topics.input}-1: {topics.location} ends at offset 0, but the brokers' first offset is 2: their retention"
-    assert said in str(archiving.failure)
+    text = f"{stage.topics.input}-1: {topics.location} ends at offset 0, but the brokers' first offset is 2: their retention"
+    assert text in str(archiving.failure)
     assert [each[5] for each in topics.archived(stage.topics.input)] == [b"0"]
 
 
@@ -122,7 +121,7 @@ def test_a_batch_that_tasks_wrote_on_another_machine_is_not_shown(
     topics.assert_archived()
 
 
-def test_a_full_disk_is_told_and_once_there_is_room_nothing_is_missing(topics: ArchivedTopics, small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_once_there_is_room_nothing_is_missing(topics: ArchivedTopics, small_disk: Path) -> None:
     on_disk = ArchivedTopics(topics.spark, topics.stage, str(small_disk / "archive"))
     topics.stage.send(*(os.urandom(RECORD_BYTES) for _ in range(8)))
     assert on_disk.archive() == 8

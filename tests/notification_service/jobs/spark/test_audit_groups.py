@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def test_nothing_is_found_where_facts_of_any_order_were_counted_right(spark: SparkSession, tmp_path: Path) -> None:
     groups = RandomGroups(tmp_path, seed=1)
     groups.live(groups=30, facts=400)
-    told = groups.told(spark)
-    assert [(each.deviation, each.unit, each.what) for each in told if each.kind == "finding"] == []
+    rows = groups.audited(spark)
+    assert [(each.deviation, each.unit, each.what) for each in rows if each.kind == "finding"] == []
     headers = [line["headers"] for line in lines_of(groups.report_lines)]
-    assert sum(each.waited_records or 0 for each in told) == len(headers) > 100
-    assert {each.status for each in told} == {"complete", "incomplete", "closed"}
+    assert sum(each.waited_records or 0 for each in rows) == len(headers) > 100
+    assert {each.status for each in rows} == {"complete", "incomplete", "closed"}
     assert any(int(each["group-report"]) > 3 and "group-status" in each for each in headers)
 
 
@@ -35,9 +35,9 @@ def test_all_planted_faults_are_found_and_named_and_nothing_else_is(spark: Spark
 def test_the_whole_audit_names_a_lost_notification_once_and_counts_the_groups(spark: SparkSession, tmp_path: Path) -> None:
     service = GroupedService(tmp_path, "STRICT_SEQUENCE")
     service.live_and_count(units=30, partitions=2, losses=0.02)
-    reports, told = lines_of(service.report_lines), lines_of(service.notifications)
+    reports, rows = lines_of(service.report_lines), lines_of(service.notifications)
     write_lines(service.report_lines, reports[1:])
-    write_lines(service.notifications, told[1:])
+    write_lines(service.notifications, rows[1:])
     summary = service.summarized(spark)
     assert {name: count for name, count in summary.counts.items() if count} == {"lost": 1, "group report missing": 1}
     assert summary.examples[-1].unit == reports[0]["headers"]["group-id"]

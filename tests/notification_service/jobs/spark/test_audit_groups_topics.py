@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.audited_service import lines_of
-from harness.spark.random_groups import RandomGroups, told_of
+from harness.spark.random_groups import RandomGroups, audited_groups
 from harness.waiting import wait_ms
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from msgspec.structs import replace
 
 from notification_service.connectors.line_format import Line, decode_line, partition_of
-from notification_service.jobs.audit.kafka_scope import archive_scope, topics_scope
+from notification_service.jobs.audit.scopes import archive_scope, topics_scope
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from notification_service.jobs.audit.scope import Scope
+    from notification_service.jobs.audit.scopes import Scope
     from servers.kafka import KafkaServer
 
 GROUP = "counting-the-facts"
@@ -91,6 +91,6 @@ def count_facts(stage: KafkaStage) -> dict[int, int]:
 def found(spark: SparkSession, scope: Scope) -> tuple[list[tuple[str | None, str | None]], int]:
     """Return the findings, and how many reports may still come."""
     assert scope.groups is not None
-    told = told_of(spark, scope.groups)
-    findings = [(each.deviation, each.unit) for each in told if each.kind == "finding"]
-    return findings, sum(each.open or 0 for each in told if each.kind == "group")
+    rows = audited_groups(spark, scope.groups)
+    findings = [(each.deviation, each.unit) for each in rows if each.kind == "finding"]
+    return findings, sum(each.open or 0 for each in rows if each.kind == "group")

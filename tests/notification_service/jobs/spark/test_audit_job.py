@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def summary_of(spark: SparkSession, audited: AuditedService) -> AuditSummary:
     from notification_service.jobs.audit.counting import summarize
-    from notification_service.jobs.audit.file_rows import files_scope
     from notification_service.jobs.audit.job import audit_records
+    from notification_service.jobs.audit.scopes import files_scope
 
     orders = audited.orders if audited.service.plan.has_orders else None
     scope = files_scope(spark, audited.file_settings(), audited.directory / "archive", orders)

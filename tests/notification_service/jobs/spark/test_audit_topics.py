@@ -13,26 +13,26 @@ from harness.spark.archived_topics import ArchivedTopics
 from harness.spark.processed_topics import ProcessedTopics
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from notification_service.jobs.audit.errors import AuditRefused
-from notification_service.jobs.audit.kafka_scope import archive_scope
+from notification_service.jobs.audit.scopes import archive_scope
 from notification_service.jobs.audit.summary import AuditSummary
+from notification_service.jobs.errors import AuditRefused
 from tests.notification_service.connectors.kafka.stage import KafkaStage, read_to_end
 
 
 @pytest.mark.nightly("jobs")
 def test_the_command_proves_what_a_service_on_kafka_let_out(processed: ProcessedTopics) -> None:
-    said = processed.service.verb("audit", seconds=600)
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert "Nothing is lost, doubled or out of order; the content is as expected" in said.stdout
-    assert "0 open" in said.stdout
-    assert f"{processed.orders} order" in said.stdout
+    audit_run = processed.service.verb("audit", seconds=600)
+    assert audit_run.returncode == 0, audit_run.stdout + audit_run.stderr
+    assert "Nothing is lost, doubled or out of order; the content is as expected" in audit_run.stdout
+    assert "0 open" in audit_run.stdout
+    assert f"{processed.orders} order" in audit_run.stdout
     page = (processed.service.run_directory / "audit" / "page.html").read_text()
     assert "Waiting times of notifications" in page
 
 
 def test_what_a_service_on_kafka_let_out_is_proved_from_the_topics(processed: ProcessedTopics) -> None:
     summary = processed.audit(processed.scope(), "with orders")
-    assert told(summary) == {}
+    assert findings(summary) == {}
     orders = summary.orders
     assert (orders.given, orders.without_outcome) == (processed.orders, 0)
     assert orders.done >= 1
@@ -43,12 +43,12 @@ def test_each_fault_in_the_output_topic_is_named_and_so_it_is_from_the_archive(
 ) -> None:
     faulty = planted(processed.stage)
     expected = {"lost": 1, "doubled": 1, "out of order": 1, "wrong content": 1, "orphan": 1, "wrong headers": 1}
-    assert told(processed.audit(processed.scope(notifications=faulty), "topics")) == expected
+    assert findings(processed.audit(processed.scope(notifications=faulty), "topics")) == expected
     archived = ArchivedTopics(processed.spark, processed.stage, str(tmp_path / "archive"))
     archived.kafka = processed.settings(notifications=faulty)
     archived.archive(topics=archived.kafka.topics.all)
     scope = archive_scope(processed.spark, archived.location, archived.kafka.topics)
-    assert told(processed.audit(scope, "archive")) == expected
+    assert findings(processed.audit(scope, "archive")) == expected
 
 
 def test_of_topics_whose_beginning_is_gone_and_of_an_empty_archive_nothing_is_said(
@@ -102,5 +102,5 @@ def with_header(record: Any, name: str, value: bytes) -> Any:
     return record._replace(headers=[(each, value if each == name else was) for each, was in record.headers])
 
 
-def told(summary: AuditSummary) -> dict[str, int]:
+def findings(summary: AuditSummary) -> dict[str, int]:
     return {name: count for name, count in summary.counts.items() if count}

@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "customers.csv"
 
 
-def test_a_row_is_a_line_and_a_malformed_one_is_told_with_its_number(spark: SparkSession, file: Path) -> None:
+def test_a_row_is_a_line_and_a_malformed_one_is_reported_with_its_number(spark: SparkSession, file: Path) -> None:
     lines = [
         b"\xef\xbb\xbf party ,channel,other",
         b"P1, email ,x",
@@ -103,7 +103,7 @@ def test_a_column_may_be_said_not_to_be_there(spark: SparkSession, file: Path) -
 
 
 @pytest.mark.parametrize(
-    ("content", "columns", "said"),
+    ("content", "columns", "text"),
     [
         (b"", {}, "is empty; its first line must name the columns"),
         (b"\n\n", {}, "is empty"),
@@ -127,12 +127,12 @@ def test_a_column_may_be_said_not_to_be_there(spark: SparkSession, file: Path) -
     ids=["empty", "blank", "missing", "doubled", "required-case", "near", "case", "renamed", "mistyped", "utf-16"],
 )
 def test_a_file_with_a_wrong_header_is_refused_whole(
-    spark: SparkSession, file: Path, content: bytes, columns: dict[str, str], said: str
+    spark: SparkSession, file: Path, content: bytes, columns: dict[str, str], text: str
 ) -> None:
     file.write_bytes(content)
     with pytest.raises(JobRefused) as refused:
         read(spark, file, columns=columns)
-    assert said in str(refused.value)
+    assert text in str(refused.value)
     assert "customers.csv" in str(refused.value)
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from notification_service.jobs.spark.errors import cause_of
+from notification_service.jobs.spark.session import cause_of
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "cause"),
     [
         ("no such path\n\n  at org.apache.spark.Somewhere\n", "no such path"),
         (
@@ -18,5 +18,5 @@ from notification_service.jobs.spark.errors import cause_of
     ],
     ids=["first", "python", "alone", "nothing"],
 )
-def test_it_is_one_line_and_names_the_cause(text: str, said: str) -> None:
-    assert cause_of(ValueError(text)) == said
+def test_it_is_one_line_and_names_the_cause(text: str, cause: str) -> None:
+    assert cause_of(ValueError(text)) == cause

@@ -11,8 +11,8 @@ from pyspark.testing import assertDataFrameEqual
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.lookups.reading import read_jdbc
 from notification_service.jobs.spark.job_settings import SourceSettings
-from servers.ports import LOOPBACK
 from servers.postgresql import DATABASE, USER, PostgresqlServer
+from servers.server import LOOPBACK
 
 AS_USER = {"user": USER, "driver": "org.postgresql.Driver"}
 WANTED, REQUIRED = ("account", "channel", "valid_from"), ("account",)
@@ -54,12 +54,12 @@ def test_what_is_not_there_or_of_another_type_is_refused_by_name(
     spark: SparkSession, url: str, table: str, tmp_path: Path
 ) -> None:
     spark.range(3).select(F.col("id").alias("account")).write.jdbc(url, table, properties=AS_USER)
-    for described, said in (
+    for described, text in (
         (source(url, "nowhere"), 'relation "nowhere" does not exist'),
         (source(url, table), "the column 'account' is bigint; it must be a string"),
         (SourceSettings("jdbc", url="jdbc:postgresql://127.0.0.1:1/x?password=secret", table="t"), "connect to the database"),
     ):
         with pytest.raises(JobRefused) as refused:
             read_jdbc(spark, described, WANTED, REQUIRED, tmp_path / described.table)
-        assert said in str(refused.value)
+        assert text in str(refused.value)
         assert "secret" not in str(refused.value)

@@ -12,14 +12,14 @@ from notification_service.jobs.lookups.specs import SPECS
 from notification_service.lookups.shapes import CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS
 
 RowsOf = Callable[..., DataFrame]
-Told = list[tuple[str | None, list[str] | None, list[str | None] | None]]
+Keyed = list[tuple[str | None, list[str] | None, list[str | None] | None]]
 
 
 @pytest.fixture
-def told(rows_of: RowsOf) -> Callable[..., Told]:
+def keyed_rows(rows_of: RowsOf) -> Callable[..., Keyed]:
     """Return for each row its flaw, or its keys (parts joined by a bar) and its value."""
 
-    def told(name: str, *rows: Mapping[str, object], reasons: DataFrame | None = None) -> Told:
+    def keyed_rows(name: str, *rows: Mapping[str, object], reasons: DataFrame | None = None) -> Keyed:
         spec = SPECS[name]
         found = spec.keyed(rows_of(spec, *rows), reasons).orderBy("line").collect()
         return [
@@ -29,20 +29,20 @@ def told(rows_of: RowsOf) -> Callable[..., Told]:
             for each in found
         ]
 
-    return told
+    return keyed_rows
 
 
 def row(**cells: Any) -> dict[str, Any]:
     return {"process_flow_name": "F", "event_name": "E", "transaction_status": "ACCP"} | cells
 
 
-def flaws(made: Told) -> list[str | None]:
+def flaws(made: Keyed) -> list[str | None]:
     return [flaw for flaw, _, _ in made]
 
 
-def test_a_setting_is_found_by_entity_flow_and_event(told: Callable[..., Told], rows_of: RowsOf) -> None:
+def test_a_setting_is_found_by_entity_flow_and_event(keyed_rows: Callable[..., Keyed], rows_of: RowsOf) -> None:
     codes = rows_of(SPECS[REASONS], {"code": "MS03"}, {"code": "NARR", "definition": "Reason is provided as narrative."})
-    made = told(
+    made = keyed_rows(
         SETTINGS,
         row(),
         row(processing_entity="BANK_001", reason_code="MS03", additional_information='Said "so", at last', suppressed="Yes"),
@@ -84,16 +84,16 @@ def test_a_setting_is_found_by_entity_flow_and_event(told: Callable[..., Told], 
     ]
 
 
-def test_a_reason_is_found_by_its_code(told: Callable[..., Told]) -> None:
-    made = told(REASONS, {"code": "AC01", "definition": "Words"}, {"code": "MS03", "name": "Name"}, {"code": "bad"}, {})
+def test_a_reason_is_found_by_its_code(keyed_rows: Callable[..., Keyed]) -> None:
+    made = keyed_rows(REASONS, {"code": "AC01", "definition": "Words"}, {"code": "MS03", "name": "Name"}, {"code": "bad"}, {})
     assert made[:2] == [(None, ["AC01"], [None, "Words"]), (None, ["MS03"], ["Name", None])]
     assert flaws(made[2:]) == ["code 'bad' is no code", "code '' is no code"]
 
 
-def test_an_institution_is_found_by_bic_and_by_national_code(told: Callable[..., Told]) -> None:
+def test_an_institution_is_found_by_bic_and_by_national_code(keyed_rows: Callable[..., Keyed]) -> None:
     bank = {"country": "DE", "name": "Bank", "bic": "cobadeffxxx", "bank_code": "37040044"}
     value = ["Bank", "COBADEFFXXX", "DE"]
-    made = told(
+    made = keyed_rows(
         INSTITUTIONS,
         bank,
         bank | {"kind": "bank"},
@@ -124,8 +124,8 @@ def test_an_institution_is_found_by_bic_and_by_national_code(told: Callable[...,
     ]
 
 
-def test_a_customer_is_found_by_party_and_by_account(told: Callable[..., Told]) -> None:
-    made = told(
+def test_a_customer_is_found_by_party_and_by_account(keyed_rows: Callable[..., Keyed]) -> None:
+    made = keyed_rows(
         CUSTOMERS,
         {"initiating_party": "P1", "account": "DE89 3704 0044 0532 0130 00", "processing_entity": "BANK_001"},
         {"account": "1234", "language": "de-AT", "channel": "e-mail", "statuses": "ACSC; RJCT,PDNG", "valid_from": "2026-03-28"},
@@ -150,9 +150,9 @@ def test_a_customer_is_found_by_party_and_by_account(told: Callable[..., Told]) 
     ]
 
 
-def test_an_iban_is_one_key_in_whatever_case_and_another_account_stays_as_it_is(told: Callable[..., Told]) -> None:
+def test_an_iban_is_one_key_in_whatever_case_and_another_account_stays_as_it_is(keyed_rows: Callable[..., Keyed]) -> None:
     written = ("de89 3704 0044 0532 0130 00", "GB82west12345698765432", "acc-17a", "DE89")
-    made = told(CUSTOMERS, *({"account": each, "valid_from": "2026-03-28 10:00:00.5"} for each in written))
+    made = keyed_rows(CUSTOMERS, *({"account": each, "valid_from": "2026-03-28 10:00:00.5"} for each in written))
     assert [keys for _, keys, _ in made] == [
         ["account|DE89370400440532013000"],
         ["account|GB82WEST12345698765432"],

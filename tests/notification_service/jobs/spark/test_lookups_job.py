@@ -94,13 +94,13 @@ def test_what_the_sources_say_is_what_the_handlers_find(
     assert customer is not None
     assert customer.channel == "push"
     release.close()
-    told = {
+    counts = {
         each.name: (each.keys, each.doubled, [(one.rows_read, one.rows_refused) for one in each.sources])
         for each in built.lookups
     }
-    assert told[SETTINGS] == (3, 0, [(4, 1)])
-    assert told[CUSTOMERS] == (1, 1, [(3, 1)])
-    assert told[REASONS][2][1] == (2, 0)
+    assert counts[SETTINGS] == (3, 0, [(4, 1)])
+    assert counts[CUSTOMERS] == (1, 1, [(3, 1)])
+    assert counts[REASONS][2][1] == (2, 0)
     refused = [
         json.loads(line) for file in Path(str(built.quarantine)).glob("*/part-*") for line in file.read_text().splitlines()
     ]
@@ -119,7 +119,7 @@ def test_what_is_not_fit_publishes_nothing_and_the_release_before_it_stays(
     again = build(customers=[customers(*(f"P{number},email," for number in reversed(range(10))))])
     fingerprints = [built.lookups[0].sources[0].fingerprint for built in (first, again)]
     assert fingerprints[0] == fingerprints[1], "the same content in another order"
-    for rows, limits, said in (
+    for rows, limits, problem in (
         (["P1,email,", "P2,by post,"], Limits(), "1 of 2 rows of customers were refused, which leaves 0.5000 of them; 1 are"),
         (["P1,email,", "P1,push,"], Limits(row_drop=1.0), "1 of 1 keys contradict themselves, more than the share 0 "),
         (["P1,email,"], Limits(), "1 key after 10 in the release before, a loss of more than the share 0.2"),
@@ -127,7 +127,7 @@ def test_what_is_not_fit_publishes_nothing_and_the_release_before_it_stays(
     ):
         with pytest.raises(JobRefused) as refused:
             build(limits=limits, customers=[customers(*rows)])
-        assert said in str(refused.value)
+        assert problem in str(refused.value)
         assert directory.get_current().version == again.version
     opened(directory).close()
     built = build(limits=Limits(row_drop=1.0, contradictions=0.5), customers=[customers("P1,email,", "P1,push,", "P2,email,")])
@@ -154,9 +154,9 @@ def test_no_account_can_be_read_in_the_quarantine_unless_it_is_asked_for(
     settings = JobSettings(directory.path, 3, sources, Limits(contradictions=1.0), quarantine=quarantine)
     built = build_lookups(spark, settings, NOW, "1.2.3", lambda _: None)
     kept = [json.loads(line) for file in Path(str(built.quarantine)).rglob("part-*") for line in file.read_text().splitlines()]
-    told = {each["line"]: (each["reason"], each["text"]) for each in kept}
-    assert told[2] == (reason, text)
-    assert told[3][0] == f"contradicts another row of the key '{contradictory}' "
+    counts = {each["line"]: (each["reason"], each["text"]) for each in kept}
+    assert counts[2] == (reason, text)
+    assert counts[3][0] == f"contradicts another row of the key '{contradictory}' "
 
 
 def test_a_column_that_lost_its_values_is_refused(

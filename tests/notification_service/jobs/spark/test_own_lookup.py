@@ -53,9 +53,9 @@ def test_it_is_built_with_the_others_and_its_values_are_in_what_leaves(
     own.start_and_wait(Recipe("a handler").setting.replace(" = ", "="))
     own.wait_for_report(lambda report: report.counts.get("handled", 0) == 5, "all of it is handled")
     assert own.stop() == 0
-    (left,) = own.notifications()
-    assert left["value"] == {"payment": "uow-1", "desk": "Payments desk", "known": []}
-    assert left["headers"]["lookups-version"] in own.verb("lookups").stdout
+    (notification,) = own.notifications()
+    assert notification["value"] == {"payment": "uow-1", "desk": "Payments desk", "known": []}
+    assert notification["headers"]["lookups-version"] in own.verb("lookups").stdout
 
     own.tell("uow-2", 1)
     own.start_and_wait(f'{NOTIFICATION}.target-type="payments.desk_message:desk_message"')
@@ -91,24 +91,24 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [
         ("raise OSError('away')", "specs.desks: 'payments.desks:DESKS' cannot be imported (OSError: away)"),
         ("DESKS = 5", "specs.desks: 'payments.desks:DESKS' is a int; name a LookupSpec"),
         ("DESKS = DESKS._replace(name='offices')", "is the lookup 'offices'; write specs.offices, or call it 'desks'"),
     ],
 )
-def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str], None], more: str, said: str) -> None:
+def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str], None], more: str, text: str) -> None:
     from notification_service.jobs.lookups.specs import find_specs
 
     module(more)
     with pytest.raises(ConfigurationError) as refused:
         find_specs({"desks": "payments.desks:DESKS"})
-    assert said in str(refused.value)
+    assert text in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("keyed", "said"),
+    ("keyed", "text"),
     [
         (lambda _rows, _: 1 / 0, "desks: its columns cannot be made: ZeroDivisionError"),
         (lambda rows, _: rows, "desks: its `keyed` returned rows without the column keys, value, valid_from; return finished"),
@@ -116,7 +116,7 @@ def test_one_that_cannot_be_found_is_refused_with_its_name(module: Callable[[str
     ],
 )
 def test_one_whose_columns_cannot_be_made_is_refused(
-    module: Callable[[str], None], rows_of: Callable[..., DataFrame], keyed: Callable[..., Any], said: str
+    module: Callable[[str], None], rows_of: Callable[..., DataFrame], keyed: Callable[..., Any], text: str
 ) -> None:
     from notification_service.jobs.lookups.specs import find_specs, keyed_rows
 
@@ -126,4 +126,4 @@ def test_one_whose_columns_cannot_be_made_is_refused(
     assert [row["value"] for row in keyed_rows(desks, rows, None).collect()] == ['["D",null]']
     with pytest.raises(JobRefused) as refused:
         keyed_rows(desks._replace(keyed=keyed), rows, None)
-    assert said in str(refused.value)
+    assert text in str(refused.value)

@@ -10,7 +10,7 @@ from harness.driving import wire
 from notification_service.commands.audit import audit_settings
 from notification_service.configuration.configuration import load
 from notification_service.jobs.audit.record_rows import _rows, headers_of
-from notification_service.jobs.audit.rows import LETTER, NOTIFICATION, RECORD, REFUSED, UNREADABLE, read_refused
+from notification_service.jobs.audit.rows import DEAD_LETTER, NOTIFICATION, RECORD, REFUSED, UNREADABLE, read_refused
 from notification_service.jobs.audit.rules import AuditRules
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -51,8 +51,8 @@ def test_a_header_name_that_is_not_utf_8_is_a_defect_as_it_is_for_the_service() 
 
 
 def test_a_notification_goes_to_where_it_says_that_its_record_lies() -> None:
-    said = [("notification-id", b"N"), ("source-position", b"in-5@9")]
-    (notified,) = rows_of(NOTIFICATION, (0, 4, 1_000, b"uow-1", b"{}", said))
+    named = [("notification-id", b"N"), ("source-position", b"in-5@9")]
+    (notified,) = rows_of(NOTIFICATION, (0, 4, 1_000, b"uow-1", b"{}", named))
     assert (notified.partition, notified.unit) == (5, "uow-1")
     (unreadable,) = rows_of(NOTIFICATION, (0, 4, 1_000, b"uow-1", b"{}", []))
     assert unreadable.kind == UNREADABLE
@@ -65,7 +65,7 @@ def test_a_dead_letter_goes_to_its_unit_where_the_record_has_one() -> None:
 
     envelope = wire("uow-1", "Flow", 1, "e1")
     found = rows_of(
-        LETTER,
+        DEAD_LETTER,
         (0, 1, 0, None, envelope, letter(b"conflicting-duplicate")),
         (0, 2, 0, None, b"{", letter(b"undecodable")),
     )

@@ -10,8 +10,8 @@ from harness.receivers import receiver
 from harness.spark.archived_topics import ArchivedTopics
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.records_in_order import find_ends, records_in_order
+from notification_service.jobs.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.local_reading import find_ends, records_in_order
 from notification_service.wiring.delivery_sources import ArchiveFeed, ArchiveSpan
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
@@ -68,7 +68,7 @@ def test_a_job_delivers_what_the_archive_held_and_goes_on_where_it_was(topics: A
     assert none.read({}, 10).items == []
 
 
-def test_a_missing_batch_is_told_of(topics: ArchivedTopics, tmp_path: Path) -> None:
+def test_a_missing_batch_is_reported(topics: ArchivedTopics, tmp_path: Path) -> None:
     for value in (b"1", b"2"):
         topics.stage.send(value, key=b"a")
         topics.archive()

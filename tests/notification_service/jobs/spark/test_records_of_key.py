@@ -9,8 +9,8 @@ import pytest
 from harness.spark.archived_topics import ArchivedTopics
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
-from notification_service.jobs.topic_archive.records_of_key import find_records
+from notification_service.jobs.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.local_reading import find_records
 from notification_service.wiring.sent_notifications import ArchivedOutput
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
@@ -44,7 +44,7 @@ def test_the_records_of_a_key_are_found_in_all_batches_each_once_and_in_order(to
     assert found(topics, b"a") == [b"a1", b"a2", b"a3", b""]
 
 
-def test_when_the_time_is_over_the_newest_batches_were_read_and_that_is_told(topics: ArchivedTopics) -> None:
+def test_when_the_time_is_over_the_newest_batches_were_read_and_that_is_reported(topics: ArchivedTopics) -> None:
     topics.stage.send(b"old", key=b"a")
     topics.archive()
     topics.stage.send(b"new", key=b"a")
@@ -53,7 +53,7 @@ def test_when_the_time_is_over_the_newest_batches_were_read_and_that_is_told(top
     assert ([each.value for each in part.records], part.is_whole) == ([b"new"], False)
 
 
-def test_a_missing_batch_or_a_damaged_file_is_told_of(topics: ArchivedTopics, tmp_path: Path) -> None:
+def test_a_missing_batch_or_a_damaged_file_is_reported(topics: ArchivedTopics, tmp_path: Path) -> None:
     for value in (b"1", b"2"):
         topics.stage.send(value, key=b"a")
         topics.archive()
@@ -72,10 +72,10 @@ def test_a_units_page_has_its_notifications_from_the_archive_and_says_until_when
     assert "not known here" in output.find_sent("uow-1", 10).searched
     topics.stage.send(b"{}", key=b"uow-1", headers=HEADERS)
     topics.archive()
-    left = output.find_sent("uow-1", 10)
-    assert [(each.notification_id, each.event, each.marks) for each in left.found] == [
+    published = output.find_sent("uow-1", 10)
+    assert [(each.notification_id, each.event, each.marks) for each in published.found] == [
         ("N1", "PaymentAccepted", ("incomplete sequence:3",))
     ]
-    assert "what left after 20" in left.searched
-    assert not left.is_complete
+    assert "what was sent after 20" in published.searched
+    assert not published.is_complete
     assert output.find_sent("uow-2", 10).found == ()

@@ -56,9 +56,11 @@ def test_as_many_copies_stay_as_are_to_be_kept(spark: SparkSession, directory: L
         assert copy.versions() == versions[-4:]
 
 
-def test_what_cannot_be_copied_is_told_with_where_it_is(spark: SparkSession, directory: LookupsDirectory, tmp_path: Path) -> None:
+def test_what_cannot_be_copied_is_reported_with_its_place(
+    spark: SparkSession, directory: LookupsDirectory, tmp_path: Path
+) -> None:
     version = publish(directory, {"t": {}}).version
     (tmp_path / "taken").write_text("a file")
-    for url, said in (((tmp_path / "taken").as_uri(), "taken"), ("nowhere://x/y", "nowhere")):
-        with pytest.raises(JobRefused, match=rf"{version} is published in .*could not be copied to {url} \(copy-to\): .*{said}"):
+    for url, text in (((tmp_path / "taken").as_uri(), "taken"), ("nowhere://x/y", "nowhere")):
+        with pytest.raises(JobRefused, match=rf"{version} is published in .*could not be copied to {url} \(copy-to\): .*{text}"):
             copy_release(spark, directory, version, url, keep=2)

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from notification_service.jobs.lookups.resolution import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
+from notification_service.jobs.lookups.shards import IS_CONTRADICTORY, KEY, ROWS, contradictions, resolve
 from notification_service.jobs.lookups.spec import VALUE
 from notification_service.jobs.lookups.specs import SPECS
 from notification_service.lookups.shapes import CUSTOMERS
@@ -42,16 +42,16 @@ def test_the_latest_day_of_the_last_source_counts_and_contradictions_are_refused
     )  # fmt: skip
     resolved = resolve(rows, TODAY)
     channel = F.trim(F.element_at(F.split(VALUE, ","), 3), F.lit('"'))
-    told_of = resolved.select(F.translate(KEY, "\x1f", "|").alias(KEY), F.when(~F.col(IS_CONTRADICTORY), channel), ROWS)
+    values = resolved.select(F.translate(KEY, "\x1f", "|").alias(KEY), F.when(~F.col(IS_CONTRADICTORY), channel), ROWS)
     expected = [
         ("party|alone", "a", 1), ("party|later", "new", 3), ("party|dated", "since", 2), ("party|future", "now", 1),
         ("party|twice", "same", 2), ("party|tie", None, 3), ("party|settled", "new", 3), ("party|own", "users", 2),
         ("party|both", "x", 1), ("account|7", "x", 1),
     ]  # fmt: skip
-    assertDataFrameEqual(told_of, rows.sparkSession.createDataFrame(expected, told_of.schema))
-    told = contradictions(rows, resolved, TODAY).collect()
-    assert {each.flaw for each in told} == {"contradicts another row of the key 'party tie' "}
-    assert sorted(each.line for each in told) == [12, 13, 14]
+    assertDataFrameEqual(values, rows.sparkSession.createDataFrame(expected, values.schema))
+    contradictory = contradictions(rows, resolved, TODAY).collect()
+    assert {each.flaw for each in contradictory} == {"contradicts another row of the key 'party tie' "}
+    assert sorted(each.line for each in contradictory) == [12, 13, 14]
 
 
 def test_a_key_with_very_many_rows_is_one_row_before_it_is_sent_anywhere(

@@ -44,9 +44,9 @@ def test_a_shard_that_a_task_wrote_on_a_machine_of_its_own_is_missed(
     collect = frames.collect
 
     def collect_elsewhere(frame: DataFrame) -> list[Row]:
-        told = collect(frame)
-        (tmp_path / told[0].file).unlink()
-        return told
+        collected = collect(frame)
+        (tmp_path / collected[0].file).unlink()
+        return collected
 
     monkeypatch.setattr(frames, "collect", collect_elsewhere)
     with pytest.raises(

@@ -17,7 +17,7 @@ from harness.spark.options import FAST, SHIPPED
 from harness.spark.processed_topics import ProcessedTopics
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.audit.kafka_scope import archive_scope
+from notification_service.jobs.audit.scopes import archive_scope
 from notification_service.jobs.audit.summary import as_json
 from notification_service.jobs.lookups.job import build_lookups
 from notification_service.jobs.spark.job_settings import JobSettings, SourceSettings
@@ -217,7 +217,7 @@ def test_what_a_user_runs_where_he_is_works_on_a_cluster_too(cluster: SparkClust
     assert "3 notifications of 1 unit compared with 3 envelopes" in audited.stdout
 
 
-def test_a_master_that_is_none_is_told_by_name(tmp_path: Path) -> None:
+def test_a_master_that_is_none_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "service.conf").write_text("")
     refused = OperatedService(tmp_path, config="service.conf").verb("lookups", "build", "--master", "sprak://x", seconds=600)
     assert refused.returncode == ExitCode.FAILED

@@ -11,7 +11,7 @@ from harness.spark.archived_topics import ArchivedTopics, rows_of
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from pyspark.sql import SparkSession
 
-from notification_service.jobs.audit.kafka_scope import topics_scope
+from notification_service.jobs.audit.scopes import topics_scope
 from notification_service.jobs.spark.session import java_options
 from notification_service.jobs.spark.topics import read_topic
 from servers.kafka import KafkaServer, KafkaSettings

@@ -3,8 +3,8 @@
 import pytest
 
 from notification_service.connectors.kafka.topic_ends import TopicEnds
-from notification_service.jobs.topic_archive.beginning import beginning
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
+from notification_service.jobs.topic_archive.manifest import beginning
 from resequencer.record import Partition
 
 
@@ -16,11 +16,11 @@ def topic_ends(**logs: tuple[int, int]) -> TopicEnds:
 
 
 def test_it_goes_on_where_the_archive_ends_and_begins_with_what_the_brokers_have_of_the_rest() -> None:
-    told = beginning({"in": {0: 5}, "gone": {0: 9}}, topic_ends(in_0=(2, 9), in_1=(3, 8), out_0=(0, 0)), "archive")
-    assert told == {"in": {0: 5, 1: 3}, "out": {0: 0}}
+    starts = beginning({"in": {0: 5}, "gone": {0: 9}}, topic_ends(in_0=(2, 9), in_1=(3, 8), out_0=(0, 0)), "archive")
+    assert starts == {"in": {0: 5, 1: 3}, "out": {0: 0}}
 
 
-def test_what_the_retention_took_before_it_was_archived_is_told() -> None:
+def test_what_the_retention_took_before_it_was_archived_is_reported() -> None:
     with pytest.raises(ArchiveRefused) as refused:
         beginning({"in": {0: 5}}, topic_ends(in_0=(6, 9)), "archive")
     assert "in-0: archive ends at offset 5, but the brokers' first offset is 6" in str(refused.value)

@@ -1,7 +1,6 @@
 """Which batches a compaction merges."""
 
-from notification_service.jobs.topic_archive.choice import Sized, worthwhile
-from notification_service.jobs.topic_archive.span import Span
+from notification_service.jobs.topic_archive.span import Sized, Span, worthwhile
 
 
 def chosen(*sizes: int, full: int = 100, least: int = 3) -> list[tuple[int, int]]:

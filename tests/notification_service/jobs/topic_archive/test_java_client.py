@@ -22,23 +22,23 @@ def test_a_plain_connection_needs_the_brokers_only() -> None:
 
 
 def test_a_login_becomes_a_module_of_java() -> None:
-    told = java(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_username="me", sasl_password='a"b\\c')
-    assert told["security.protocol"] == "SASL_SSL"
-    assert told["sasl.mechanism"] == "SCRAM-SHA-512"
+    given = java(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_username="me", sasl_password='a"b\\c')
+    assert given["security.protocol"] == "SASL_SSL"
+    assert given["sasl.mechanism"] == "SCRAM-SHA-512"
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    assert told["sasl.jaas.config"] == f'{module} required username="me" password="a\\"b\\\\c";'
+    assert given["sasl.jaas.config"] == f'{module} required username="me" password="a\\"b\\\\c";'
     plain = java(sasl_mechanism="PLAIN", sasl_username="me", sasl_password="x")
     assert "plain.PlainLoginModule" in plain["sasl.jaas.config"]
 
 
-def test_certificates_are_told_themselves_for_they_are_read_on_other_machines_too(tmp_path: Path) -> None:
+def test_certificates_are_handed_over_themselves_for_they_are_read_on_other_machines_too(tmp_path: Path) -> None:
     for name in ("ca", "certificate", "key"):
         (tmp_path / name).write_text(f"-----BEGIN {name}")
-    told = java(ssl_cafile=str(tmp_path / "ca"), ssl_certfile=str(tmp_path / "certificate"), ssl_keyfile=str(tmp_path / "key"))
-    assert told["ssl.truststore.type"] == told["ssl.keystore.type"] == "PEM"
-    assert told["ssl.truststore.certificates"] == "-----BEGIN ca"
-    assert told["ssl.keystore.certificate.chain"] == "-----BEGIN certificate"
-    assert told["ssl.keystore.key"] == "-----BEGIN key"
+    given = java(ssl_cafile=str(tmp_path / "ca"), ssl_certfile=str(tmp_path / "certificate"), ssl_keyfile=str(tmp_path / "key"))
+    assert given["ssl.truststore.type"] == given["ssl.keystore.type"] == "PEM"
+    assert given["ssl.truststore.certificates"] == "-----BEGIN ca"
+    assert given["ssl.keystore.certificate.chain"] == "-----BEGIN certificate"
+    assert given["ssl.keystore.key"] == "-----BEGIN key"
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.manifest import ArchivedTopic, DirectoryManifest, covers, decode, encode, joined
 
 MANIFEST = DirectoryManifest(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from notification_service.jobs.topic_archive.errors import ArchiveRefused
+from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.span import Span, find_span, visible
 
 

@@ -1,4 +1,4 @@
-"""What is said of the reports on a group, by the states that its facts lead to."""
+"""How the reports on a group are judged, by the states that its facts lead to."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OPEN = COMPLETE._replace(completed=None)
 AT_END, BEFORE, BEHIND = State(30, True, True), State(20, False, True), State(40, False, True)
 
 
-def report(number: int = 1, *states: State, **said: object) -> SeenReport:
+def report(number: int = 1, *states: State, **fields: object) -> SeenReport:
     made = SeenReport(number, number, False, None, "3 ACCC", 7, 0, 3, None, None, None, "ACCC", states)
-    return made._replace(**said)
+    return made._replace(**fields)
 
 
 def deviations(judged: Judged) -> list[Deviation]:
@@ -49,12 +49,12 @@ def test_a_report_at_the_deadline_does_not_replace_the_one_at_the_end() -> None:
     assert deviations(judged(report(1, BEFORE, missing=1))) == [Deviation.GROUP_REPORT_MISSING]
 
 
-def test_a_closed_group_needs_no_other_report_but_somebody_who_closed_it() -> None:
+def test_a_closed_group_needs_no_other_report_but_one_who_closed_it() -> None:
     closed = report(1, BEFORE, missing=1, closed_by="ann")
     assert judged(closed, group=COMPLETE._replace(persons=frozenset({"ann"}))) == Judged([])
     found = judged(closed)
     assert deviations(found) == [Deviation.GROUP_REPORT_EARLY]
-    assert found.deviations[0][1] == "report 1 says that ann closed the group; nobody did"
+    assert found.deviations[0][1] == "report 1 says that ann closed the group; no operator did"
 
 
 def test_a_number_that_is_left_out_is_a_missing_report_and_nothing_else() -> None:
@@ -78,7 +78,7 @@ def test_a_report_that_says_complete_before_it_is_so_is_early() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("fields", "named"),
     [
         ({"counts": 8}, "NbOfTxsPerSts"),
         ({"total": 4}, "OrgnlNbOfTxs"),
@@ -88,9 +88,9 @@ def test_a_report_that_says_complete_before_it_is_so_is_early() -> None:
     ],
 )
 def test_a_report_with_other_counts_sums_or_statuses_differs_and_the_sentence_names_them(
-    said: dict[str, object], named: str
+    fields: dict[str, object], named: str
 ) -> None:
-    found = judged(report(1)._replace(**said))
+    found = judged(report(1)._replace(**fields))
     assert deviations(found) == [Deviation.GROUP_REPORT_DIFFERS]
     assert found.deviations[0][1].endswith(f"(3 payments): {named}")
 

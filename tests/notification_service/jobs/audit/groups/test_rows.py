@@ -36,14 +36,14 @@ def raw(value: bytes, key: bytes = b"GROUP", **headers: str) -> RawRecord:
 
 
 def fact(*, body: dict[str, Any] | None = None, **headers: str) -> FactRow:
-    said = status_body("u1", "ACCC", amount="12.5", instruction="P1", original=message(3, "37.50")) if body is None else None
-    (row,) = fact_rows(raw(json.dumps(body).encode() if said is None else said, member="u1", **headers))
+    problem = status_body("u1", "ACCC", amount="12.5", instruction="P1", original=message(3, "37.50")) if body is None else None
+    (row,) = fact_rows(raw(json.dumps(body).encode() if problem is None else problem, member="u1", **headers))
     return row
 
 
 def reported(completion: Completion, **headers: str) -> ReportRow:
-    said = {name: value for name, value in completion.headers if name not in headers}
-    changed = tuple((said | {name: value.encode() for name, value in headers.items()}).items())
+    problem = {name: value for name, value in completion.headers if name not in headers}
+    changed = tuple((problem | {name: value.encode() for name, value in headers.items()}).items())
     (row,) = report_rows(RawRecord(0, 5, 5, "completions.jsonl, byte 5", completion.key, changed, completion.value))
     return row
 
@@ -59,17 +59,17 @@ def test_a_fact_without_a_message_has_no_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "problem"),
     [
         ({"type": "status", "unit": "u1", "status": "GONE"}, "its status 'GONE' is no ISO code"),
         ({"type": "status", "unit": "u2", "status": "ACCC"}, "its header and its value name different payments"),
         ({"type": 5}, "Expected `str`, got `int` - at `$.type`"),
     ],
 )
-def test_what_is_no_fact_is_named_with_its_place(body: dict[str, Any], said: str) -> None:
+def test_what_is_no_fact_is_named_with_its_place(body: dict[str, Any], problem: str) -> None:
     row = fact(body=body)
     assert row.kind == UNREADABLE
-    assert row.person == f"partition-1.jsonl, byte 70: a fact that cannot be read: {said}"
+    assert row.person == f"partition-1.jsonl, byte 70: a fact that cannot be read: {problem}"
 
 
 def test_a_close_names_its_person_and_other_commands_are_none_of_ours() -> None:
@@ -78,8 +78,8 @@ def test_a_close_names_its_person_and_other_commands_are_none_of_ours() -> None:
 
 
 def test_a_notification_is_known_by_its_id_and_its_group() -> None:
-    told = raw(b"", b"u1", notification_id="ID", group_id="GROUP", source_position="IN-2@17")
-    assert list(notified_rows(told)) == [NotifiedRow("ID", "GROUP", "u1", 2, 17)]
+    notified = raw(b"", b"u1", notification_id="ID", group_id="GROUP", source_position="IN-2@17")
+    assert list(notified_rows(notified)) == [NotifiedRow("ID", "GROUP", "u1", 2, 17)]
     assert list(notified_rows(raw(b"", b"u1"))) == []
 
 
@@ -90,7 +90,7 @@ def test_a_report_says_its_counts_its_sums_and_its_statuses(target_type: str) ->
     (completion,) = stage.say("b", "RJCT", amount="1", instruction="P2", original=message(2, "13.50"))
     row = reported(completion)
     assert row.flaw is None
-    assert (row.group, row.number, row.told, row.total, row.control_units) == ("GROUP", 1, "1 ACCC, 1 RJCT", 2, "1350000")
+    assert (row.group, row.number, row.counts_text, row.total, row.control_units) == ("GROUP", 1, "1 ACCC, 1 RJCT", 2, "1350000")
     assert (row.status, row.status_if_through, row.has_statuses, row.has_no_statuses) == ("PART", "PART", True, False)
     assert row.counts == fingerprint([Count("", "RJCT", 1, "100000"), Count("", "ACCC", 1, "1250000")])
     assert row.instruction_counts == fingerprint([Count("P2", "RJCT", 1, ""), Count("P1", "ACCC", 1, "")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from notification_service.jobs.audit.page.chart import Chart, Column, Line, columns_chart, nice_top
+from notification_service.jobs.audit.page.chart_sections import Chart, Column, Line, columns_chart, nice_top
 
 
 def chart(*columns: Column, series: tuple[str, ...] = ("a",), lines: tuple[Line, ...] = (), end: str = "") -> str:
@@ -32,7 +32,7 @@ def test_a_line_stands_at_its_value_and_says_what_it_is():
     drawn = chart(*(column(str(at), 1) for at in range(4)), lines=(Line("median", 1, "median: 2"), Line("deadline", 3, "21 s")))
     assert re.findall(r'<line class="mark (\w+)" x1="([\d.]+)%"', drawn) == [("median", "25.00"), ("deadline", "75.00")]
     labels = re.findall(r'<text class="mark (\w+)"[^>]* y="(\d+)">([^<]+)<', drawn)
-    assert [(side, said) for side, _, said in labels] == [("start", "median: 2"), ("end", "21 s")]
+    assert [(side, text) for side, _, text in labels] == [("start", "median: 2"), ("end", "21 s")]
     assert len({y for _, y, _ in labels}) == 2, "two labels never share a line of text"
 
 
@@ -45,10 +45,10 @@ def test_labels_below_the_axis_do_not_touch_whether_the_page_is_wide_or_narrow()
         assert all(after - before >= len("12:34:56.7") * 6.5 for before, after in pairwise(places))
 
 
-def test_axes_are_named_and_numbered_and_the_chart_is_told_in_words():
+def test_axes_are_named_and_numbered_and_the_chart_is_reported_in_words():
     drawn = chart(column("0 s", 100), end="1 s")
-    for said in ("things", "axis", ">0 s<", ">1 s<", ">0<", ">30<", ">120<", '<title id="name-title">Title<', "What it shows."):
-        assert said in drawn
+    for text in ("things", "axis", ">0 s<", ">1 s<", ">0<", ">30<", ">120<", '<title id="name-title">Title<', "What it shows."):
+        assert text in drawn
     assert drawn.count('class="grid"') == 4
 
 

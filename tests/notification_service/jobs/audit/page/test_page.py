@@ -9,12 +9,18 @@ from xml.etree import ElementTree
 import pytest
 
 import notification_service.jobs.audit.page.page
-from notification_service.jobs.audit.distribution import Bin, Distribution
-from notification_service.jobs.audit.explanations import EXPLANATIONS
-from notification_service.jobs.audit.finding import Deviation, Finding
+from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
 from notification_service.jobs.audit.page.page import render_page
-from notification_service.jobs.audit.subject import AuditSubject
-from notification_service.jobs.audit.summary import AuditSummary, FlowArrivals, GroupCounts, StatusTime, UsedLookups
+from notification_service.jobs.audit.summary import (
+    AuditSubject,
+    AuditSummary,
+    Bin,
+    Distribution,
+    FlowArrivals,
+    GroupCounts,
+    StatusTime,
+    UsedLookups,
+)
 
 BINS = Distribution((Bin(0, 5), Bin(1, 0), Bin(2, 1)), 0, 3)
 SUBJECT = AuditSubject(
@@ -107,21 +113,29 @@ def test_the_head_says_what_was_audited():
 
 
 def test_the_figures_are_named():
-    said = [text_of(each) for each in page_of(open=19, late=2_000).iterfind(".//dl[@class='figures']/div")]
-    assert said == ["units1", "envelopes6", "notifications3", "marked incomplete0", "marked late2,000", "open19", "not compared0"]
+    found = [text_of(each) for each in page_of(open=19, late=2_000).iterfind(".//dl[@class='figures']/div")]
+    assert found == [
+        "units1",
+        "envelopes6",
+        "notifications3",
+        "marked incomplete0",
+        "marked late2,000",
+        "open19",
+        "not compared0",
+    ]
 
 
 def test_the_head_says_what_files_an_archive_and_learned_deadlines_change():
     subject = AuditSubject("here", "in", "out", "dead", "run/records", None, "SEQUENCE", 1_000, 600_000, 0, 0)
-    said = facts(page_of(subject=subject, lookups=(UsedLookups(None, 3),), first_made_at=None, last_made_at=None))
-    assert said["consumer group"] == "none: files"
-    assert said["read from the archive"] == "run/records"
-    assert said["deadline"] == "learned, 1 s to 10 min"
-    assert said["lookups"] == "none was used"
-    assert said["time span"] == "no notification tells when it was made"
+    shown = facts(page_of(subject=subject, lookups=(UsedLookups(None, 3),), first_made_at=None, last_made_at=None))
+    assert shown["consumer group"] == "none: files"
+    assert shown["read from the archive"] == "run/records"
+    assert shown["deadline"] == "learned, 1 s to 10 min"
+    assert shown["lookups"] == "none was used"
+    assert shown["time span"] == "no notification says when it was made"
 
 
-def test_the_verdict_is_told_in_words_and_by_an_icon():
+def test_the_verdict_is_reported_in_words_and_by_an_icon():
     good = page_of()
     assert [each.split(".")[0] for each in texts(good, "notice ok")] == ["Nothing deviates"]
     assert texts(good, "notice problem") == texts(good, "notice attention") == texts(good, "group") == []
@@ -184,14 +198,14 @@ def test_characters_that_change_direction_or_do_not_print_are_shown_as_escapes()
     assert {each.get("dir") for each in page.iter("bdi")} == {"ltr"}
 
 
-def test_a_long_id_is_cut_in_its_middle_and_its_length_is_told():
-    said = text_of(page_of(lost("A" + "b" * 9_998 + "C")).find(".//ol/li//code"))
-    assert said.startswith("Abb")
-    assert said.endswith("bbC (10,000 characters)")
-    assert len(said) < 200
+def test_a_long_id_is_cut_in_its_middle_and_its_length_is_reported():
+    shown = text_of(page_of(lost("A" + "b" * 9_998 + "C")).find(".//ol/li//code"))
+    assert shown.startswith("Abb")
+    assert shown.endswith("bbC (10,000 characters)")
+    assert len(shown) < 200
 
 
-def test_waiting_is_told_as_a_time_where_records_have_one_and_in_envelopes_otherwise():
+def test_waiting_is_reported_as_a_time_where_records_have_one_and_in_envelopes_otherwise():
     files, topics = page_of(), page_of(waited_ms=Distribution((Bin(0, 3),), 0, 0))
     assert "Files do not record" in text_of(files)
     assert "deadline: 21 s" not in text_of(files)
@@ -228,9 +242,9 @@ def test_statuses_beyond_the_colours_are_drawn_together():
 
 def test_late_has_one_meaning_on_the_page():
     """Other texts say overdue, overtaken or out of order."""
-    said = " ".join(text_of(page_of(*(Finding(each, "u", 0, 1, "x") for each in Deviation))).split())
-    said = re.sub(r"marked late|marked late without a reason|not marked late|late(?=A notification's mark)", "", said)
-    assert re.findall(r".{20}\b[Ll]ate(?:ness)?\b.{20}", said) == []
+    shown = " ".join(text_of(page_of(*(Finding(each, "u", 0, 1, "x") for each in Deviation))).split())
+    shown = re.sub(r"marked late|marked late without a reason|not marked late|late(?=A notification's mark)", "", shown)
+    assert re.findall(r".{20}\b[Ll]ate(?:ness)?\b.{20}", shown) == []
 
 
 def tokens(scheme: str) -> dict[str, str]:
@@ -273,8 +287,8 @@ def test_both_schemes_have_the_same_colours():
 def test_groups_are_in_the_figures_and_what_is_not_known_of_them_is_noticed():
     subject = AuditSubject("here", "in", "out", "dead", None, None, "SEQUENCE", 1, 1, 0, 0, "topic GROUPS")
     page = page_of(subject=subject, groups=GroupCounts(4, 1, 1, 1, 1, payments=9, reports=3, awaited=1, not_judged=2))
-    said = [text_of(each) for each in page.iterfind(".//dl[@class='figures']/div")]
-    assert said[7:] == [
+    shown = [text_of(each) for each in page.iterfind(".//dl[@class='figures']/div")]
+    assert shown[7:] == [
         *("groups4", "payments of groups9", "group reports3", "groups complete1", "groups incomplete1", "groups closed1"),
         *("groups without a report1", "reports that may still come1", "groups not judged2"),
     ]

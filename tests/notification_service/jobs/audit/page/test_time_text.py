@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from notification_service.jobs.audit.distribution import DURATIONS_MS
 from notification_service.jobs.audit.page.markup import clock_label, duration_words, instant_words
+from notification_service.jobs.audit.summary import DURATIONS_MS
 
 AT = 1_790_005_123_456
 
@@ -25,7 +25,7 @@ AT = 1_790_005_123_456
         (30 * 86_400_000 + 3_600_000, "30 d 1 h"),
     ],
 )
-def test_a_duration_is_told_in_two_units_at_most(milliseconds, words):
+def test_a_duration_is_reported_in_two_units_at_most(milliseconds, words):
     assert duration_words(milliseconds) == words
 
 
@@ -33,7 +33,7 @@ def test_the_bounds_of_the_bins_read_differently():
     assert len({duration_words(each) for each in DURATIONS_MS}) == len(DURATIONS_MS)
 
 
-def test_an_instant_is_told_in_utc():
+def test_an_instant_is_reported_in_utc():
     assert instant_words(AT) == "2026-09-21 15:38:43 UTC"
 
 

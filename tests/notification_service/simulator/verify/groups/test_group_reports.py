@@ -11,7 +11,7 @@ import pytest
 from notification_service.aggregation.payments.commands import encode_close
 from notification_service.simulator.verify.following import Compared, Following
 from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck, Why
-from notification_service.simulator.verify.group_counts import group_code
+from notification_service.simulator.verify.group_observation import group_code
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Deviation
 from notification_service.simulator.verify.verification import GroupFiles, verify_files

@@ -1,1 +1,0 @@
-"""A store on topics: commands, compacted values, and output, in one transaction."""

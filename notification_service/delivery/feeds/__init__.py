@@ -1,1 +1,0 @@
-"""Feeds: where the notifications of a job come from."""
