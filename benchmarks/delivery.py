@@ -53,8 +53,8 @@ from notification_service.delivery.settings import Step
 from notification_service.delivery.source_reader import SourceReader, Sources
 from notification_service.delivery.worker import DeliveryWorker
 from notification_service.simulator.receiver.check import Comparison, compare
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.sources import open_feed, source_of_files
+from notification_service.wiring.delivery import make_ledger
+from notification_service.wiring.delivery_sources import open_feed, source_of_files
 from servers.lease import leased
 from servers.postgresql import PostgresqlServer
 from servers.receiver import ReceiverServer

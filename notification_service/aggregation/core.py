@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from guardian.headers import MEMBER
+from guardian.pending_output import output_record
+from guardian.ports import Channel, OutputRecord
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
@@ -36,9 +38,9 @@ def read_command(record: Record) -> Command | CommandRefused:
         return CommandRefused(DeadLetterReason.UNDECODABLE, record.defect)
     if record.cut is not None:
         return CommandRefused(DeadLetterReason.TOO_LARGE, f"a command of {record.cut.length} bytes is too large")
-    said = next((value for name, value in reversed(record.headers) if name == MEMBER), None)
+    header = next((value for name, value in reversed(record.headers) if name == MEMBER), None)
     try:
-        key, member = (record.key or b"").decode(), None if said is None else said.decode()
+        key, member = (record.key or b"").decode(), None if header is None else header.decode()
     except UnicodeDecodeError:
         return CommandRefused(DeadLetterReason.INVALID_ID, "the key or the member is not UTF-8")
     if (flaw := find_id_flaw(key)) is not None:
@@ -138,15 +140,15 @@ class Values(Protocol):
         """Return the values of those slots that have one."""
         ...
 
-    def due(self, until: Instant, most: int) -> Sequence[str]:
+    def due(self, until: Instant, limit: int) -> Sequence[str]:
         """Return the keys that are due at `until`, those that are due longest first."""
         ...
 
-    def keys(self, after: str, most: int) -> Sequence[str]:
-        """Return keys behind `after`, in order; fewer than `most`: there are no more."""
+    def keys(self, after: str, limit: int) -> Sequence[str]:
+        """Return keys behind `after`, in order; fewer than `limit`: there are no more."""
         ...
 
-    def members(self, key: str, most: int) -> Sequence[str]:
+    def members(self, key: str, limit: int) -> Sequence[str]:
         """Return members of a key that have a value, in the order of their names."""
         ...
 
@@ -234,7 +236,7 @@ class Processor:
             _check_sizes(change)
             output = self._follow(key, head, change, now)
         except PermanentError as error:
-            # It would be the same at each turn, and no command is to blame that could be set aside.
+            # It would be the same at each turn, and no command is to blame that could be dead-lettered.
             _LOG.error("what was due for %r cannot be done, and is given up: %s", key, error)
             draft.put(Slot(key), _stored(head))
             return
@@ -242,7 +244,7 @@ class Processor:
             members = values.members(key, _FORGOTTEN_AT_ONCE)
             draft.changes.update((Slot(key, member), None) for member in members)
             if len(members) == _FORGOTTEN_AT_ONCE:
-                return  # The head stays due, so the next turn goes on.
+                return  # The head stays due, so the next turn continues.
         draft.put(Slot(key), _stored(change.head, change.due))
         draft.output += output
 
@@ -297,3 +299,14 @@ def _check_sizes(change: Change) -> None:
         raise TooLarge(f"the value would have {largest} bytes, {MAX_VALUE_BYTES} are allowed")
     if change.head == b"" or change.member == b"":
         raise PermanentError("the value would be empty; return None to delete it")
+
+
+def numbered(output: Sequence[Completion | DeadLetter], first: int) -> list[OutputRecord]:
+    """Return the records with numbers from `first` on."""
+    return [_record(number, each) for number, each in enumerate(output, first)]
+
+
+def _record(number: int, each: Completion | DeadLetter) -> OutputRecord:
+    if isinstance(each, Completion):
+        return OutputRecord(number, Channel.NOTIFICATIONS, each.key, each.headers, each.value)
+    return output_record(number, each, 0)

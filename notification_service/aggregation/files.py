@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from guardian.headers import MARKED, POSSIBLE_DUPLICATE
 from guardian.pending_output import from_pending, to_pending
 from guardian.ports import OutputRecord, PartitionOutput, Polled, Position, Transport, TransportRefused, TransportUnavailable
-from notification_service.aggregation.core import Slot, Stored, Values
-from notification_service.aggregation.output import numbered
+from notification_service.aggregation.core import Slot, Stored, Values, numbered
 from notification_service.aggregation.port import Step
 from resequencer.clock import Instant
 from resequencer.record import Partition
@@ -80,27 +79,27 @@ class ValuesFile:
         with self._translated():
             return dict(map(_checked, rows))
 
-    def due(self, until: Instant, most: int) -> Sequence[str]:
+    def due(self, until: Instant, limit: int) -> Sequence[str]:
         sql = "SELECT key FROM value WHERE due <= ? ORDER BY due, key LIMIT ?"
-        return [key for (key,) in self._rows(sql, until, most)]
+        return [key for (key,) in self._rows(sql, until, limit)]
 
-    def keys(self, after: str, most: int) -> Sequence[str]:
+    def keys(self, after: str, limit: int) -> Sequence[str]:
         sql = "SELECT key FROM value WHERE key > ? AND member = '' ORDER BY key LIMIT ?"
-        return [key for (key,) in self._rows(sql, after, most)]
+        return [key for (key,) in self._rows(sql, after, limit)]
 
-    def members(self, key: str, most: int) -> Sequence[str]:
+    def members(self, key: str, limit: int) -> Sequence[str]:
         sql = "SELECT member FROM value WHERE key = ? AND member > '' ORDER BY member LIMIT ?"
-        return [member for (member,) in self._rows(sql, key, most)]
+        return [member for (member,) in self._rows(sql, key, limit)]
 
-    def member_values(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+    def member_values(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return members of a key behind `after` with their values, in the order of their names."""
-        rows = self._rows(f"{_VALUES} WHERE key = ? AND member > ? ORDER BY member LIMIT ?", key, after, most)
+        rows = self._rows(f"{_VALUES} WHERE key = ? AND member > ? ORDER BY member LIMIT ?", key, after, limit)
         with self._translated():
             return [(slot.member, stored.body) for slot, stored in map(_checked, rows)]
 
-    def heads(self, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+    def heads(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return keys behind `after` with their heads, in the order of the keys."""
-        rows = self._rows(f"{_VALUES} WHERE member = '' AND key > ? ORDER BY key LIMIT ?", after, most)
+        rows = self._rows(f"{_VALUES} WHERE member = '' AND key > ? ORDER BY key LIMIT ?", after, limit)
         with self._translated():
             return [(slot.key, stored.body) for slot, stored in map(_checked, rows)]
 
@@ -276,14 +275,14 @@ class FileStore:
         return self._transport.assignment()
 
     def take_over(self, partition: Partition) -> int:
-        """As the port describes. Without its values the commands are read from their beginning. Values that were set back go on
-        from where they are. What may have been written before is marked as a possible duplicate.
+        """As the port describes. Without its values the commands are read from their beginning. Values that were set back
+        continue from where they are. What may have been written before is marked as a possible duplicate.
         """
         position, progress = self._transport.position(partition), self._file.progress(partition.number)
         written = int(position.metadata or 0) if position is not None else 0
-        left = 0 if position is None else max(written, position.highest, *position.beyond)
-        if progress is None or progress.number < left:
-            progress = self._go_on_behind(partition, progress, left, is_ahead=left > written)
+        written_to = 0 if position is None else max(written, position.highest, *position.beyond)
+        if progress is None or progress.number < written_to:
+            progress = self._continue_behind(partition, progress, written_to, is_ahead=written_to > written)
         self._repeats_to[partition] = int(self._file.note(_repeats_name(partition)) or 0)
         self._progress[partition], self._published[partition] = progress, written
         self._publish({partition: self._pending(partition)})
@@ -323,8 +322,8 @@ class FileStore:
         for partition in output:
             self._published[partition] = self._progress[partition].number
 
-    def _go_on_behind(self, partition: Partition, progress: Progress | None, left: int, *, is_ahead: bool) -> Progress:
-        """Note that the values are older than the output, of which the number `left` is written; return the new progress.
+    def _continue_behind(self, partition: Partition, progress: Progress | None, written_to: int, *, is_ahead: bool) -> Progress:
+        """Note that the values are older than the output, which is written up to `written_to`; return the new progress.
 
         Numbers are not used twice: the transport passes over those that it has written. What is pending in older values is
         written. With `is_ahead` output is written beyond the position, and it is unknown which commands caused it.
@@ -333,9 +332,9 @@ class FileStore:
         found = self._transport.position(partition)
         repeats_to = self._transport.end_offset(partition) if is_ahead else found.offset if found is not None else 0
         with self._file.writing() as writing:
-            writing.progress(partition.number, Progress(next_offset, left))
+            writing.progress(partition.number, Progress(next_offset, written_to))
             writing.note(_repeats_name(partition), str(repeats_to))
-        return Progress(next_offset, left)
+        return Progress(next_offset, written_to)
 
     def _position(self, partition: Partition) -> Position:
         """Return the position of the output: its metadata is the highest number that is written with it."""

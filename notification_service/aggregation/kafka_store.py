@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from guardian.headers import DUE
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportRefused, TransportUnavailable
 from notification_service.aggregation.commands import member_headers
-from notification_service.aggregation.core import Slot, Stored, Values
+from notification_service.aggregation.core import Slot, Stored, Values, numbered
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.output import numbered
 from notification_service.aggregation.port import Step
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
 from notification_service.connectors.kafka.core.records import ProducerRecord

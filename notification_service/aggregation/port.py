@@ -9,7 +9,7 @@ from resequencer.record import Partition
 
 
 class Step(NamedTuple):
-    """What is committed for a partition: the turn, and the offset at which reading goes on behind its commands."""
+    """What is committed for a partition: the turn, and the next offset to read, behind its commands."""
 
     turn: Turn
     next_offset: int
@@ -33,7 +33,7 @@ class Store(Protocol):
         ...
 
     def take_over(self, partition: Partition) -> int:
-        """Make the values of a partition ready, as the last transaction left them; return where its commands go on.
+        """Make the values of a partition ready, as the last transaction left them; return the next offset of its commands.
 
         What a call of `commit` with an unknown outcome came to is known after it.
         """
@@ -44,13 +44,13 @@ class Store(Protocol):
         ...
 
     def let_go(self, partition: Partition) -> None:
-        """Forget a partition, because it is another worker's, or because it must be taken over anew."""
+        """Forget a partition, because it is another worker's, or because it must be taken over again."""
         ...
 
     def poll(self, most: int, timeout_ms: int) -> Polled: ...
 
     def commit(self, steps: Mapping[Partition, Step]) -> None:
-        """Commit values, output and offsets: all of it or nothing. After an error the partitions must be taken over anew.
+        """Commit values, output and offsets: all of it or nothing. After an error the partitions must be taken over again.
 
         Raises:
             PublishRefused: The partitions are another worker's by now.

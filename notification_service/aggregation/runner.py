@@ -1,7 +1,9 @@
-"""Runs a store: reads commands, applies them, and commits what they change."""
+"""Runs a store: reads commands, applies them, and commits what they change. An aggregation worker runs all stores."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from time import monotonic
 from typing import NamedTuple
 
@@ -17,13 +19,13 @@ _AT_ONCE = 1_000
 _WAIT_MS = 500
 _PAUSE_MS = 1_000
 _SET_ASIDE_SECONDS = 10
-"""How long a refused partition is left alone while others go on, before it is tried again."""
+"""How long a refused partition is not tried again while others are taken over and read."""
 
 
 class StoreReport(NamedTuple):
     """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
 
-    `problem` says why the store stands still, None while a partition goes on; `notes` say which partitions wait, and for what.
+    `problem` says why the store stands still, None while a partition is read; `notes` say which partitions wait, and for what.
     `untaken` are the partitions that wait.
     """
 
@@ -76,7 +78,7 @@ class StoreRunner:
         self._applied = self._completed = self._dead_letters = 0
 
     def run(self, is_stopping: Callable[[], bool]) -> None:
-        """Apply commands until `is_stopping`. What is under way is committed or not; the next worker goes on either way."""
+        """Apply commands until `is_stopping`. What is under way is committed or not; the next worker continues either way."""
         try:
             while not is_stopping():
                 self.turn()
@@ -88,7 +90,7 @@ class StoreRunner:
         try:
             store = self._opened()
             if self._is_refused:
-                store.poll(0, _WAIT_MS)  # It tells which partitions are left; the others need not be taken over.
+                store.poll(0, _WAIT_MS)  # Afterwards it is known which partitions remain; the others need not be taken over.
                 self._is_refused = False
             self._follow(store)
             self._take(store)
@@ -100,14 +102,14 @@ class StoreRunner:
             self._stand_still(error)
         else:
             if self._problem is not None:
-                _LOG.info("store %s goes on", self.name)
+                _LOG.info("store %s continues", self.name)
                 self._problem = None
 
     def report(self) -> StoreReport:
         """Return how it is doing. May be called from any thread."""
         ends, read_to = dict(self._ends), dict(self._read_to)
         behind = {each: max(0, ends.get(each, offset) - offset) for each, offset in read_to.items()}
-        waiting = tuple(f"{each} is not taken over yet: {told.why}" for each, told in sorted(dict(self._untaken).items()))
+        waiting = tuple(f"{each} is not taken over yet: {untaken.why}" for each, untaken in sorted(dict(self._untaken).items()))
         problem = self._problem if self._problem is not None or read_to or not waiting else waiting[0]
         notes = () if self._store is None else tuple(self._store.notes)
         counts = self._applied, self._completed, self._dead_letters
@@ -129,21 +131,21 @@ class StoreRunner:
         """Let go of partitions that are no longer assigned, and take over new ones.
 
         Raises:
-            TransportRefused: All that are assigned are refused. If there are others, they go on.
+            TransportRefused: All that are assigned are refused. If there are others, they are read.
         """
         assigned = set(store.assignment())
         for gone in self._read_to.keys() - assigned:
             self._let_go(store, gone)
-        before = self._untaken = {each: told for each, told in self._untaken.items() if each in assigned}
+        before = self._untaken = {each: untaken for each, untaken in self._untaken.items() if each in assigned}
         now = monotonic()
         due = [each for each in assigned - self._read_to.keys() if each not in before or before[each].next_at <= now]
         refusal = self._take_over(store, sorted(due, key=lambda each: (before[each].failures if each in before else 0, each)))
         if refusal is not None and all(each in self._untaken and self._untaken[each].is_refused for each in assigned):
             raise refusal
-        for each, told in self._untaken.items():
-            if each not in before or told.is_refused != before[each].is_refused:
-                level = logging.ERROR if told.is_refused else logging.INFO
-                _LOG.log(level, "store %s cannot take over %s yet, the others go on: %s", self.name, each, told.why)
+        for each, untaken in self._untaken.items():
+            if each not in before or untaken.is_refused != before[each].is_refused:
+                level = logging.ERROR if untaken.is_refused else logging.INFO
+                _LOG.log(level, "store %s cannot take over %s yet, the others continue: %s", self.name, each, untaken.why)
 
     def _take_over(self, store: Store, partitions: Sequence[Partition]) -> TransportRefused | None:
         """Take over one after the other, up to one that does not answer; return an error if some are refused."""
@@ -159,7 +161,7 @@ class StoreRunner:
                 untaken[each], refusal = _Untaken(str(error), failures, is_refused=True, next_at=next_at), error
             except TransportUnavailable as error:
                 untaken[each] = _Untaken(str(error), failures + 1)
-                break  # The others go on; the next turn begins with one that has failed less often.
+                break  # The others continue; the next turn begins with one that has failed less often.
         self._untaken = untaken
         return refusal
 
@@ -218,10 +220,10 @@ class StoreRunner:
             self._count(step.turn)
 
     def _count(self, turn: Turn) -> None:
-        letters = sum(isinstance(each, DeadLetter) for each in turn.output)
+        dead_letters = sum(isinstance(each, DeadLetter) for each in turn.output)
         self._applied += turn.applied
-        self._dead_letters += letters
-        self._completed += len(turn.output) - letters
+        self._dead_letters += dead_letters
+        self._completed += len(turn.output) - dead_letters
 
     def _stand_still(self, error: TransportUnavailable | TransportRefused) -> None:
         if self._problem != str(error):
@@ -241,3 +243,26 @@ class StoreRunner:
         self._read_to.pop(partition, None)
         self._dated_to.pop(partition, None)
         store.let_go(partition)
+
+
+_REPORT_MS = 1_000
+
+
+class AggregationWorker:
+    """`wait` sleeps for that many milliseconds, and returns earlier when the process is to end."""
+
+    def __init__(self, runners: Sequence[StoreRunner], wait: Callable[[int], object]) -> None:
+        self._runners = runners
+        self._wait = wait
+
+    def run(self, is_stopping: Callable[[], bool], report: Callable[[Sequence[StoreReport]], object]) -> None:
+        """Run until `is_stopping`, and end what is under way. An unexpected error of a store ends them all, and is raised."""
+        is_ending = Event()
+        with ThreadPoolExecutor(len(self._runners), "store") as threads:
+            running = [threads.submit(each.run, lambda: is_stopping() or is_ending.is_set()) for each in self._runners]
+            while not is_stopping() and not any(each.done() for each in running):
+                report([each.report() for each in self._runners])
+                self._wait(_REPORT_MS)
+            is_ending.set()
+        for each in running:
+            each.result()

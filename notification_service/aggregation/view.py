@@ -24,7 +24,7 @@ class StoreView(Protocol):
         """Yield all keys with their heads, in the order of the keys."""
         ...
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """Return members of a key behind `after` with their values, in the order of their names."""
         ...
 
@@ -50,8 +50,8 @@ class FileView:
             yield from found
             after = found[-1][0]
 
-    def members(self, key: str, after: str, most: int) -> Sequence[tuple[str, bytes]]:
-        return self._file.member_values(key, after, most) if self._path.exists() else ()
+    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return self._file.member_values(key, after, limit) if self._path.exists() else ()
 
     def close(self) -> None:
         self._file.close()

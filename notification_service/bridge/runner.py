@@ -60,7 +60,7 @@ class Start(Protocol):
         """Append the lines durably, each to the partition of its key, and keep their order within a partition.
 
         Raises:
-            TransportUnavailable: It does not answer, or has no room. Any of the lines may have been appended: those that are
+            TransportUnavailable: It does not answer, or its disk is full. Any of the lines may have been appended: those that are
                 appended again are duplicates.
             TooLarge: It never takes one of the lines.
             TransportRefused: It takes nothing before an operator has changed something.
@@ -78,7 +78,7 @@ _LONGEST_PAUSE_MS = 5_000
 _STEADY_SECONDS = 10.0
 _SUSPICIOUS_LIVES = 3
 _LONGEST_STAND_BACK_MS = 300_000
-"""A source that is lost within `_STEADY_SECONDS` may have been taken by another bridge, and the broker may not have said so:
+"""A source that is lost within `_STEADY_SECONDS` may have been taken by another bridge, and the broker may not have reported it:
 pauses double up to the longest one, so that two bridges do not take it from each other all the time.
 """
 
@@ -97,7 +97,7 @@ class BridgeReport(NamedTuple):
 
 
 class _StandsStill(Exception):
-    """One of the two sides does not go on."""
+    """One of the two sides does not work."""
 
     def __init__(self, side: str, error: ResequencerError) -> None:
         super().__init__(f"{side}: {error}")
@@ -139,7 +139,7 @@ class Bridge:
             self.close()
 
     def turn(self) -> None:
-        """Carry over what has come. After a failure of one side it is opened anew at the next turn, after a pause."""
+        """Carry over what has come. After a failure of one side it is opened again at the next turn, after a pause."""
         try:
             self._carry()
         except _StandsStill as error:
@@ -149,7 +149,7 @@ class Bridge:
             if monotonic() - self._opened_at > _STEADY_SECONDS:
                 self._short_lives = 0
             if self._problem is not None:
-                _LOG.info("the bridge goes on")
+                _LOG.info("the bridge continues")
                 self._problem = None
 
     def report(self) -> BridgeReport:
@@ -167,7 +167,7 @@ class Bridge:
             start = self._start = self._start or self._open_start()
         with _answering("source"):
             source = self._opened_source()
-            # What a failed start has left is still there if the source is: else it comes again.
+            # What a failed start did not take is still here if the source is: else it comes again.
             self._taken += map(with_key, source.take(0 if self._taken else _WAIT_MS))
         if not self._taken:
             return
@@ -216,7 +216,7 @@ class Bridge:
         return self._source
 
     def _stand_still(self, error: _StandsStill) -> None:
-        told, pause_ms = str(error), self._pause_ms
+        problem, pause_ms = str(error), self._pause_ms
         self._pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         if error.side == "start":
             self._close_start()
@@ -225,12 +225,12 @@ class Bridge:
                 self._short_lives += 1
                 pause_ms = max(pause_ms, min(_FIRST_PAUSE_MS << self._short_lives, _LONGEST_STAND_BACK_MS))
             if self._short_lives >= _SUSPICIOUS_LIVES:
-                told += f". It was lost {self._short_lives} times soon after it was opened, and is tried again in "
-                told += f"{pause_ms / 1_000:.0f} s. If another bridge has the same client id, give each its own"
+                problem += f". It was lost {self._short_lives} times soon after it was opened, and is tried again in "
+                problem += f"{pause_ms / 1_000:.0f} s. If another bridge has the same client id, give each its own"
             self._close_source()
-        if self._problem != told:
-            _LOG.warning("the bridge stands still: %s", told)
-        self._problem = told
+        if self._problem != problem:
+            _LOG.warning("the bridge stands still: %s", problem)
+        self._problem = problem
         self._wait(pause_ms)
 
     def _close_source(self) -> None:

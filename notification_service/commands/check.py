@@ -186,9 +186,7 @@ def ledger_is_usable(configuration: Configuration) -> None:
     delivery = configuration.delivery
     if not delivery.of_ledger or (delivery.ledger.url is None and not delivery.ledger.file.exists()):
         return
-    from notification_service.wiring.delivery.composition import (
-        make_ledger,  # Imported here: the databases' client takes a quarter of a second.
-    )
+    from notification_service.wiring.delivery import make_ledger
 
     with closing(make_ledger(configuration)) as ledger:
         ledger.database.check()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from notification_service.commands.command import Subcommand, add_subcommands, load_for
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
+from notification_service.console.access.settings import HttpSettings
 from notification_service.console.access.users_file import UsersFile
-from notification_service.console.settings import HttpSettings
 from notification_service.status.service_report import Served, console_file
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_holder
@@ -141,15 +141,15 @@ def _add_login_arguments(parser: ArgumentParser) -> None:
 
 
 def _serve(configuration: Configuration, lifeline: int | None) -> None:
+    from notification_service.console.access.settings import CannotListen, listen, url_of
     from notification_service.console.application import (
+        Endpoint,
         make_application,  # Here, for these libraries take half a second to import.
+        serve,
     )
     from notification_service.console.context import Console
-    from notification_service.console.prometheus import make_metrics_application
-    from notification_service.console.server import Endpoint, serve
-    from notification_service.console.settings import CannotListen, listen, url_of
-    from notification_service.wiring.console.access import check_tls, make_authenticator
-    from notification_service.wiring.console.sources import console_sources
+    from notification_service.console.prometheus import ServiceCollector, make_metrics_application
+    from notification_service.wiring.console import check_tls, console_sources, make_authenticator
 
     settings = configuration.http
     authenticator = make_authenticator(settings)
@@ -167,7 +167,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
             _log.warning("%s", problem)
         else:
             urls["metrics"] = f"{url_of(measured)}/metrics"
-            metrics = make_metrics_application(
+            collector = ServiceCollector(
                 sources.find_report,
                 lambda: made.sampler.new_dead_letters,
                 lambda: made.sampler.archive_distances,
@@ -175,7 +175,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 made.groups,
                 sources.find_bridge,
             )
-            endpoints.append(Endpoint(metrics, measured, proxies=settings.proxy.addresses))
+            endpoints.append(Endpoint(make_metrics_application(collector), measured, proxies=settings.proxy.addresses))
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         # Beside a service that runs, its own console's address is the one to find.

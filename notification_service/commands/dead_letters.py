@@ -29,7 +29,7 @@ from notification_service.connectors.dead_letters.actions import (
     state_after,
 )
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Outcome, find_flaw, last_actions
-from notification_service.console.settings import EDIT
+from notification_service.console.access.settings import EDIT
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import make_decoder

@@ -36,9 +36,8 @@ from notification_service.supervision.locks import find_service as find_running
 from notification_service.supervision.service_log import configure_logs
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.delivery.composition import make_ledger, make_report, make_worker
-from notification_service.wiring.delivery.direct import order_delivery
-from notification_service.wiring.delivery.sources import (
+from notification_service.wiring.delivery import make_ledger, make_report, make_worker, order_delivery
+from notification_service.wiring.delivery_sources import (
     delivers_files,
     find_service,
     source_of_archive,

@@ -17,8 +17,8 @@ from notification_service.configuration.configuration import load
 from notification_service.delivery.core.jobs import GateReport, Job, JobState
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.supervision.service_process import own_command
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.sources import source_of_files
+from notification_service.wiring.delivery import make_ledger
+from notification_service.wiring.delivery_sources import source_of_files
 from resequencer.errors import ResequencerError
 from storage.private_file import make_private
 

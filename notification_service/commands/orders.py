@@ -11,11 +11,11 @@ from guardian.ports import OrderBook
 from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for, read_partition, say, write_row
 from notification_service.configuration.configuration import Configuration
 from notification_service.console.find_unit import known_partitions
-from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, tell_order
+from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, order_answer
 from notification_service.console.sources import Sources
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_order_book
-from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.console import console_sources
 from notification_service.wiring.dead_letter_stores import sign
 from resequencer.clock import Instant, instant_text
 from resequencer.keys.value_types import Duration, Mismatch
@@ -181,7 +181,7 @@ def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder
     for problem in problems:
         say(problem)
     listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
-    return [tell_order(each) for each in listed]
+    return [order_answer(each) for each in listed]
 
 
 def order_line(each: ToldOrder) -> str:

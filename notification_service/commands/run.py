@@ -45,9 +45,9 @@ from notification_service.supervision.watchdog import Watchdog
 from notification_service.supervision.worker_slot import WorkerSlot
 from notification_service.wiring.bridge import make_bridge, make_report
 from notification_service.wiring.composition import refuse_unusable
-from notification_service.wiring.console.served import find_served
-from notification_service.wiring.console.workers import THREADS
+from notification_service.wiring.local_workers import THREADS
 from notification_service.wiring.regions import refuse_unusable_bridge
+from notification_service.wiring.side_reports import find_served
 from notification_service.worker.scheduled_archive import Archiving, add_archive_flag
 from notification_service.worker.worker import Worker
 from resequencer.errors import ConfigurationError

@@ -25,8 +25,7 @@ from notification_service.supervision.locks import NAME as LOCK
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.service_log import NAME
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.console.served import find_served
-from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of
+from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.printable import printable
 from storage.embedded.commit_log import logs_of
 

@@ -39,7 +39,7 @@ from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_strategy_of
-from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.console import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import DataEnvelope
 from resequencer.errors import ResequencerError
@@ -221,7 +221,7 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _published_lines(story)
-    yield from (f"order: {order_line(each)}" for each in story.told_orders)
+    yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
     yield from (
         f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"

@@ -29,7 +29,7 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import stores_of
 from notification_service.wiring.composition import make_order_book, make_order_source
-from notification_service.wiring.console.sources import console_sources
+from notification_service.wiring.console import console_sources
 from notification_service.wiring.regions import make_topic_export
 from resequencer.errors import ConfigurationError
 from resequencer.printable import counted

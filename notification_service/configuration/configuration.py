@@ -14,7 +14,7 @@ from notification_service.configuration.resolution import (
 )
 from notification_service.configuration.schema import SCHEMA, path_of, settings_from
 from notification_service.configuration.sections import Lookup, Sections
-from notification_service.console.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
+from notification_service.console.access.settings import HttpSettings, Listener, MetricsEndpoint, ProbesEndpoint
 
 DEFAULT_FILE = Path("conf/application.conf")
 

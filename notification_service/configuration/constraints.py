@@ -14,7 +14,7 @@ from notification_service.configuration.region_constraints import (
 from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import Ingress, Notifications, Orders, Resequencers
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
-from notification_service.console.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
+from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings

@@ -27,7 +27,7 @@ from notification_service.configuration.sections import (
     Resequencers,
     Storages,
 )
-from notification_service.console.settings import HttpSettings
+from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import LedgerSettings
 from resequencer.errors import ConfigurationError
 from resequencer.keys.secret import Secret, is_secret_name

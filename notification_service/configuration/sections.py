@@ -14,7 +14,7 @@ from notification_service.aggregation.settings import AggregationSettings
 from notification_service.bridge.settings import BridgeSettings
 from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, XmsSinkSettings
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
-from notification_service.console.settings import HttpSettings
+from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section

@@ -1,4 +1,4 @@
-"""Streams completions as server-sent events, each with the place behind it: `Last-Event-ID` goes on without loss or doubles.
+"""Streams completions as server-sent events, each with the place behind it: `Last-Event-ID` continues without loss or doubles.
 
     id: 0:12,1:7
     event: completed
@@ -183,7 +183,7 @@ class CompletionFeed:
     def read_again(self, at: Place, until: Place) -> Portion:
         """Read a portion of what lies between two places. It ends where all partitions are at `until`.
 
-        A place beyond the end of the log is of another log, which was deleted: such a listener goes on at `until`.
+        A place beyond the end of the log is of another log, which was deleted: such a listener continues at `until`.
 
         Raises:
             TransportUnavailable, TransportRefused: The log cannot be read.

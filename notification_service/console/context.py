@@ -1,37 +1,33 @@
-"""What all pages and operations share: templates, views of the storage, the audit log, and who listens to events."""
+"""What all pages and operations share: the console itself, how its pages are made, and how a request is read and answered."""
 
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from threading import Condition, Lock
-from time import monotonic
-from typing import Any, NoReturn
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.templating import Jinja2Templates
 
-from notification_service.console.access.client import Client
-from notification_service.console.access.identity import Identity
+from notification_service.console.access.identity import AuditLog, Identity, Role
 from notification_service.console.access.layer import FormTokens
+from notification_service.console.access.roles import route
+from notification_service.console.access.settings import HttpSettings
 from notification_service.console.find_unit import duration_text, relative_text
 from notification_service.console.groups import Groups
-from notification_service.console.history import History, Sampler
-from notification_service.console.peers import Peers
-from notification_service.console.settings import HttpSettings
-from notification_service.console.sources import Sources
+from notification_service.console.history import History, Peers, Sampler
+from notification_service.console.sources import SharedViews, Sources
 from notification_service.console.waiting import WaitingUnits
-from resequencer.clock import Clock, Instant, SteadyClock, instant_of, instant_text
-from resequencer.errors import TransientError
+from notification_service.events.identifiers import shown
+from resequencer.clock import Clock, Instant, instant_of, instant_text
 from resequencer.printable import counted, printable
-from resequencer.storage_port import StorageUnavailable
-from storage.private_file import make_private, sync_directory
 from storage.view_port import StorageView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -102,155 +98,6 @@ class Listening:
                 await events.aclose()
 
 
-MAX_VIEWS = 4
-"""Views at once. Each keeps its connections, and with Infinispan some memory."""
-
-_WAIT_SECONDS = 2.0
-
-
-class SharedViews:
-    """Lends views to threads. Used from several threads."""
-
-    def __init__(self, open_view: Callable[[], StorageView], wait_seconds: float = _WAIT_SECONDS) -> None:
-        self._open_view = open_view
-        self._wait_seconds = wait_seconds
-        self._returned = Condition()
-        self._idle: list[StorageView] = []
-        self._lent = 0
-        self._is_closed = False
-
-    @contextmanager
-    def lent(self) -> Iterator[StorageView]:
-        """Lend a view. If all are in use for too long, it is one that says so: its methods raise StorageUnavailable."""
-        view = self._take()
-        try:
-            yield view or _NoneFree()
-        finally:
-            if view is not None:
-                self._give_back(view)
-
-    def close(self) -> None:
-        """Close the views; one that is in use is closed when it is given back."""
-        with self._returned:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()
-
-    def _take(self) -> StorageView | None:
-        until = monotonic() + self._wait_seconds
-        with self._returned:
-            while not self._idle and self._lent >= MAX_VIEWS:
-                if not self._returned.wait(until - monotonic()):
-                    return None
-            self._lent += 1
-            if self._idle:
-                return self._idle.pop()
-        try:
-            return self._open_view()
-        except BaseException:
-            self._give_back(None)
-            raise
-
-    def _give_back(self, view: StorageView | None) -> None:
-        with self._returned:
-            self._lent -= 1
-            if view is not None and not self._is_closed:
-                self._idle.append(view)
-                view = None
-            self._returned.notify()
-        if view is not None:
-            view.close()
-
-
-class _NoneFree:
-    """Stands for a view that could not be had in time."""
-
-    @staticmethod
-    def find_header(*_: object) -> NoReturn:
-        raise StorageUnavailable(
-            f"{MAX_VIEWS} other pages wait for the storage, which does not answer them; try again in a moment"
-        )
-
-    find_unit = find_waiting = find_header
-
-    def close(self) -> None:
-        pass
-
-
-_PREFIX, _SUFFIX = "console-audit-", ".jsonl"
-
-
-class AuditLogUnavailable(TransientError):
-    """A line cannot be written, so what it would tell of is not done."""
-
-    def __init__(self, file: Path, error: OSError) -> None:
-        super().__init__(
-            f"{file}: the audit log cannot be written ({error.strerror}), so nothing was done; make room, then repeat"
-        )
-
-
-class AuditLog:
-    """A file for each day in the run directory, with one JSON object per line; older files are deleted after the retention.
-
-    A line is on the disk before what it tells of is done. Files are deleted only while the clock is trusted, and never one in
-    which this process wrote within the retention. May be used from several threads.
-    """
-
-    def __init__(self, directory: Path, retention_ms: int, clock: SteadyClock) -> None:
-        self._directory = directory
-        self._retention_ms = retention_ms
-        self._clock = clock
-        self._lock = Lock()
-        self._cleared_on = ""
-        self._written_at = dict[Path, int]()
-
-    def note(self, request: Request, action: str, **details: str | int | None) -> None:
-        """Write that this request's user does `action`, such as `payment-data.look`.
-
-        Raises:
-            AuditLogUnavailable: The line could not be written.
-        """
-        identity: Identity = request.state.identity
-        now = self._clock.now()
-        client: Client = request.state.client
-        via = {} if client.proxy is None else {"proxy": client.proxy}
-        line = {"at": instant_text(now), "by": identity.name, "from": client.address, **via, "action": action, **details}
-        with self._lock:
-            day = instant_text(now)[:10]
-            file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"
-            try:
-                self._append(file, msgspec.json.encode(line) + b"\n")
-                if file not in self._written_at:
-                    sync_directory(self._directory)  # Also of one that is there: its first writer may have been killed.
-            except OSError as error:
-                raise AuditLogUnavailable(file, error) from error
-            passed = self._clock.passed()
-            self._written_at[file] = passed
-            if day != self._cleared_on and self._clock.was_trusted:
-                self._cleared_on = day
-                self._clear(instant_text(now - self._retention_ms)[:10], passed - self._retention_ms)
-
-    def _append(self, file: Path, line: bytes) -> None:
-        descriptor = os.open(make_private(file), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            before = os.fstat(descriptor).st_size
-            if os.write(descriptor, line) < len(line):
-                os.ftruncate(descriptor, before)
-                raise OSError(28, "No space left on device")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _clear(self, before: str, before_passed: int) -> None:
-        # A clock that was behind gave an old name to a file with young lines: by the time that has passed it is young.
-        self._written_at = {file: at for file, at in self._written_at.items() if at >= before_passed}
-        for each in self._directory.glob(f"{_PREFIX}*{_SUFFIX}"):
-            if each not in self._written_at and each.name.removeprefix(_PREFIX).removesuffix(_SUFFIX) < before:
-                with suppress(OSError):
-                    each.unlink(missing_ok=True)
-
-
 class Console:
     """One console. Requests are handled in several threads."""
 
@@ -311,3 +158,176 @@ def identity_of(request: Request) -> Identity:
     """Who makes this request, as the access layer found out."""
     identity: Identity = request.state.identity
     return identity
+
+
+ROOT = "/api/v1"
+JSON = "application/json"
+
+
+Taken = TypeVar("Taken", bound=msgspec.Struct)
+Answer = TypeVar("Answer")
+MAX_REASON = 1_000
+Name = Annotated[str, Meta(min_length=1, max_length=1_024)]
+Because = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class Operation(NamedTuple):
+    """`path` is below `ROOT`. `takes` are the parameters of the URL, or the body if the operation `changes` something.
+
+    `answers` is the structure of the answer, or the media type of one that has none. `endpoint` runs in a thread, and returns
+    that structure, or a response of its own.
+    """
+
+    path: str
+    name: str
+    endpoint: Callable[[Request, Any], msgspec.Struct | Response]
+    answers: type[msgspec.Struct] | str
+    summary: str
+    takes: type[msgspec.Struct] = Nothing
+    needs: Role = Role.VIEWER
+    changes: bool = False
+
+
+def change_of(
+    path: str,
+    name: str,
+    endpoint: Callable[[Request, Any], msgspec.Struct | Response],
+    answers: type[msgspec.Struct],
+    summary: str,
+    takes: type[msgspec.Struct],
+) -> Operation:
+    """An operation by which an operator changes something."""
+    return Operation(path, name, endpoint, answers, summary, takes, Role.OPERATOR, changes=True)
+
+
+def route_of(console: Console, operation: Operation) -> Route:
+    def endpoint(request: Request) -> Response:
+        taken = (read_body if operation.changes else read_query)(request, operation.takes)
+        answer = operation.endpoint(request, taken)
+        return answer if isinstance(answer, Response) else answer_of(answer)
+
+    tokens = console.tokens if operation.changes else None
+    return route(f"{ROOT}{operation.path}", endpoint, needs=operation.needs, name=f"api-{operation.name}", tokens=tokens)
+
+
+def form_route(
+    console: Console,
+    path: str,
+    takes: type[Taken],
+    change: Callable[[Request, Taken], Answer],
+    then: Callable[[Request, Taken, Answer], Response],
+) -> Route:
+    """The route of a page's form by which an operator changes something as by an operation of the API.
+
+    `then` makes the page of what the form brought and what the change answers.
+    """
+
+    def endpoint(request: Request) -> Response:
+        taken = read_form(request, takes)
+        return then(request, taken, change(request, taken))
+
+    return route(path, endpoint, needs=Role.OPERATOR, name=f"form{path.replace('/', '-')}", tokens=console.tokens)
+
+
+def answer_of(answer: msgspec.Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(answer), status, media_type=JSON)
+
+
+_PLACE = re.compile(r" - at `\$(?:\.(?P<name>[^`.\[]+))?[^`]*`$")
+
+
+def read_query(request: Request, wanted: type[Taken]) -> Taken:
+    """Return the parameters of the URL. Raises HTTPException (400) if one is unknown, missing, given twice or not as expected."""
+    given: dict[str, str] = {}
+    known = [each.encode_name for each in msgspec.structs.fields(wanted)]
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise _bad(f"the parameter {shown(name)} is unknown; known are: {', '.join(known) or 'none'}")
+        if name in given:
+            raise _bad(f"the parameter {name} is given twice")
+        given[name] = value
+    try:
+        taken = msgspec.convert(given, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise _bad(_problem(error, given)) from error
+    nulls = [name for name in given if getattr(taken, name) is None]
+    if nulls:  # The conversion takes the word `null` for no value.
+        raise _bad(f"{nulls[0]} is {shown(given[nulls[0]])}; leave it out if you do not ask for it")
+    return taken
+
+
+def read_body(request: Request, wanted: type[Taken]) -> Taken:
+    """Return the body, a JSON object.
+
+    Raises HTTPException: 415 if it says that it is something else, 400 if it is malformed or has a wrong or unknown field.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body is {shown(kind)}; application/json is expected")
+    try:
+        given = msgspec.json.decode(request.state.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad(f"the body is no JSON: {printable(str(error))}") from error
+    try:
+        return msgspec.convert(given, wanted)
+    except msgspec.ValidationError as error:
+        raise _bad(_problem(error, given if isinstance(given, dict) else {})) from error
+
+
+def read_form(request: Request, wanted: type[Taken]) -> Taken:
+    """Return the fields of a form, whose names have hyphens. What is not filled in is empty or has its default; a box is `yes`.
+
+    Texts are taken as they are, without their bounds and patterns: what a person forgot to write is answered in other words.
+    """
+    form, given = request.state.form, dict[str, Any]()
+    for field in msgspec.structs.fields(wanted):
+        text = form.get(field.name.replace("_", "-"), "")
+        if field.type is bool:
+            given[field.name] = text == "yes"
+        elif get_args(field.type)[:1] == (int,):
+            given[field.name] = _number(field.name, text, field.type)
+        elif (field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT) or text:
+            given[field.name] = text
+    return wanted(**given)
+
+
+def _number(name: str, text: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(text if text.isascii() and text.isdigit() else "", kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _bad(f"{name} is {shown(text)}; a number is expected") from error
+
+
+def reason_of(because: str) -> str:
+    """Return the reason as it is kept. Raises HTTPException (400) if none is given."""
+    reason = because.strip()[:MAX_REASON]
+    if not reason:
+        raise _bad("say why (because); the reason is kept with your name")
+    return reason
+
+
+def read_instant(name: str, text: str) -> Instant | None:
+    """Return the instant of the parameter, None if it is empty. Raises HTTPException (400) if it is no instant."""
+    try:
+        return instant_of(text) if text else None
+    except ValueError as error:
+        raise _bad(f"{name} is {shown(text)}; an instant such as 2026-03-28T23:33:55Z is expected") from error
+
+
+def _problem(error: msgspec.ValidationError, given: dict[str, Any]) -> str:
+    text = str(error)
+    place = _PLACE.search(text)
+    problem = printable(_PLACE.sub("", text)).replace("`", "")
+    name = place["name"] if place else None
+    if name is None:
+        return problem[:1].lower() + problem[1:]
+    value = given.get(name)
+    return f"{printable(name)} is {shown(value if isinstance(value, str) else repr(value))}; {problem[:1].lower()}{problem[1:]}"
+
+
+def _bad(problem: str) -> HTTPException:
+    return HTTPException(HTTPStatus.BAD_REQUEST, problem)

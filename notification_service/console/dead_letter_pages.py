@@ -15,7 +15,6 @@ from starlette.routing import Route
 from notification_service.connectors.dead_letters import decisions
 from notification_service.connectors.dead_letters.actions import (
     NEW,
-    Action,
     Discarded,
     Edit,
     Edited,
@@ -24,36 +23,40 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
-from notification_service.console.dead_letters import (
-    MAX_SHOWN,
-    DeadLetterList,
-    Filter,
-    OneDeadLetter,
-    Row,
-    error_for,
-    find_dead_letter,
-    list_dead_letters,
-    list_for,
-    matching_numbers,
-    open_dead_letters_for,
-)
-from notification_service.console.operation import (
+from notification_service.console.access.settings import EDIT
+from notification_service.console.context import (
     MAX_REASON,
     Because,
+    Console,
     Operation,
     Taken,
     answer_of,
     change_of,
     form_route,
+    identity_of,
     reason_of,
 )
-from notification_service.console.settings import EDIT
+from notification_service.console.dead_letters import (
+    MAX_SHOWN,
+    DeadLetterAnswer,
+    DeadLetterList,
+    DeadLettersAnswer,
+    Filter,
+    OneDeadLetter,
+    OutcomesAnswer,
+    answer_about,
+    error_for,
+    find_dead_letter,
+    list_dead_letters,
+    list_for,
+    listed_answer,
+    matching_numbers,
+    open_dead_letters_for,
+    outcome_answer,
+)
 from notification_service.events.identifiers import shown
-from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.order import Stage, is_same_person
 from resequencer.printable import printable
@@ -79,66 +82,10 @@ class LettersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_SHOWN)] = 50
 
 
-class ListedDeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter. `state` is `new`, or that of the last action; `position` is the record's in the input."""
-
-    number: str
-    state: str
-    reason: str
-    unit: str | None
-    position: str
-    at: str
-    error: str
-
-
-class DeadLettersAnswer(msgspec.Struct, frozen=True):
-    """The last dead letters that match, the newest first; how many match; and all by state, and new ones by reason."""
-
-    dead_letters: tuple[ListedDeadLetter, ...]
-    matching: int
-    by_state: dict[str, int]
-    new_by_reason: dict[str, int]
-    where: str
-
-
 class OneLetterQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number, such as `EVENTS-0#17`; in a URL `#` is `%23`."""
 
     number: Number
-
-
-class Done(msgspec.Struct, frozen=True):
-    """An action on a dead letter: the state that it led to, by whom, when and why, and the position of a requeued record."""
-
-    state: str
-    by: str
-    at: str
-    because: str | None
-    position: str | None
-
-
-class ProposedEdit(msgspec.Struct, frozen=True):
-    """An edit that waits for a second person, without its value, which is payment data."""
-
-    by: str
-    at: str
-    because: str
-    value_bytes: int
-    sha256: str
-    anyway: bool
-
-
-class DeadLetterAnswer(ListedDeadLetter, frozen=True):
-    """A dead letter without its value, which is payment data. `history` has the oldest action first.
-
-    `value_bytes` is the length of the value that is stored, `original_bytes` that of the whole one; they differ if it was cut.
-    """
-
-    value_bytes: int
-    original_bytes: int
-    sha256: str
-    history: tuple[Done, ...]
-    proposal: ProposedEdit | None
 
 
 class Matching(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,22 +136,6 @@ class RejectEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     number: Number
     because: Because
-
-
-class OutcomeAnswer(msgspec.Struct, frozen=True):
-    """What became of one dead letter: `done` is its state now, null if a problem prevented it."""
-
-    number: str
-    done: str | None
-    position: str | None
-    problem: str | None
-
-
-class OutcomesAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcomes by dead letter, also of interrupted requeues that were completed. With problems the status is 409."""
-
-    outcomes: tuple[OutcomeAnswer, ...]
-    error: str | None = None
 
 
 class _DeadLetters:
@@ -333,12 +264,12 @@ def dead_letter_routes(console: Console) -> list[Route]:
 
     def show(request: Request) -> Response:
         one, identity = ours.get(request, request.query_params.get("number", "")), identity_of(request)
-        letter, proposal = one.stored.letter, one.proposal
+        dead_letter, proposal = one.stored.letter, one.proposal
         return console.page(
             request,
             "dead_letter.html",
             one=one,
-            error=error_for(identity, letter.reason.value, letter.error),
+            error=error_for(identity, dead_letter.reason.value, dead_letter.error),
             may_see=identity.may(Role.PAYMENTS),
             proposal=proposal,
             is_own=proposal is not None and is_same_person(proposal.by, identity.name),
@@ -407,11 +338,11 @@ def dead_letter_operations(console: Console) -> list[Operation]:
 
     def several(request: Request, query: LettersQuery) -> DeadLettersAnswer:
         found = ours.list(request, Filter(query.reason, query.unit, query.state, query.receiver))
-        listed = tuple(map(_listed, found.rows[: query.limit]))
+        listed = tuple(map(listed_answer, found.rows[: query.limit]))
         return DeadLettersAnswer(listed, found.matching, dict(found.by_state), dict(found.new_by_reason), found.where)
 
     def one(request: Request, query: OneLetterQuery) -> DeadLetterAnswer:
-        return _answer_about(identity_of(request), ours.get(request, query.number))
+        return answer_about(identity_of(request), ours.get(request, query.number))
 
     def value(request: Request, query: OneLetterQuery) -> Response:
         return Response(ours.value(request, query.number), media_type=_BYTES)
@@ -447,55 +378,17 @@ def dead_letter_operations(console: Console) -> list[Operation]:
     ]
 
 
-def _answer_about(identity: Identity, found: OneDeadLetter) -> DeadLetterAnswer:
-    letter, record = found.stored.letter, found.stored.letter.record
-    return DeadLetterAnswer(
-        found.stored.number,
-        found.state,
-        letter.reason.value,
-        found.stored.unit,
-        str(record.origin),
-        instant_text(letter.dead_at),
-        error_for(identity, letter.reason.value, letter.error),
-        len(record.value),
-        record.cut.length if record.cut else len(record.value),
-        found.stored.sha256,
-        tuple(map(_done, found.history)),
-        _proposed(found.proposal),
-    )
-
-
 def _answered(change: Callable[[Request, Taken], Iterable[Outcome]]) -> Callable[[Request, Taken], Response]:
     return lambda request, body: _outcomes(change(request, body))
 
 
 def _outcomes(outcomes: Iterable[Outcome]) -> Response:
-    answers = tuple(map(_outcome, outcomes))
+    answers = tuple(map(outcome_answer, outcomes))
     failed = [each for each in answers if each.problem is not None]
     if not failed:
         return answer_of(OutcomesAnswer(answers))
     error = f"{len(failed)} of {len(answers)} not done; {failed[0].number}: {failed[0].problem}"
     return answer_of(OutcomesAnswer(answers, error), HTTPStatus.CONFLICT)
-
-
-def _outcome(outcome: Outcome) -> OutcomeAnswer:
-    done = None if outcome.problem else outcome.done
-    return OutcomeAnswer(outcome.number, done, outcome.position, outcome.problem)
-
-
-def _listed(row: Row) -> ListedDeadLetter:
-    return ListedDeadLetter(row.number, row.state, row.reason, row.unit, row.position, instant_text(row.dead_at), row.error)
-
-
-def _done(action: Action) -> Done:
-    because, position = getattr(action, "because", None), getattr(action, "position", None)
-    return Done(action.state, action.by, action.at, because, position)
-
-
-def _proposed(proposal: EditProposed | None) -> ProposedEdit | None:
-    if proposal is None:
-        return None
-    return ProposedEdit(proposal.by, proposal.at, proposal.because, len(proposal.value), proposal.sha256, proposal.anyway)
 
 
 def _bytes(value: str) -> bytes:

@@ -21,9 +21,8 @@ from notification_service.connectors.dead_letters.actions import (
     find_proposal,
     state_after,
 )
-from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_states
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Outcome, Sign, Signature, last_states
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.delivery.errors import ReceiverUnknown
@@ -162,9 +161,9 @@ def _with_states(store: DeadLetterStore, now: Instant) -> Iterator[tuple[StoredD
 
 
 def _row(stored: StoredDeadLetter, state: str) -> Row:
-    letter = stored.letter
-    origin = str(letter.record.origin)
-    return Row(stored.number, state, letter.reason.value, stored.unit, origin, letter.dead_at, letter.error)
+    dead_letter = stored.letter
+    origin, reason = str(dead_letter.record.origin), dead_letter.reason.value
+    return Row(stored.number, state, reason, stored.unit, origin, dead_letter.dead_at, dead_letter.error)
 
 
 def _sign(sources: Sources, identity: Identity) -> Sign:
@@ -237,3 +236,113 @@ def _masked(error: str) -> str:
     known = found.group(1) if found else "an error"
     ours = ", a mistake of the service: report it with its log" if _OUR_MISTAKE in error else ""
     return f"{known}{ours} ({MASKED})"
+
+
+class ListedDeadLetter(msgspec.Struct, frozen=True):
+    """A dead letter. `state` is `new`, or that of the last action; `position` is the record's in the input."""
+
+    number: str
+    state: str
+    reason: str
+    unit: str | None
+    position: str
+    at: str
+    error: str
+
+
+class DeadLettersAnswer(msgspec.Struct, frozen=True):
+    """The last dead letters that match, the newest first; how many match; and all by state, and new ones by reason."""
+
+    dead_letters: tuple[ListedDeadLetter, ...]
+    matching: int
+    by_state: dict[str, int]
+    new_by_reason: dict[str, int]
+    where: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    """An action on a dead letter: the state that it led to, by whom, when and why, and the position of a requeued record."""
+
+    state: str
+    by: str
+    at: str
+    because: str | None
+    position: str | None
+
+
+class ProposedEdit(msgspec.Struct, frozen=True):
+    """An edit that waits for a second person, without its value, which is payment data."""
+
+    by: str
+    at: str
+    because: str
+    value_bytes: int
+    sha256: str
+    anyway: bool
+
+
+class DeadLetterAnswer(ListedDeadLetter, frozen=True):
+    """A dead letter without its value, which is payment data. `history` has the oldest action first.
+
+    `value_bytes` is the length of the value that is stored, `original_bytes` that of the whole one; they differ if it was cut.
+    """
+
+    value_bytes: int
+    original_bytes: int
+    sha256: str
+    history: tuple[Done, ...]
+    proposal: ProposedEdit | None
+
+
+class OutcomeAnswer(msgspec.Struct, frozen=True):
+    """What became of one dead letter: `done` is its state now, null if a problem prevented it."""
+
+    number: str
+    done: str | None
+    position: str | None
+    problem: str | None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outcomes by dead letter, also of interrupted requeues that were completed. With problems the status is 409."""
+
+    outcomes: tuple[OutcomeAnswer, ...]
+    error: str | None = None
+
+
+def answer_about(identity: Identity, found: OneDeadLetter) -> DeadLetterAnswer:
+    dead_letter, record = found.stored.letter, found.stored.letter.record
+    return DeadLetterAnswer(
+        found.stored.number,
+        found.state,
+        dead_letter.reason.value,
+        found.stored.unit,
+        str(record.origin),
+        instant_text(dead_letter.dead_at),
+        error_for(identity, dead_letter.reason.value, dead_letter.error),
+        len(record.value),
+        record.cut.length if record.cut else len(record.value),
+        found.stored.sha256,
+        tuple(map(_done, found.history)),
+        _proposed(found.proposal),
+    )
+
+
+def outcome_answer(outcome: Outcome) -> OutcomeAnswer:
+    done = None if outcome.problem else outcome.done
+    return OutcomeAnswer(outcome.number, done, outcome.position, outcome.problem)
+
+
+def listed_answer(row: Row) -> ListedDeadLetter:
+    return ListedDeadLetter(row.number, row.state, row.reason, row.unit, row.position, instant_text(row.dead_at), row.error)
+
+
+def _done(action: Action) -> Done:
+    because, position = getattr(action, "because", None), getattr(action, "position", None)
+    return Done(action.state, action.by, action.at, because, position)
+
+
+def _proposed(proposal: EditProposed | None) -> ProposedEdit | None:
+    if proposal is None:
+        return None
+    return ProposedEdit(proposal.by, proposal.at, proposal.because, len(proposal.value), proposal.sha256, proposal.anyway)

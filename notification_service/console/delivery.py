@@ -14,12 +14,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
+from notification_service.console.context import Because, Console, Name, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.dead_letters import answer_for
-from notification_service.console.operation import Because, Name, Operation, change_of, form_route, reason_of
 from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown
@@ -233,7 +231,7 @@ class HeldUnit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """How many rows will be delivered again, and how many were left as they are; null for what changes no rows."""
+    """How many rows will be delivered again, and how many stay as they are; null for what changes no rows."""
 
     rows: int | None = None
     left: int | None = None
@@ -296,7 +294,7 @@ def _ledger_changes(console: Console) -> list[Operation]:
         change_of("/delivery/accept-loss", "accept-loss", accept, Changed, "Do without what is missing of a source", AcceptLoss),
         change_of("/delivery/retry-failed", "retry-failed", retry, Changed, "Deliver the failed rows again", RetryFailed),
         change_of("/delivery/open-gate", "open-gate", open_gate, Changed, "Open a shut gate now", ReceiverName),
-        change_of("/delivery/release", "release-unit", release, Changed, "Let a held unit go on", HeldUnit),
+        change_of("/delivery/release", "release-unit", release, Changed, "Let a held unit continue", HeldUnit),
     ]
 
 

@@ -9,8 +9,7 @@ import msgspec
 from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.actions import NEW, Deed, LetterId, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
-from notification_service.console.orders import list_orders, tell_order
-from notification_service.console.sent_notifications import incomplete_of
+from notification_service.console.orders import list_orders, order_answer
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import (
     DeadLetters,
@@ -20,6 +19,7 @@ from notification_service.console.unit_story import (
     UnitOrders,
     UnitState,
     UnitStory,
+    incomplete_of,
     state_of,
     wait_of,
 )
@@ -98,7 +98,7 @@ def _find_pause(report: ServiceReport, partition: str) -> str | None:
     paused = next((each for each in report.whole.partitions if each.partition == partition and each.paused_by), None)
     if paused is None:
         return None
-    return f"{paused.paused_by} paused its partition at {paused.paused_since}: deadlines rest until it is resumed"
+    return f"{paused.paused_by} paused its partition at {paused.paused_since}: deadlines do not run until it is resumed"
 
 
 def _is_starting(report: ServiceReport) -> bool:
@@ -157,22 +157,22 @@ def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, m
             actions = last_actions(store) if found else {}
     except ResequencerError as error:
         return _incomplete(found, {}, f"not all could be read: {printable(str(error))}")
-    return DeadLetters(_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
+    return DeadLetters(_dead_letters(found, actions), since is None, f"{span} ({looked_at:,} read)")
 
 
 def _incomplete(found: list[StoredDeadLetter], actions: dict[LetterId, Deed], searched: str) -> DeadLetters:
-    return DeadLetters(_letters(found, actions), is_complete=False, searched=searched)
+    return DeadLetters(_dead_letters(found, actions), is_complete=False, searched=searched)
 
 
-def _letters(found: list[StoredDeadLetter], actions: dict[LetterId, Deed]) -> tuple[UnitDeadLetter, ...]:
-    return tuple(_letter(each, actions.get(each.letter_id)) for each in found)
+def _dead_letters(found: list[StoredDeadLetter], actions: dict[LetterId, Deed]) -> tuple[UnitDeadLetter, ...]:
+    return tuple(_dead_letter(each, actions.get(each.letter_id)) for each in found)
 
 
-def _letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
-    letter = stored.letter
+def _dead_letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLetter:
+    dead_letter = stored.letter
     state = action.state if action else NEW
-    at = instant_text(letter.dead_at)
-    return UnitDeadLetter(stored.number, at, letter.reason.value, letter.error, str(letter.record.origin), state)
+    at = instant_text(dead_letter.dead_at)
+    return UnitDeadLetter(stored.number, at, dead_letter.reason.value, dead_letter.error, str(dead_letter.record.origin), state)
 
 
 def _no_signature() -> Signature:
@@ -196,7 +196,7 @@ def find_orders(
     listed = list_orders(given, outcomes, now)
     searched = span if len(listed) <= _MAX_FOUND else f"the newest {_MAX_FOUND} of {len(listed)} in {span}"
     return UnitOrders(
-        tuple(tell_order(each) for each in reversed(listed[:_MAX_FOUND])), not since and len(listed) <= _MAX_FOUND, searched
+        tuple(order_answer(each) for each in reversed(listed[:_MAX_FOUND])), not since and len(listed) <= _MAX_FOUND, searched
     )
 
 
@@ -234,10 +234,10 @@ Viewing = AbstractContextManager[StorageView | None]
 
 
 def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) -> UnitStory:
-    """Tell everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
+    """Return everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
 
     `viewing` gives the storage's view, and is held while the storage is read, and no longer. It gives None with storage `none`:
-    then only what left, what became a dead letter, and the oldest waits are known.
+    then only what was sent, what became a dead letter, and the oldest waits are known.
     """
     report = sources.find_report()
     partitions, unknown = _partitions(sources, search, report)
@@ -252,8 +252,8 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     first = looked.found[0] if looked.found else None
     state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
     unread = _unread(sources, partitions, read_to) if is_asked else None
-    letters = _find_letters(sources, unit, search, report)
-    left = sources.find_left(unit, search.max_seconds)
+    dead_letters = _find_dead_letters(sources, unit, search, report)
+    sent = sources.find_sent(unit, search.max_seconds)
     orders = _find_orders(sources, unit, partitions, search, report)
     reported = None if is_stored else _reported(unit, report)
     return UnitStory(
@@ -261,17 +261,17 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         instant_text(sources.clock.now()),
         None if first is None else str(first.partition),
         looked.looked_in,
-        letters,
-        left,
+        dead_letters,
+        sent,
         None if first is None or first.view.waits is None else wait_of(first.view.waits),
         None if first is None else find_holder(report, str(first.partition)),
         state,
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
-        _meaning(looked, letters, left, orders, reported, unread) if first is None else (),
+        _meaning(looked, dead_letters, sent, orders, reported, unread) if first is None else (),
         None if first is None else find_hindrance(report, str(first.partition)),
         None if first is None else find_unread(report, str(first.partition)),
-        incomplete_of(left.found),
+        incomplete_of(sent.found),
         orders,
     )
 
@@ -315,7 +315,7 @@ def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[
     try:
         ends = sources.find_ends()
         if not ends and sources.find_partitions():
-            return "How much of the input is unread is not known: a queue does not tell it to a program that does not read it."
+            return "How much of the input is unread is not known: only a program that reads a queue knows it."
     except ResequencerError as error:
         return f"How much of the input is unread is not known: {printable(str(error))}."
     unread = []
@@ -330,7 +330,7 @@ def _unread(sources: Sources, partitions: Iterable[Partition], read_to: Mapping[
     return f"Unread in the input (offsets on Kafka, bytes of files): {'; '.join(unread)}."
 
 
-def _find_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
+def _find_dead_letters(sources: Sources, unit: str, search: Search, report: ServiceReport | None) -> DeadLetters:
     """Find the dead letters, without waiting for brokers of which the service knows that they do not answer."""
     if report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE):
         return DeadLetters((), is_complete=False, searched=f"nothing, because the service says: {report.state}")
@@ -403,17 +403,17 @@ def _reported(unit: str, report: ServiceReport | None) -> str:
 
 
 def _meaning(
-    looked: _Looked, letters: DeadLetters, left: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
+    looked: _Looked, dead_letters: DeadLetters, sent: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
 ) -> tuple[str, ...]:
     """Return what it means that the storage has no such unit. `unread` is None if the service runs."""
     if unread is not None:
         stopped = f"The service does not run here, so nothing of the input is read until it is started. {unread}"
-        return (stopped, *_meaning(looked, letters, left, orders, reported, None))
+        return (stopped, *_meaning(looked, dead_letters, sent, orders, reported, None))
     if reported is not None:
         return (reported,)
-    if left.found:
-        return ("Notifications of it left, so it was here. Nothing of it waits now, and its state has expired since.",)
-    if letters.found:
+    if sent.found:
+        return ("Notifications of it were sent, so it was here. Nothing of it waits now, and its state has expired since.",)
+    if dead_letters.found:
         return (
             "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
         )

@@ -22,13 +22,11 @@ from notification_service.aggregation.payments.group_view import GroupView, Stat
 from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
 from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.roles import route
 from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
-from notification_service.console.context import Console, identity_of
+from notification_service.console.context import Because, Console, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
-from notification_service.console.operation import Because, Operation, change_of, form_route, reason_of
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -175,8 +173,8 @@ def _without_sums(problem: str) -> str:
     """Return a problem without what it says about sums."""
     if not problem.startswith(_OF_SUMS):
         return problem
-    name, _, rest = problem.partition(": ")
-    return f"{name}: what differs {_HIDDEN}; {rest.partition('; ')[2]}"
+    name, _, remainder = problem.partition(": ")
+    return f"{name}: what differs {_HIDDEN}; {remainder.partition('; ')[2]}"
 
 
 def _sum_of(head: Head) -> str | None:
@@ -251,7 +249,7 @@ class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """The command is given; a worker that runs carries it out. The group's state tells when it has."""
+    """The command is given; a worker that runs executes it. The group's state shows when it has."""
 
     is_given: bool
 

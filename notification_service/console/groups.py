@@ -24,8 +24,7 @@ from notification_service.aggregation.payments.head import GroupState
 from notification_service.aggregation.payments.report import Problem
 from notification_service.aggregation.view import StoreView
 from notification_service.console.completion_stream import CompletionFeed
-from notification_service.console.refresher import FRESH_MS, Pace, Refresher
-from notification_service.console.sources import GroupSource
+from notification_service.console.sources import FRESH_MS, GroupSource, Pace, Refresher
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError, TransientError
 from resequencer.printable import printable
@@ -62,7 +61,7 @@ class IndexUnusable(TransientError):
 class GroupFilter(NamedTuple):
     """Which groups are listed: all that is given must hold. `text` is part of the key or of the message's id, whatever its case.
 
-    With `sees_parties` it may also be part of the initiating party: otherwise the filter would tell who has no right to know.
+    With `sees_parties` it may also be part of the initiating party: otherwise the filter would show what this person may not see.
     """
 
     state: str = ""

@@ -16,21 +16,22 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from guardian.ports import OrderBook
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
-from notification_service.console.dead_letters import story_for_person
-from notification_service.console.find_unit import known_partitions
-from notification_service.console.operation import (
+from notification_service.console.context import (
     MAX_REASON,
     Because,
+    Console,
     Name,
     Operation,
     change_of,
     form_route,
+    identity_of,
     read_instant,
     reason_of,
 )
+from notification_service.console.dead_letters import story_for_person
+from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import (
     ListedOrder,
     NotGiven,
@@ -41,8 +42,8 @@ from notification_service.console.orders import (
     give,
     list_orders,
     make_order,
+    order_answer,
     reject,
-    tell_order,
 )
 from notification_service.console.unit_pages import story_for
 from notification_service.events.identifiers import shown
@@ -132,15 +133,17 @@ TEXTS = {
     OrderKind.RELEASE: KindText(
         "Release", "What waits leaves now, as at the deadline. Its notifications are marked incomplete and released-by."
     ),
-    OrderKind.SKIP: KindText("Skip", "The lowest missing number is given up. What waited for it goes on, with the same marks."),
-    OrderKind.HOLD: KindText("Hold", "Nothing of the unit is handled until the time is over. Its deadline rests."),
-    OrderKind.RESUME: KindText("Resume", "The hold ends, and the unit goes on."),
+    OrderKind.SKIP: KindText("Skip", "The lowest missing number is given up. What waited for it continues, with the same marks."),
+    OrderKind.HOLD: KindText("Hold", "Nothing of the unit is handled until the time is over. Its deadline does not run."),
+    OrderKind.RESUME: KindText("Resume", "The hold ends, and the unit continues."),
     OrderKind.EXTEND: KindText("Extend", "What waits gets another deadline, at most 24 hours from now."),
     OrderKind.RETRY: KindText("Retry", "The attempt that is due later is made now."),
     OrderKind.DEAD_LETTER: KindText(
         "Dead-letter", "The envelope becomes a dead letter. If it is not under retry, its number stays missing."
     ),
-    OrderKind.PAUSE: KindText("Pause", "The input of the partition is not read, and its deadlines rest. Retries go on."),
+    OrderKind.PAUSE: KindText(
+        "Pause", "The input of the partition is not read, and its deadlines are suspended. Retries continue."
+    ),
     OrderKind.RESUME_PARTITION: KindText("Resume", "The input of the partition is read again."),
 }
 
@@ -194,9 +197,9 @@ class _OrderPages:
         return self._console.page(
             request,
             "orders.html",
-            orders=[tell_order(each) for each in found[:_SHOWN]],
+            orders=[order_answer(each) for each in found[:_SHOWN]],
             matching=len(found),
-            proposals=[(each, tell_order(each), is_same_person(each.order.by, name)) for each in proposals],
+            proposals=[(each, order_answer(each), is_same_person(each.order.by, name)) for each in proposals],
             states=[each.value for each in OrderState],
             kinds=[each.value for each in OrderKind],
             unit=unit,
@@ -332,7 +335,7 @@ def order_operations(console: Console) -> list[Operation]:
             and query.kind in (None, each.order.kind)
             and query.state in (None, each.state)
         ]
-        return OrdersAnswer(tuple(map(tell_order, found[: query.limit])), len(found))
+        return OrdersAnswer(tuple(map(order_answer, found[: query.limit])), len(found))
 
     def order(request: Request, new: NewOrder) -> Given:
         partition = Partition.find(new.partition)

@@ -105,7 +105,7 @@ class ToldOrder(msgspec.Struct, frozen=True):
         return self.state.value if self.result is None else self.result.value
 
 
-def tell_order(each: ListedOrder) -> ToldOrder:
+def order_answer(each: ListedOrder) -> ToldOrder:
     order = each.order
     return ToldOrder(
         order.id,

@@ -12,12 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of
-from notification_service.console.history import Minute
-from notification_service.console.operation import Operation, change_of, form_route
-from notification_service.console.peers import ServiceAnswer, WorkerAnswer, service_answer, worker_answers
+from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
+from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant
@@ -40,11 +38,11 @@ class Bar(NamedTuple):
 
 
 class HistoryChart(NamedTuple):
-    """Bars of equal spans. `most` is the scale's end, per second."""
+    """Bars of equal spans. `maximum` is the scale's end, per second."""
 
     title: str
     bars: tuple[Bar, ...]
-    most: float
+    maximum: float
     width: int = _WIDTH
     height: int = _HEIGHT
 
@@ -58,21 +56,21 @@ def history_chart(title: str, minutes: Sequence[Minute], column: str, since: Ins
         if 0 <= place < _BARS:
             sums[place] = sums.get(place, 0) + getattr(each, column)
     rates = {place: 1_000 * value / span for place, value in sums.items()}
-    most = max(rates.values(), default=0.0)
+    maximum = max(rates.values(), default=0.0)
     width = _WIDTH / _BARS
     bars = tuple(
         Bar(
             round(place * width, 1),
-            round(_HEIGHT - _HEIGHT * rate / most, 1),
+            round(_HEIGHT - _HEIGHT * rate / maximum, 1),
             round(width - 1, 1),
-            round(_HEIGHT * rate / most, 1),
+            round(_HEIGHT * rate / maximum, 1),
             since + place * span,
             rate,
         )
         for place, rate in sorted(rates.items())
         if rate
     )
-    return HistoryChart(title, bars, most)
+    return HistoryChart(title, bars, maximum)
 
 
 _HOURS_MS = 6 * 3_600_000
@@ -82,7 +80,7 @@ def overview_routes(console: Console) -> list[Route]:
     def overview(request: Request) -> Response:
         service, now = console.sources.find_report(), console.sources.clock.now()
         is_live = service is not None and service.state not in (NOT_RUNNING, STALE)
-        # What a worker reported last tells nothing of the records that came since.
+        # The last report of a worker does not count the records that came since.
         table = None if is_live else partition_table(console, service)
         lags = [each.lag for each in (table.rows if table else service.whole.partitions if service else ())]
         lag = sum(each for each in lags if each is not None) if lags and None not in lags else None
@@ -235,7 +233,7 @@ class PartitionRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How far the log goes on beyond what was read: offsets on Kafka, bytes of files."""
+        """How far the log extends beyond what was read: offsets on Kafka, bytes of files."""
         return None if self.end is None or self.position is None else max(0, self.end - self.position)
 
     @property
@@ -324,9 +322,9 @@ def _stored(console: Console, partitions: Collection[Partition], problems: list[
 class PartitionAnswer(msgspec.Struct, frozen=True):
     """One partition of the input. `held` is what its worker reports, `untaken` why a worker could not take it over yet.
 
-    `stored` is the next offset to read as the storage has it, `end` where the log ends now, `lag` how far it goes beyond what was
-    read: offsets on Kafka, bytes of files. `undecided` is what a restart would read again, in the same unit; `advice` is what to
-    do about what holds the position back, null if nothing does. What is not known is null.
+    `stored` is the next offset to read as the storage has it, `end` where the log ends now, `lag` how far it extends beyond what
+    was read: offsets on Kafka, bytes of files. `undecided` is what a restart would read again, in the same unit; `advice` is what
+    to do about what holds the position back, null if nothing does. What is not known is null.
     """
 
     partition: str

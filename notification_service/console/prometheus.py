@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -228,7 +229,7 @@ METRICS: tuple[Described, ...] = (
         lambda each: _seconds_of(min((wait.since for wait in each.oldest_waits), default=None)),
     ),
     _gauge("longest_wait_seconds", "Longest time that an envelope was stashed.", lambda each: each.longest_wait_ms / 1_000),
-    _of_partition("partition_read_offset", "Where reading goes on.", lambda each: each.read_to),
+    _of_partition("partition_read_offset", "The next offset to read.", lambda each: each.read_to),
     _of_partition("partition_acknowledged_offset", "Where reading would begin after a restart.", lambda each: each.acknowledged),
     _of_partition("partition_unpublished_records", "Committed records that are not published.", lambda each: each.unpublished),
     _of_partition("partition_lag", "Unread part of the log: offsets on Kafka, bytes on files.", lambda each: each.lag),
@@ -376,10 +377,10 @@ TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], 
 }
 """Gauges with the labels `receiver` and `topic`, over the partitions of this service's workers."""
 SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
-    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds(each.tick)),
+    "schedule_tick_timestamp_seconds": ("The last tick of the schedule that was begun.", lambda each: _seconds_of(each.tick)),
     "schedule_overdue_tick_timestamp_seconds": (
         "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
-        lambda each: _seconds(each.overdue_since),
+        lambda each: _seconds_of(each.overdue_since),
     ),
     "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
     "schedule_ticks_waiting": (
@@ -390,46 +391,39 @@ SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | Non
 """Gauges with the label `schedule`."""
 
 
+@dataclass(frozen=True, eq=False)
 class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
-    `find_delivery` returns what the delivery workers report, `find_aggregation` what the aggregation workers do, and the groups,
-    and `find_bridge` what the bridge does.
+    `find_delivery` returns what the delivery workers report, and `find_bridge` what the bridge does.
     """
 
-    def __init__(
-        self,
-        find_report: Callable[[], ServiceReport | None],
-        find_new_dead_letters: Callable[[], Mapping[str, int] | None],
-        find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None],
-        find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
-        find_aggregation: Callable[[], tuple[AggregationStatus, GroupTotals | None]] = lambda: (AggregationStatus(), None),
-        find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
-    ) -> None:
-        self._find_report = find_report
-        self._find_new_dead_letters = find_new_dead_letters
-        self._find_archive_distances = find_archive_distances
-        self._find_delivery = find_delivery
-        self._find_aggregation = find_aggregation
-        self._find_bridge = find_bridge
+    find_report: Callable[[], ServiceReport | None]
+    find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None
+    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None
+    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
+    groups: Groups | None = None
+    find_bridge: Callable[[], BridgeStatus] = BridgeStatus
 
     def collect(self) -> Iterator[Metric]:
-        found = self._find_report()
+        found = self.find_report()
         is_up = found is not None and found.state != NOT_RUNNING
         workers = [Worker(*each) for each in found.workers] if found is not None and is_up else []
         is_ready = found is not None and found.state == State.READY
         for name, value in (("up", is_up), ("ready", is_ready), ("workers", len(workers))):
             yield _metric((name, SERVICE_METRICS[name]), (), [((), float(value))])
-        letters = self._find_new_dead_letters() or {}
-        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in letters.items()))
-        distances = self._find_archive_distances() or {}
+        dead_letters = self.find_new_dead_letters() or {}
+        yield _metric(NEW_DEAD_LETTERS, ("reason",), (((reason,), count) for reason, count in dead_letters.items()))
+        distances = self.find_archive_distances() or {}
         yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
-        delivery = self._find_delivery()
+        delivery = self.find_delivery()
         yield from _of_delivery(delivery)
         yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
-        yield from aggregation_metrics(*self._find_aggregation())
-        yield from bridge_metrics(self._find_bridge())
+        groups = self.groups
+        totals = None if groups is None else groups.watch.glance()
+        yield from aggregation_metrics(AggregationStatus() if groups is None else groups.source.find_status(), totals)
+        yield from bridge_metrics(self.find_bridge())
         for each in METRICS:
             yield _family(each, workers)
 
@@ -471,10 +465,6 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
     retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
     yield _metric(RETRIES, ("receiver", "mode"), retries)
     yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))
-
-
-def _seconds(instant: str | None) -> float | None:
-    return None if instant is None else instant_of(instant) / 1_000
 
 
 def _by_topic(status: DeliveryStatus) -> Mapping[tuple[str, str], list[DeliveredPartition]]:
@@ -560,7 +550,7 @@ BRIDGE_GAUGES: Mapping[str, tuple[str, Callable[[BridgeState], float]]] = {
         lambda each: int(each.process_id is not None),
     ),
     "bridge_stands_still": (
-        "1 while the bridge takes nothing, because its source or its start does not go on, or it does not run; 0 otherwise.",
+        "1 while the bridge takes nothing, because its source or its start does not answer, or it does not run; 0 otherwise.",
         lambda each: int(each.problem is not None),
     ),
     "bridge_messages_waiting": (
@@ -581,23 +571,9 @@ def bridge_metrics(status: BridgeStatus) -> Iterator[Metric]:
     yield _metric(BRIDGE_COUNTER, (), [] if bridge is None else [((), bridge.appended)], CounterMetricFamily)
 
 
-def make_metrics_application(
-    find_report: Callable[[], ServiceReport | None],
-    find_new_dead_letters: Callable[[], Mapping[str, int] | None] = lambda: None,
-    find_archive_distances: Callable[[], Mapping[Partition, ArchiveDistance] | None] = lambda: None,
-    find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus,
-    groups: Groups | None = None,
-    find_bridge: Callable[[], BridgeStatus] = BridgeStatus,
-) -> Starlette:
+def make_metrics_application(collector: Collector) -> Starlette:
     """Make the application; it reads the reports at each scrape, in a thread beside the console's requests."""
     registry = CollectorRegistry(auto_describe=False)
-
-    def find_aggregation() -> tuple[AggregationStatus, GroupTotals | None]:
-        return (AggregationStatus(), None) if groups is None else (groups.source.find_status(), groups.watch.glance())
-
-    collector = ServiceCollector(
-        find_report, find_new_dead_letters, find_archive_distances, find_delivery, find_aggregation, find_bridge
-    )
     registry.register(collector)
 
     def metrics(request: Request) -> Response:

@@ -1,15 +1,18 @@
-"""What the console reads and what it may ask for, as the daemon's composition provides it."""
+"""What the console reads and may ask for, as the composition provides it; how threads share a view, and one keeps data fresh."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from threading import Condition, Event, Thread
+from time import monotonic
+from typing import NamedTuple, NoReturn, Protocol
 
 from guardian.ports import OrderBook
 from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from notification_service.console.sent_notifications import left_unknown
 from notification_service.console.unit_story import Left
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.ledger.ledger import Ledger
@@ -18,6 +21,7 @@ from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.service_report import ServedStatus, ServiceReport
 from resequencer.clock import Clock, SteadyClock
 from resequencer.record import Partition
+from resequencer.storage_port import StorageUnavailable
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 
@@ -87,6 +91,16 @@ class ArchiveDistance(NamedTuple):
 OrderDelivery = Callable[[str, Partition, DirectOrder, float], DirectOutcome | None]
 
 
+def not_known(why: str) -> Callable[[str, float], Left]:
+    """Return a search for the notifications of a unit that finds none, and says why."""
+    return lambda *_: Left((), is_complete=False, searched=f"not known here: {why}")
+
+
+not_known_on_kafka = not_known(
+    "they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
+)
+
+
 class Sources(NamedTuple):
     """`find_report` returns the report of the service of this run directory, None if there is none. A service
     that runs and has not reported yet is in the state STARTING, without workers.
@@ -94,7 +108,7 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files);
     a queue has no such ends. `lag_unit` is what counts as one in the input, `facts_unit` in the facts.
-    `find_left` returns the notifications of a unit that left, as far as they can be read in so many seconds; it never raises.
+    `find_sent` returns the notifications of a unit that were sent, as far as they can be read in that time; it never raises.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
@@ -123,7 +137,7 @@ class Sources(NamedTuple):
     lag_unit: str = "offsets"
     facts_unit: str = "offsets"
     facts: tuple[tuple[str, str], ...] = ()
-    find_left: Callable[[str, float], Left] = left_unknown
+    find_sent: Callable[[str, float], Left] = not_known_on_kafka
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None
@@ -135,3 +149,166 @@ class Sources(NamedTuple):
     find_bridge: Callable[[], BridgeStatus] = BridgeStatus
     groups: GroupSource | None = None
     regions: RegionControl | None = None
+
+
+MAX_VIEWS = 4
+"""Views at once. Each keeps its connections, and with Infinispan some memory."""
+
+_WAIT_SECONDS = 2.0
+
+
+class SharedViews:
+    """Lends views to threads. Used from several threads."""
+
+    def __init__(self, open_view: Callable[[], StorageView], wait_seconds: float = _WAIT_SECONDS) -> None:
+        self._open_view = open_view
+        self._wait_seconds = wait_seconds
+        self._returned = Condition()
+        self._idle: list[StorageView] = []
+        self._lent = 0
+        self._is_closed = False
+
+    @contextmanager
+    def lent(self) -> Iterator[StorageView]:
+        """Lend a view. If all are in use for too long, it is one that says so: its methods raise StorageUnavailable."""
+        view = self._take()
+        try:
+            yield view or _NoneFree()
+        finally:
+            if view is not None:
+                self._give_back(view)
+
+    def close(self) -> None:
+        """Close the views; one that is in use is closed when it is given back."""
+        with self._returned:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()
+
+    def _take(self) -> StorageView | None:
+        until = monotonic() + self._wait_seconds
+        with self._returned:
+            while not self._idle and self._lent >= MAX_VIEWS:
+                if not self._returned.wait(until - monotonic()):
+                    return None
+            self._lent += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._open_view()
+        except BaseException:
+            self._give_back(None)
+            raise
+
+    def _give_back(self, view: StorageView | None) -> None:
+        with self._returned:
+            self._lent -= 1
+            if view is not None and not self._is_closed:
+                self._idle.append(view)
+                view = None
+            self._returned.notify()
+        if view is not None:
+            view.close()
+
+
+class _NoneFree:
+    """Stands for a view that could not be had in time."""
+
+    @staticmethod
+    def find_header(*_: object) -> NoReturn:
+        raise StorageUnavailable(
+            f"{MAX_VIEWS} other pages wait for the storage, which does not answer them; try again in a moment"
+        )
+
+    find_unit = find_waiting = find_header
+
+    def close(self) -> None:
+        pass
+
+
+_log = logging.getLogger("resequencer.console")
+_FIRST_WAIT_SECONDS = 1.0
+FRESH_MS = 5_000
+"""What is older is refreshed for a person who looks, who waits a moment for it."""
+
+
+class Pace(NamedTuple):
+    """How often to refresh for `lasts_seconds` after a look: the shortest pause, and the part of the time that it may take."""
+
+    lasts_seconds: float
+    min_pause_seconds: float
+    max_part: float
+
+    def pause_after(self, spent_seconds: float) -> float:
+        """Return how long to pause, in seconds, after a refresh that took so long."""
+        return max(self.min_pause_seconds, spent_seconds * (1 / self.max_part - 1))
+
+
+class Refresher:
+    """Calls `refresh` in a thread, and `close` at its end; without `start`, its owner refreshes.
+
+    `refresh` returns whether the next one should follow after the shortest pause, however long it took. The first of `paces` of
+    which there was a look lately holds; without one nothing is refreshed. One that lasts for ever needs no look.
+    """
+
+    def __init__(self, name: str, refresh: Callable[[], bool], close: Callable[[], None], paces: Sequence[Pace]) -> None:
+        self._name, self._refresh, self._close = name, refresh, close
+        self._looks = {each: 0.0 if each.lasts_seconds == float("inf") else float("-inf") for each in paces}
+        self._is_wanted, self._is_refreshed = Event(), Event()
+        self._thread: Thread | None = None
+        self.is_stopping = False
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, which ends with the process if a server does not answer it in time."""
+        self.is_stopping = True
+        self._is_wanted.set()
+        if self._thread is None:
+            self._close()
+        else:
+            self._thread.join(_FIRST_WAIT_SECONDS)
+            self._thread = None
+
+    def look(self, pace: Pace, *, is_old: bool = False) -> None:
+        """Note that a person looks. If what there is to see is old, wait a moment for a refresh."""
+        self._looks[pace] = monotonic()
+        if is_old and self._thread is not None:
+            self._is_refreshed.clear()
+            self._is_wanted.set()
+            self._is_refreshed.wait(_FIRST_WAIT_SECONDS)
+        else:
+            self._is_wanted.set()
+
+    def _run(self) -> None:
+        spent: float | None = None
+        try:
+            while self._wait_until_due(spent):
+                began, is_soon = monotonic(), False
+                try:
+                    is_soon = self._refresh()
+                except Exception:  # noqa: BLE001 - A fault in our code must not end the thread; the log has it.
+                    _log.exception("the %s could not be refreshed", self._name)
+                self._is_refreshed.set()
+                spent = 0.0 if is_soon else monotonic() - began
+        finally:
+            self._close()
+
+    def _wait_until_due(self, spent_seconds: float | None) -> bool:
+        """Wait until the next refresh is due; return False if there is to be none. A look ends a longer pause."""
+        ended = monotonic()
+        while not self.is_stopping:
+            now = monotonic()
+            pace = next((each for each, looked_at in self._looks.items() if now - looked_at < each.lasts_seconds), None)
+            if pace is not None and spent_seconds is None:
+                return True
+            remaining = None if pace is None else ended + pace.pause_after(spent_seconds or 0.0) - now
+            if remaining is not None and remaining <= 0:
+                return True
+            self._is_wanted.wait(remaining)
+            self._is_wanted.clear()
+        return False

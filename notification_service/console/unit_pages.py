@@ -12,12 +12,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.access.roles import route
-from notification_service.console.context import Console, identity_of, instant_shown
+from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
-from notification_service.console.operation import Operation, read_instant
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting import (
     BadPlace,
@@ -224,7 +223,7 @@ def unit_operations(console: Console) -> list[Operation]:
             raise HTTPException(
                 HTTPStatus.BAD_REQUEST, f"after is {shown(query.after)}; that of an answer is expected"
             ) from error
-        return _told(found, None if console.waiting.is_stored else NOT_STORED)
+        return _units_answer(found, None if console.waiting.is_stored else NOT_STORED)
 
     def unit(request: Request, query: UnitQuery) -> UnitStory:
         partition = Partition.find(query.partition)
@@ -239,7 +238,7 @@ def unit_operations(console: Console) -> list[Operation]:
     ]
 
 
-def _told(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
+def _units_answer(found: WaitingAnswer, problem: str | None) -> UnitsAnswer:
     page = found.page
     return UnitsAnswer(
         tuple(map(_listed, page.units)),

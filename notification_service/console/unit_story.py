@@ -1,10 +1,11 @@
 """The story of a unit of work: everything that is known of it here, in words and numbers. Pure, and without payment data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
+from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
@@ -115,7 +116,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
 
 
 class LeftNotification(msgspec.Struct, frozen=True):
-    """A notification that left. `marks` are those of docs/contract.md, section 6, each with its value.
+    """A notification that was sent. `marks` are those of docs/contract.md, section 6, each with its value.
 
     `status` has the codes of `GrpSts`, `PmtInfSts` and `TxSts` of a report in JSON, each once, in the order of the report. It is
     None if there are none, or the notification is of another target type.
@@ -131,7 +132,7 @@ class LeftNotification(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The unit's notifications that were found, in the order in which they left. `searched` says in words what was read."""
+    """The unit's notifications that were found, in the order in which they were sent. `searched` says in words what was read."""
 
     found: tuple[LeftNotification, ...]
     is_complete: bool
@@ -147,7 +148,7 @@ class UnitOrders(msgspec.Struct, frozen=True):
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """How many notifications left although something was `missing`, the first of them at `at` (None if it does not say when)."""
+    """How many notifications were sent although something was `missing`, the first one at `at` (None: it does not say when)."""
 
     missing: str
     at: str | None
@@ -164,8 +165,8 @@ class UnitStory(msgspec.Struct, frozen=True):
     `state` is None if the storage does not have the unit, or its data cannot be read.
 
     `hindrance` says why nothing of it is done now even if it is due: the service does not run, or its worker does not work. None
-    if no reason is known. `unread` is how far its partition's log goes on beyond what its worker read: offsets on Kafka, bytes
-    of files. `incomplete` is what left although something was missing, as far as what left is known.
+    if no reason is known. `unread` is how far its partition's log extends beyond what its worker read: offsets on Kafka, bytes
+    of files. `incomplete` is what was sent although something was missing, as far as what was sent is known.
 
     `orders` is None where orders are not enabled.
     """
@@ -190,21 +191,33 @@ class UnitStory(msgspec.Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """Whether anything of the unit was found: its state, a dead letter, a notification, or an order."""
-        return self.partition is not None or bool(self.dead_letters.found or self.left.found or self.told_orders)
+        return self.partition is not None or bool(self.dead_letters.found or self.left.found or self.found_orders)
 
     @property
-    def told_orders(self) -> tuple[ToldOrder, ...]:
+    def found_orders(self) -> tuple[ToldOrder, ...]:
         """The orders that were found, the oldest first."""
         return () if self.orders is None else self.orders.found
 
 
+def incomplete_of(sent: Iterable[LeftNotification]) -> tuple[Incomplete, ...]:
+    """Return what was sent although something was missing: one entry for each text of the mark `incomplete`."""
+    found: dict[str, Incomplete] = {}
+    for each in sent:
+        for mark in each.marks:
+            name, _, missing = mark.partition(" ")
+            if name == INCOMPLETE:
+                before = found.get(missing, Incomplete(missing, each.created_at, 0))
+                found[missing] = msgspec.structs.replace(before, notifications=before.notifications + 1)
+    return tuple(found.values())
+
+
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 720, 26, 130, 20, 8
 _MAX_MARKS = 200
-"""Most marks per lane. Lanes of orders have no limit."""
+"""How many marks a lane has at most. Lanes of orders have no limit."""
 
 _PROPOSALS = (OrderState.PROPOSED, OrderState.REJECTED, OrderState.EXPIRED)
 _LANES = (
-    ("left", "notifications"),
+    ("sent", "notifications"),
     ("stashed", "stashed"),
     ("dead", "dead letters"),
     ("order", "orders"),
@@ -276,19 +289,19 @@ def timeline_of(story: UnitStory) -> Timeline | None:
 def _happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
     for each in story.left.found:
         if (at := _find_instant(each.created_at)) is not None:
-            yield at, "left", f"{each.event} left"
+            yield at, "sent", f"{each.event} sent"
     for stashed in story.state.stash if story.state else ():
         if (at := _find_instant(stashed.stashed_at)) is not None:
             yield at, "stashed", f"{stashed.flow} {stashed.sequence or ''} stashed"
-    for letter in story.dead_letters.found:
-        if (at := _find_instant(letter.at)) is not None:
-            yield at, "dead", f"dead letter {letter.reason}"
+    for dead_letter in story.dead_letters.found:
+        if (at := _find_instant(dead_letter.at)) is not None:
+            yield at, "dead", f"dead letter {dead_letter.reason}"
     if story.wait is not None:
         yield instant_of(story.wait.until), "due", story.wait.kind
 
 
 def _order_happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
-    for each in story.told_orders:
+    for each in story.found_orders:
         verb = "proposed" if each.state in _PROPOSALS else "ordered"
         yield instant_of(each.at), "order", f"{each.order} {verb} by {each.by}: {each.because}"
         if each.ended_at is not None:
@@ -338,17 +351,17 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "State of the strategy", _in_words(state)
     if unit.hold is not None:
         order = unit.hold.order
-        held = f"by {order.by} since {instant_text(unit.hold.began_at)} until {instant_text(unit.hold.until)}: {order.because}"
-        yield "Held", held
+        hold = f"by {order.by} since {instant_text(unit.hold.began_at)} until {instant_text(unit.hold.until)}: {order.because}"
+        yield "Held", hold
     if unit.remainder is not None:
         yield "Remainder", _remainder(unit.remainder, len(unit.queue))
 
 
 def _missing(unit: Unit, strategy: Strategy) -> str:
     """Return what is missing in the unit. These strategies look at no envelope for it, but expect one."""
-    held = next(iter(unit.stash), None) or (unit.retry.entry if unit.retry else None)
-    if held is not None:
-        return strategy.missing(unit.state, held.envelope)
+    waiting = next(iter(unit.stash), None) or (unit.retry.entry if unit.retry else None)
+    if waiting is not None:
+        return strategy.missing(unit.state, waiting.envelope)
     return ", ".join(each for each in PAIN_001_PARTS if each not in unit.state.parts)
 
 
@@ -370,8 +383,8 @@ def _in_words(state: object) -> str:
         return repr(state)
 
 
-def _remainder(left: Remainder, queued: int) -> str:
-    why = "a release goes on" if left.cause is not None else "the last turn had used up its share"
+def _remainder(remainder: Remainder, queued: int) -> str:
+    why = "a release continues" if remainder.cause is not None else "the last turn had used up its output budget"
     return f"{why} in the next turn; {queued} envelopes that came meanwhile are queued behind it"
 
 

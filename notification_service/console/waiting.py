@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from notification_service.console.refresher import FRESH_MS, Pace, Refresher
-from notification_service.console.sources import Sources
+from notification_service.console.sources import FRESH_MS, Pace, Refresher, Sources
 from notification_service.console.waiting_copy import CopyUnusable, WaitingCopy
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
@@ -26,7 +25,7 @@ _FEW = 20_000
 """If the chosen classes have fewer units, a search by id reads these; otherwise the index by id, where they are frequent."""
 
 _COUNTED = 10_000
-"""The most matching units that are counted where a count must read them."""
+"""How many matching units are counted at most where a count must read them."""
 
 _MAX_LISTED = 200
 
@@ -215,16 +214,16 @@ def _largest_classes(connection: sqlite3.Connection) -> list[WaitingClass]:
 
 
 def _end_of(beginning: str) -> str:
-    """Return the least text that is greater than all texts with this beginning."""
+    """Return the smallest text that is greater than all texts with this beginning."""
     return beginning + chr(0x10FFFF)
 
 
 def _place_of(text: str, *, is_by_unit: bool) -> _Place:
-    number, dot, rest = text.partition(".")
+    number, dot, remainder = text.partition(".")
     try:
         if not dot or not -(2**62) < int(number) < 2**62:
             raise ValueError
-        return (rest, int(number)) if is_by_unit else (int(number), min(int(rest), 2**62))
+        return (remainder, int(number)) if is_by_unit else (int(number), min(int(remainder), 2**62))
     except ValueError:
         raise BadPlace(text) from None
 

@@ -26,7 +26,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def _find_boot() -> str:
-    """Return what differs after the machine was started anew; where that is not told, also after the process was."""
+    """Return what differs after each start of the machine; where that is not known, after each start of the process."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:
@@ -104,7 +104,7 @@ class WaitingCopy:
         self._min_free_bytes = min_free_bytes
 
     def markers(self) -> Mapping[str, tuple[str | None, Instant | None]]:
-        """Return the marker and the instant of each partition in the copy; a copy that cannot be used is made anew.
+        """Return the marker and the instant of each partition in the copy; a copy that cannot be used is made again.
 
         Raises:
             CopyUnusable: It cannot be made: the disk is full, or the directory cannot be written.
@@ -141,11 +141,11 @@ class WaitingCopy:
     def _leave_room(self) -> None:
         disk = os.statvfs(self.file.parent)
         if disk.f_bavail * disk.f_frsize < self._min_free_bytes:
-            problem = f"less than {self._min_free_bytes // 2**20} MB are free on its disk, which are left to the service"
+            problem = f"less than {self._min_free_bytes // 2**20} MB are free on its disk, which the service needs"
             raise CopyUnusable(self.file, sqlite3.OperationalError(problem))
 
     def delete(self) -> None:
-        """Delete the files. Readers that have them open go on with what they have."""
+        """Delete the files. Readers that have them open continue with what they have."""
         for suffix in ("", "-wal", "-shm"):
             self.file.with_name(self.file.name + suffix).unlink(missing_ok=True)
 

@@ -253,8 +253,8 @@ def _no_answer(error: BaseException, sent: _Sent) -> NoAnswer:
         # With TLS 1.3 a certificate is refused by an alert after the request was sent; the receiver has not read it then.
         if isinstance(each, ssl.SSLError) and "_ALERT_" in str(each):
             return NoAnswer(Trouble.UNREACHABLE, f"{type(each).__name__}: {each}")
-    told = next((each for each in chain if str(each)), chain[-1])
-    return NoAnswer(_trouble(sent), f"{type(error).__name__}: {told if told is error else repr(told)}")
+    cause = next((each for each in chain if str(each)), chain[-1])
+    return NoAnswer(_trouble(sent), f"{type(error).__name__}: {cause if cause is error else repr(cause)}")
 
 
 def _trouble(sent: _Sent) -> Trouble:

@@ -32,7 +32,7 @@ class EventFile:
     def publish(self) -> int:
         """Append the events that are missing, and return how many.
 
-        Half an event that a crash has left is cut off before. Processes append one at a time. Lines of another ledger or service,
+        Half an event of a crash is cut off before. Processes append one at a time. Lines of another ledger or service,
         and lines that are no events, stay as they are; a last line that has no end gets one.
         """
         make_lasting_directory(self._path.parent)
@@ -80,11 +80,11 @@ def _end_last_line(descriptor: int) -> None:
 
 
 def _lines_from_the_end(descriptor: int) -> Iterator[bytes]:
-    at, rest = os.fstat(descriptor).st_size, b""
+    at, remainder = os.fstat(descriptor).st_size, b""
     while at > 0:
         length = min(_TAIL_BYTES, at)
         at -= length
-        first, *others = (os.pread(descriptor, length, at) + rest).split(b"\n")
+        first, *others = (os.pread(descriptor, length, at) + remainder).split(b"\n")
         yield from reversed(others)
-        rest = first
-    yield rest
+        remainder = first
+    yield remainder

@@ -72,7 +72,7 @@ class Policy(StrEnum):
 
 
 class OnFailed(StrEnum):
-    """What happens to a unit after one of its notifications has failed: it goes on with the next one, or it is held."""
+    """What happens to a unit after one of its notifications has failed: the next one follows, or the unit is held."""
 
     SKIP = "skip"
     HOLD = "hold"

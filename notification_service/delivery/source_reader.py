@@ -39,19 +39,19 @@ class SourceReader:
         self._receiver = receiver
         self._feeds: dict[str, Feed] = {}
         self._intakes: dict[str, Intake] = {}
-        self._told: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._lacks: dict[str, str | None] = {}
         self._not_before: dict[str, float] = {}
 
     @property
     def problem(self) -> str | None:
         """Why a job takes nothing in; None while all do."""
-        return next((f"job {job} takes nothing in: {told}" for job, told in list(self._told.items())), None)
+        return next((f"job {job} takes nothing in: {problem}" for job, problem in list(self._problems.items())), None)
 
     def read(self) -> bool:
         """Take in a portion of each open job; return whether one of them has more.
 
-        A source that cannot be read holds up no other: it is logged, and tried again at the next call.
+        A source that cannot be read blocks no other: it is logged, and tried again at the next call.
 
         Raises:
             LedgerUnavailable: The ledger does not answer. The call may be repeated.
@@ -81,8 +81,8 @@ class SourceReader:
         for job in set(self._feeds) - opened:
             self._feeds.pop(job).close()
             self._intakes.pop(job, None)
-        for job in set(self._told) - opened - {_LIVE}:
-            del self._told[job]
+        for job in set(self._problems) - opened - {_LIVE}:
+            del self._problems[job]
 
     def _ensure_live(self) -> bool:
         """Return whether this service may read what it lets out."""
@@ -91,17 +91,17 @@ class SourceReader:
         except LedgerUnavailable:
             raise
         except (ResequencerError, OSError) as error:
-            self._tell(_LIVE, str(error))
+            self._note_problem(_LIVE, str(error))
             return False
-        self._told.pop(_LIVE, None)
+        self._problems.pop(_LIVE, None)
         return True
 
-    def _tell(self, job: str, problem: str) -> None:
-        if self._told.get(job) != problem:
+    def _note_problem(self, job: str, problem: str) -> None:
+        if self._problems.get(job) != problem:
             _LOG.warning("job %s takes nothing in: %s", job, problem)
-        self._told[job] = problem
+        self._problems[job] = problem
 
-    def _tell_missing(self, job: str, lacks: str | None) -> None:
+    def _note_missing(self, job: str, lacks: str | None) -> None:
         """Log what is missing, once. All processes find it in the ledger."""
         if lacks is not None and self._lacks.get(job) != lacks:
             remedy = f"put it back there, or accept the loss: resequencer delivery accept-loss {job} --because TEXT"
@@ -115,14 +115,14 @@ class SourceReader:
             if job not in self._feeds:
                 self._feeds[job] = self._sources.open_feed(source, self._receiver)
             has_more = self._take_portion(job, self._feeds[job])
-            self._told.pop(job, None)
+            self._problems.pop(job, None)
         except LedgerUnavailable:
             raise
         except IntakeLost as error:
             _LOG.info("%s", error)
             return False
         except (ResequencerError, OSError) as error:
-            self._tell(job, str(error))
+            self._note_problem(job, str(error))
             self._not_before[job] = monotonic() + _STAND_BACK_SECONDS
             return False
         return has_more
@@ -143,7 +143,7 @@ class SourceReader:
             # Otherwise all is asked again: of files that have gone the ledger forgets the positions some time.
             self._intakes[job] = intake.behind(portion)
         if portion.missing is not None:
-            self._tell_missing(job, portion.lacks)
+            self._note_missing(job, portion.lacks)
         if portion.missing and not portion.items:
             self._ledger.close_intake(intake)  # Another process may be able to read what is missing here.
         return not portion.is_end and not (portion.missing and not portion.items)

@@ -14,7 +14,7 @@ from time import monotonic
 
 import msgspec
 
-from notification_service.console.settings import CannotListen, ProbesEndpoint, listen, url_of
+from notification_service.console.access.settings import CannotListen, ProbesEndpoint, listen, url_of
 from notification_service.status.file import SideFile
 from notification_service.status.report import State
 from notification_service.status.service_report import Served, find_reports, probes_file, service_report

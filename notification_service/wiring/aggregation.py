@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from notification_service.aggregation.atomic_store import AtomicKVStore
+from notification_service.aggregation.atomic_store import Apply, AtomicKVStore, OnValue, UsersAggregate
 from notification_service.aggregation.commands import CommandWriter, FileCommands
 from notification_service.aggregation.completions import CompletionsLog, FileCompletions
 from notification_service.aggregation.core import Aggregate
 from notification_service.aggregation.files import FileStore, ValuesFile
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.port import Store
-from notification_service.aggregation.runner import StoreReport, StoreRunner
+from notification_service.aggregation.runner import AggregationWorker, StoreReport, StoreRunner
 from notification_service.aggregation.settings import AggregationSettings, StoreSettings
-from notification_service.aggregation.users_aggregate import Apply, OnValue, UsersAggregate
 from notification_service.aggregation.view import FileView, StoreView
-from notification_service.aggregation.worker import AggregationWorker
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
@@ -287,12 +285,12 @@ def make_report(configuration: Configuration, slot: int) -> Callable[[Sequence[S
 
 
 def _report(file: SideFile[AggregationReport], clock: Clock, stores: Sequence[StoreReport]) -> None:
-    statuses = tuple(map(_told, stores))
+    statuses = tuple(map(_store_status, stores))
     problem = next((f"store {each.store}: {each.problem}" for each in statuses if each.problem is not None), None)
     file.write(AggregationReport(os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses))
 
 
-def _told(report: StoreReport) -> StoreStatus:
+def _store_status(report: StoreReport) -> StoreStatus:
     return StoreStatus(
         report.name,
         tuple(sorted(map(str, report.behind))),

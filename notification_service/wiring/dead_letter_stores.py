@@ -24,13 +24,13 @@ from notification_service.connectors.files.requeue import Requeue
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.delivery.direct import find_receiver_of, open_dead_letters
+from notification_service.wiring.delivery import find_receiver_of, open_dead_letters
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import printable
 
 
-class NothingSetAside(ResequencerError):
+class NoOutputDirectory(ResequencerError):
     """There is no output directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -45,29 +45,29 @@ class FileDeadLetterStore(NotedActions):
     def __init__(self, settings: FileSettings, sign: Sign) -> None:
         files = SystemFiles()
         self._directory = settings.out_directory
-        self._letters = DeadLettersFile(self._directory, files)
+        self._dead_letters = DeadLettersFile(self._directory, files)
         self._actions = ActionsFile(self._directory, files)
         super().__init__(sign, self._actions.append)
-        self._requeue = Requeue(settings, self._letters, self._actions, files, sign)
+        self._requeue = Requeue(settings, self._dead_letters, self._actions, files, sign)
         self._lock = RunLock(self._directory, FILE_NAME)
 
     @property
     def where(self) -> str:
         """The path of the file, and the names of other files of dead letters beside it that are not read."""
-        others = self._letters.find_others()
+        others = self._dead_letters.find_others()
         aside = f" (only this file is read, not {', '.join(map(printable, others))})" if others else ""
-        return f"{self._letters.path}{aside}"
+        return f"{self._dead_letters.path}{aside}"
 
     def letters(self) -> Iterator[StoredDeadLetter]:
-        return self._letters.letters()
+        return self._dead_letters.letters()
 
     def actions(self) -> Iterator[Action]:
         return self._actions.read()
 
     def begin(self) -> Iterator[Outcome]:
-        """Begin as the port says. Also raises NothingSetAside if there is no output directory."""
+        """Begin as the port says. Also raises NoOutputDirectory if there is no output directory."""
         if not self._directory.is_dir():
-            raise NothingSetAside(self._directory)
+            raise NoOutputDirectory(self._directory)
         try:
             self._lock.acquire()
         except AlreadyRunning as error:
@@ -93,7 +93,7 @@ def sign() -> Signature:
 
 
 def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = sign) -> DeadLetterStore:
-    """Open the store of dead letters; nothing is written. `sign` tells who acts, by default the user of this process.
+    """Open the store of dead letters; nothing is written. `sign` names who acts, by default the user of this process.
 
     Raises:
         ReceiverUnknown: No receiver of this name is delivered to straight from a topic.

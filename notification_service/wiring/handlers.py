@@ -216,7 +216,7 @@ class HandlingLog:
         if error is None:
             kind, what = "overrun", f"took {took_ms / 1_000:.1f} s, processing-timeout is {self._timeout_ms / 1_000:g} s"
         else:
-            outcome = "another attempt follows, if any is left" if isinstance(error, TransientError) else "no further attempt"
+            outcome = "another attempt follows, if any remains" if isinstance(error, TransientError) else "no further attempt"
             kind, what = kind_of(error), f"failed, {outcome}: {words_of(error)}"
         origin = envelope.record.origin
         places = {"unit": envelope.unit, "partition": str(origin.partition), "position": str(origin)}

@@ -60,7 +60,7 @@ def give_order(run_directory: Path, worker: StatusReport, by: str, *, is_forced:
         RegionOrderFile(run_directory, worker.slot).give(order)
     except OSError as error:
         problem = f"{run_directory}: the order cannot be written: {error.strerror or error}"
-        raise RegionNotReset(f"{problem}; make room, or run the command as the service's user") from error
+        raise RegionNotReset(f"{problem}; free space on the disk, or run the command as the service's user") from error
     return order.id
 
 
@@ -138,7 +138,7 @@ class CurrentSettings:
             problem = f"cannot be read: {error.strerror or error}. Let the service's user read it"
             raise TransportRefused(str(self._file.path), problem) from error
         except (msgspec.MsgspecError, UnicodeDecodeError, Mismatch) as error:
-            problem = "is damaged. To go on with what is configured: `resequencer sink reset`"
+            problem = "is damaged. To continue with what is configured: `resequencer sink reset`"
             raise TransportRefused(str(self._file.path), problem) from error
         return self._current
 

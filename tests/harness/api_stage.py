@@ -23,9 +23,8 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Identity, NoLogin
+from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.access.layer import Limits
-from notification_service.console.access.role import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.report import PartitionStatus, State, StatusReport
@@ -49,9 +48,9 @@ class NamedRoles:
         del connection
 
     async def find_identity(self, connection: HTTPConnection) -> Identity | None:
-        said = connection.headers.get("x-roles")
-        roles = frozenset(Role(each) for each in (said or "").split())
-        return None if said is None else Identity("ann", roles, sends_by_itself=False)
+        roles_header = connection.headers.get("x-roles")
+        roles = frozenset(Role(each) for each in (roles_header or "").split())
+        return None if roles_header is None else Identity("ann", roles, sends_by_itself=False)
 
 
 class ApiStage:

@@ -15,9 +15,9 @@ from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.console.access.identity import Authenticator, NoLogin
 from notification_service.console.access.layer import Limits
+from notification_service.console.access.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.settings import HttpSettings, HttpTls, MetricsEndpoint, ProbesEndpoint, TrustedProxy
 from notification_service.console.sources import Sources
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder

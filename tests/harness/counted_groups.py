@@ -36,7 +36,7 @@ class GroupStage:
         self.clock = FakeClock()
         self.directory = directory
         self.is_away = False
-        self.told = AggregationStatus()
+        self.reported = AggregationStatus()
         self._commands = FileCommands(directory / "facts")
         settings = FileSettings("FACTS", directory / "facts", directory / "out", notifications_name="completions")
 
@@ -57,14 +57,14 @@ class GroupStage:
         instruction_sum: str | None = None,
     ) -> None:
         """Give a status of a payment of the message `M-<group>`."""
-        said = None if total is None else str(total)
+        count = None if total is None else str(total)
         fact = StatusFact(
             unit,
             status,
             amount=amount,
             currency=None if amount is None else "EUR",
             entity="BANK_1",
-            original=StatedMessage(f"M-{group}", "pain.001.001.09", "2026-03-28T10:00:00Z", said, control_sum),
+            original=StatedMessage(f"M-{group}", "pain.001.001.09", "2026-03-28T10:00:00Z", count, control_sum),
             instruction=None if instruction is None else StatedInstruction(instruction, None, instruction_sum),
             party=msgspec.Raw(msgspec.json.encode({"Nm": PARTY})),
         )
@@ -96,7 +96,7 @@ class GroupStage:
         return FileCompletions(self.directory / "out" / "completions.jsonl", SystemFiles())
 
     def find_status(self) -> AggregationStatus:
-        return self.told
+        return self.reported
 
     def close(self) -> None:
         self._runner.close()

@@ -9,7 +9,7 @@ from harness.processes.command import run_here
 
 from notification_service.configuration.configuration import load
 from notification_service.delivery.core.jobs import GateReport, Job
-from notification_service.wiring.delivery.composition import make_ledger
+from notification_service.wiring.delivery import make_ledger
 
 ROOT = Path(__file__).parents[2]
 

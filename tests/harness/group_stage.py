@@ -25,8 +25,8 @@ PARTY = {"Nm": "Müller & Söhne"}
 
 def message(total: int | str | None = 2, control_sum: str | None = None, **others: str) -> dict[str, str]:
     """Return what a fact says of its message."""
-    said = {"OrgnlNbOfTxs": None if total is None else str(total), "OrgnlCtrlSum": control_sum}
-    return ORIGINAL | {name: text for name, text in said.items() if text is not None} | others
+    stated = {"OrgnlNbOfTxs": None if total is None else str(total), "OrgnlCtrlSum": control_sum}
+    return ORIGINAL | {name: text for name, text in stated.items() if text is not None} | others
 
 
 def instruction(name: str, total: str | None = None, control_sum: str | None = None) -> dict[str, str]:
@@ -39,8 +39,8 @@ def status_body(unit: str, status: str, **fact: Any) -> bytes:
     """Return a fact as JSON. `instruction` may be an OrgnlPmtInfId alone; None leaves a part out."""
     if isinstance(fact.get("instruction"), str):
         fact["instruction"] = {"OrgnlPmtInfId": fact["instruction"]}
-    said = {"type": "status", "unit": unit, "status": status, "original": message(), "initiatingParty": PARTY} | fact
-    return json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+    fields = {"type": "status", "unit": unit, "status": status, "original": message(), "initiatingParty": PARTY} | fact
+    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 
 def command_record(member: str | None, body: bytes, offset: int, *, key: str = KEY, partition: int = 0) -> Record:
@@ -80,12 +80,12 @@ class GroupStage:
         self.values = KeptValues()
         self.now: Instant = 1_774_740_835_941
         self.offset = 0
-        self.said: dict[str, Any] = {}
+        self.fields: dict[str, Any] = {}
         """What all facts say."""
 
     def say(self, unit: str, status: str, *, offset: int | None = None, partition: int = 0, **fact: Any) -> list[Completion]:
         """Apply a status, and return the reports that it leads to."""
-        body = status_body(unit, status, **(self.said | fact))
+        body = status_body(unit, status, **(self.fields | fact))
         return self.completions(self.apply(command_record(unit, body, self._place(offset), partition=partition)))
 
     def close(self, person: str = "anna", because: str = "the sender is gone") -> list[Completion]:

@@ -16,8 +16,7 @@ import msgspec
 from harness.console_stage import http_settings, make_sources
 
 from notification_service.console.application import DESCRIPTION, operations_of
-from notification_service.console.context import Console
-from notification_service.console.operation import JSON, ROOT, Operation
+from notification_service.console.context import JSON, ROOT, Console, Operation
 
 ABOUT = (
     'What operators see and do, for programs. Errors are `{"error": text}`. A login that a browser adds by itself (all but '
@@ -64,20 +63,20 @@ def operations() -> list[Operation]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "x-role": operation.needs.value,
         "responses": {"200": _answer("The answer.", operation.answers), "default": {"$ref": "#/components/responses/Refused"}},
     }
     if operation.changes:
-        told["parameters"] = [*_in_path(operation.path), TOKEN]
-        told["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(operation.takes)}}}
+        described["parameters"] = [*_in_path(operation.path), TOKEN]
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(operation.takes)}}}
     else:
-        told["parameters"] = [*_in_path(operation.path), *_parameters(operation.takes)]
+        described["parameters"] = [*_in_path(operation.path), *_parameters(operation.takes)]
         if operation.takes.__doc__ and operation.takes.__struct_fields__:
-            told["description"] = " ".join(operation.takes.__doc__.split())
-    return told
+            described["description"] = " ".join(operation.takes.__doc__.split())
+    return described
 
 
 def _in_path(path: str) -> list[dict[str, Any]]:

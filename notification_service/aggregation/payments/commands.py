@@ -69,12 +69,12 @@ def decode_command(body: bytes) -> StatusFact | CloseGroup:
     try:
         if not body.isascii():
             body.decode()  # msgspec does not check the strings in values that it does not read.
-        said = _decoder.decode(body)
+        command = _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Undecodable(f"no command of a group: {printable(str(error))}") from error
-    if isinstance(said, StatusFact) and said.status not in TRANSACTION_STATUSES:
-        raise Undecodable(f"no command of a group: the status {said.status!r:.40} is no ISO code")
-    return said
+    if isinstance(command, StatusFact) and command.status not in TRANSACTION_STATUSES:
+        raise Undecodable(f"no command of a group: the status {command.status!r:.40} is no ISO code")
+    return command
 
 
 def encode_close(person: str, because: str) -> bytes:

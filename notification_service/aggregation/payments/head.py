@@ -72,7 +72,7 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=Tr
     `other_sum` are the first that contradict those of `message`. `final` of the `members` have a final status.
 
     `last_at` is the last change: a status that counted, a report or a close; instants never go back. `amend_at` is when a change
-    after a report is reported. `reports` is the number of the last report, and `reported` a hash of what it said. `is_swept` once
+    after a report is reported. `reports` is the number of the last report, and `reported` a hash of its content. `is_swept` once
     the members of an ended group are deleted. `too_late` counts the statuses after the end, the last of them at
     `too_late_place` (partition and offset).
     """
@@ -126,7 +126,7 @@ _decode_reported = msgspec.json.Decoder(_Reported).decode
 
 
 def reports_of(head: bytes | None) -> int:
-    """Return the number of the last report, without reading the rest of the head."""
+    """Return the number of the last report, without decoding the whole head."""
     return 0 if head is None else _decode_reported(head).reports
 
 
@@ -159,17 +159,17 @@ def plain_of(units: int) -> str:
     whole, fraction = divmod(units, _UNITS)
     if not fraction:
         return str(whole)
-    cents, rest = divmod(fraction, _CENTS)
-    return f"{whole}.{fraction:05}".rstrip("0") if rest else f"{whole}.{cents:02}"
+    cents, remainder = divmod(fraction, _CENTS)
+    return f"{whole}.{fraction:05}".rstrip("0") if remainder else f"{whole}.{cents:02}"
 
 
 _conform = TYPES["Max35Text"].conform
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The tag is the version of the format. `partition` and `offset` are the place of the command that said it.
+    """The tag is the version of the format. `partition` and `offset` are the place of its command.
 
-    `amount` is a plain text, `instruction` the OrgnlPmtInfId. They are None where no fact has said them.
+    `amount` is a plain text, `instruction` the OrgnlPmtInfId. They are None where no fact has them.
     """
 
     status: str

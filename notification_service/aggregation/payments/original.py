@@ -49,21 +49,21 @@ def valid_numbers(stated: StatedInstruction) -> tuple[str | None, str | None]:
     return valid.get("OrgnlNbOfTxs"), valid.get("OrgnlCtrlSum")
 
 
-def _with_total(head: Head, said: Any) -> Head:
-    if said is None or (head.total is not None and int(said) == head.total):
+def _with_total(head: Head, stated: Any) -> Head:
+    if stated is None or (head.total is not None and int(stated) == head.total):
         return head
     if head.total is None:
-        return replace(head, total=int(said), message=replace(head.message, OrgnlNbOfTxs=said))
-    return head if head.other_total is not None else replace(head, other_total=said)
+        return replace(head, total=int(stated), message=replace(head.message, OrgnlNbOfTxs=stated))
+    return head if head.other_total is not None else replace(head, other_total=stated)
 
 
-def _with_sum(head: Head, said: Any) -> Head:
+def _with_sum(head: Head, stated: Any) -> Head:
     known = head.message.OrgnlCtrlSum
-    if said is None or (known is not None and Decimal(said) == Decimal(known)):
+    if stated is None or (known is not None and Decimal(stated) == Decimal(known)):
         return head
     if known is None:
-        return replace(head, message=replace(head.message, OrgnlCtrlSum=said))
-    return head if head.other_sum is not None else replace(head, other_sum=said)
+        return replace(head, message=replace(head.message, OrgnlCtrlSum=stated))
+    return head if head.other_sum is not None else replace(head, other_sum=stated)
 
 
 def _with_party(head: Head, fact: StatusFact) -> Head:

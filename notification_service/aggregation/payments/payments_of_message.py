@@ -166,23 +166,23 @@ class PaymentsOfMessage:
             Undecodable: The body is no command, or not one for this member.
             PermanentError: The group that shall be closed is not known, or has ended.
         """
-        said = decode_command(command.body)
-        if isinstance(said, CloseGroup):
-            return self._close(head, said, command, now)
-        if said.original is None:
+        fact = decode_command(command.body)
+        if isinstance(fact, CloseGroup):
+            return self._close(head, fact, command, now)
+        if fact.original is None:
             return _unchanged(head, member)
-        if said.unit != command.member:
-            raise Undecodable(f"the status is of the unit {said.unit!r:.80}, and the member is {command.member!r:.80}")
-        known = first_head(said, said.original, now) if head is None else decode_head(head)
+        if fact.unit != command.member:
+            raise Undecodable(f"the status is of the unit {fact.unit!r:.80}, and the member is {command.member!r:.80}")
+        known = first_head(fact, fact.original, now) if head is None else decode_head(head)
         if known.state is GroupState.ENDED:
             return _too_late(known, head, command)
         place = command.origin.partition.number, command.origin.offset
         before = None if member is None else decode_member(member)
-        if before is not None and (said.late or is_repeat(before, *place)):
+        if before is not None and (fact.late or is_repeat(before, *place)):
             return _unchanged(head, member)
-        after = next_member(before, said, *place)
-        stated = with_original(known, said, said.original)
-        counted = with_member(stated, before, after, said.instruction, self._settings.final_statuses)
+        after = next_member(before, fact, *place)
+        stated = with_original(known, fact, fact.original)
+        counted = with_member(stated, before, after, fact.instruction, self._settings.final_statuses)
         at = max(now, known.last_at)
         progressed = self._progressed(replace(counted, last_at=at), at, is_changed=counted is not known)
         return self._change(progressed, encode_member(after))
@@ -282,7 +282,7 @@ def _ended(head: Head, at: Instant) -> Head:
 
 
 def _too_late(head: Head, encoded: bytes | None, command: Command) -> Change:
-    """Count a status that came after the end. Its member is forgotten, so the place of the last one tells a repeat."""
+    """Count a status that came after the end. Its member is forgotten, so the place of the last one shows a repeat."""
     number, offset = place = command.origin.partition.number, command.origin.offset
     if head.too_late_place is not None and head.too_late_place[0] == number and offset <= head.too_late_place[1]:
         return Change(encoded, due=head.due_at)

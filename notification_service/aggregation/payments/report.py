@@ -114,11 +114,11 @@ def is_through(head: Head) -> bool:
 
 def _control_sum_difference(head: Head) -> str | None:
     """Compare the sum once all members are there. It goes without regard to currencies, as ISO 20022 defines CtrlSum."""
-    said, tallies = head.message.OrgnlCtrlSum, head.statuses.values()
-    if said is None or head.members != head.total or any(each.unknown for each in tallies):
+    stated, tallies = head.message.OrgnlCtrlSum, head.statuses.values()
+    if stated is None or head.members != head.total or any(each.unknown for each in tallies):
         return None
     total = plain_of(sum(units_of(each.total) for each in tallies))
-    return None if Decimal(total) == Decimal(said) else f"the message says the sum {said}, and its payments have {total}"
+    return None if Decimal(total) == Decimal(stated) else f"the message says the sum {stated}, and its payments have {total}"
 
 
 def _contradiction(instruction: Instruction, *, is_all_there: bool) -> str | None:
@@ -146,8 +146,8 @@ TARGET_TYPES: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {"report": _e
 
 def report_hash(head: Head) -> str:
     """Return a hash of what a report on the head says: of all but its number and its instant."""
-    said = (_original_group(head), _instructions(head), find_missing_mark(head), head.closed_by)
-    return sha256(_encode(said)).hexdigest()[:16]
+    content = (_original_group(head), _instructions(head), find_missing_mark(head), head.closed_by)
+    return sha256(_encode(content)).hexdigest()[:16]
 
 
 def make_report(key: str, head: Head, now: Instant, encode: Callable[[Mapping[str, Any]], bytes]) -> Completion:
@@ -226,7 +226,7 @@ def _instruction(name: str, instruction: Instruction, *, has_status: bool) -> di
 
 def _headers(key: str, head: Head, message_id: str) -> tuple[tuple[str, bytes], ...]:
     missing = find_missing_mark(head)
-    said = (
+    headers = (
         (NOTIFICATION_ID, message_id),
         (GROUP_ID, key),
         (GROUP_TOTAL, head.total),
@@ -237,4 +237,4 @@ def _headers(key: str, head: Head, message_id: str) -> tuple[tuple[str, bytes], 
         (AMENDED, MARKED.decode() if head.reports > 1 else None),
         (CLOSED_BY, head.closed_by),
     )
-    return tuple((name, str(value).encode()) for name, value in said if value is not None)
+    return tuple((name, str(value).encode()) for name, value in headers if value is not None)

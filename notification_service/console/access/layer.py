@@ -20,8 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from notification_service.console.access.client import find_client
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, find_client
 from resequencer.errors import ResequencerError
 
 _VALID_MS = 2 * 3_600_000
@@ -47,8 +46,8 @@ class FormTokens:
 
     def make(self, identity: Identity) -> str:
         """Return a new token for a form of this user, or for one call of the API."""
-        said = f"{secrets.token_urlsafe(12)}.{self._passed() + _VALID_MS}"
-        return f"{said}.{self._sign(identity, said)}"
+        content = f"{secrets.token_urlsafe(12)}.{self._passed() + _VALID_MS}"
+        return f"{content}.{self._sign(identity, content)}"
 
     def take(self, identity: Identity, token: str) -> None:
         """Use the token up.
@@ -56,9 +55,9 @@ class FormTokens:
         Raises:
             TokenRefused: It is not this user's, it is too old, or it was used before.
         """
-        said, _, signature = token.rpartition(".")
-        nonce, _, until = said.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign(identity, said).encode()):
+        content, _, signature = token.rpartition(".")
+        nonce, _, until = content.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign(identity, content).encode()):
             raise TokenRefused("the form's token is missing or is not yours; load the page again")
         now = self._passed()
         if int(until) < now:
@@ -70,8 +69,8 @@ class FormTokens:
             while self._used and (len(self._used) > _REMEMBERED or next(iter(self._used.values())) < now):
                 self._used.popitem(last=False)
 
-    def _sign(self, identity: Identity, said: str) -> str:
-        return hmac.digest(self._secret, f"{identity.name}\0{said}".encode(), "sha256").hex()
+    def _sign(self, identity: Identity, content: str) -> str:
+        return hmac.digest(self._secret, f"{identity.name}\0{content}".encode(), "sha256").hex()
 
 
 COOKIE = "resequencer-browser"
@@ -85,9 +84,9 @@ class KnownBrowsers:
         self._secret = secrets.token_bytes(32)
 
     def find(self, connection: HTTPConnection, name: str) -> str | None:
-        """Return what tells this browser of this user from others; None if the user has not logged in there."""
-        said = connection.cookies.get(COOKIE, "")
-        nonce, _, signature = said.partition(".")
+        """Return what identifies this browser of this user; None if the user has not logged in there."""
+        mark = connection.cookies.get(COOKIE, "")
+        nonce, _, signature = mark.partition(".")
         return nonce if hmac.compare_digest(signature.encode(), self._sign(name, nonce).encode()) else None
 
     def make(self, name: str, *, is_secure: bool) -> str:
@@ -120,22 +119,22 @@ class RateLimit:
     def take(self, address: str) -> bool:
         """Take one. Return whether there was one."""
         with self._lock:
-            left = self._left(address)
-            self._keep(address, left - 1 if left >= 1 else left)
-            return left >= 1
+            remaining = self._remaining(address)
+            self._keep(address, remaining - 1 if remaining >= 1 else remaining)
+            return remaining >= 1
 
     def has_room(self, address: str) -> bool:
         """Whether `take` would succeed now."""
         with self._lock:
-            return self._left(address) >= 1
+            return self._remaining(address) >= 1
 
-    def _left(self, address: str) -> float:
-        left, at = self._buckets.get(address, (float(self._burst), self._passed()))
+    def _remaining(self, address: str) -> float:
+        remaining, at = self._buckets.get(address, (float(self._burst), self._passed()))
         gained = max(0, self._passed() - at) / 1_000 * self._per_second
-        return min(float(self._burst), left + gained)
+        return min(float(self._burst), remaining + gained)
 
-    def _keep(self, address: str, left: float) -> None:
-        self._buckets[address] = (left, self._passed())
+    def _keep(self, address: str, remaining: float) -> None:
+        self._buckets[address] = (remaining, self._passed())
         self._buckets.move_to_end(address)
         while len(self._buckets) > _ADDRESSES:
             self._buckets.popitem(last=False)
@@ -170,10 +169,10 @@ class _Refused(Exception):
 
 
 class BodyTooLarge(Exception):
-    """The body of a request is longer than `most` bytes."""
+    """The body of a request is longer than `max_bytes`."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"the body of the request is longer than {most:,} bytes")
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"the body of the request is longer than {max_bytes:,} bytes")
 
 
 class Limits(NamedTuple):

@@ -15,11 +15,9 @@ from threading import Lock
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from notification_service.console.access.client import is_within
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role, is_within
+from notification_service.console.access.settings import TrustedProxy
 from notification_service.console.access.users_file import User, UsersFile
-from notification_service.console.settings import TrustedProxy
 from resequencer.clock import Clock, Instant
 from resequencer.errors import TransientError
 
@@ -144,22 +142,22 @@ class ProxyLogin:
 
 def _roles(headers: Sequence[str]) -> frozenset[Role]:
     """The roles that a single header lists. Words that are no role are ignored: the proxy may list those of other systems."""
-    said = {each.strip() for each in headers[0].split(",")} if len(headers) == 1 else set()
-    return frozenset(role for role in Role if role.value in said)
+    roles = {each.strip() for each in headers[0].split(",")} if len(headers) == 1 else set()
+    return frozenset(role for role in Role if role.value in roles)
 
 
 def _name_and_password(connection: HTTPConnection) -> tuple[str, str] | None:
     try:
-        said = base64.b64decode(_credentials(connection, "basic") or "", validate=True).decode()
+        login = base64.b64decode(_credentials(connection, "basic") or "", validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-    name, separator, password = said.partition(":")
+    name, separator, password = login.partition(":")
     return (name, password) if separator else None
 
 
 def _credentials(connection: HTTPConnection, scheme: str) -> str | None:
-    said = connection.headers.getlist("authorization")
-    if len(said) != 1:
+    given = connection.headers.getlist("authorization")
+    if len(given) != 1:
         return None
-    named, _, credentials = said[0].partition(" ")
+    named, _, credentials = given[0].partition(" ")
     return credentials.strip() if named.lower() == scheme else None

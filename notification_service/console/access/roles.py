@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from notification_service.console.access.identity import Identity
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.layer import FormTokens, TokenRefused
-from notification_service.console.access.role import Role
 
 Endpoint: TypeAlias = Callable[[Request], Response]
 TOKEN_FIELD, TOKEN_HEADER = "form-token", "x-form-token"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from resequencer.errors import ResequencerError
 from storage.private_file import replace_durably
 

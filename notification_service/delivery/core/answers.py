@@ -139,7 +139,7 @@ def _not_found(receiver: Receiver, step: Step, reply: Answer, tries: Tries, chan
         questions = tries.questions + 1
         if questions >= receiver.verify.attempts:
             return Failed(f"{reply} (not found after {questions} questions)", RetryMode.VERIFICATION)
-        # It may have forgotten the unit since. Half-way, for then the other half is left to find it.
+        # It may have forgotten the unit since. Half-way, for then the other half remains to find it.
         announces = questions == receiver.verify.attempts // 2
         return Again(RetryMode.VERIFICATION, receiver.verify.delay_ms, str(reply), announces)
     if step is Step.DELIVER and Step.ANNOUNCE in receiver.steps.all:

@@ -47,7 +47,7 @@ class Refusals(msgspec.Struct, frozen=True):
 
     @property
     def are_its_own(self) -> bool:
-        """Whether they tell of the unit, and nothing of the receiver: such an answer counts as a failed attempt."""
+        """Whether the unit is to blame, and not the receiver: such an answer counts as a failed attempt."""
         return self.between >= OWN_SUSPENSIONS
 
 
@@ -79,13 +79,13 @@ class Gate(msgspec.Struct, frozen=True):
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
         if self.state is GateState.SHUT:
             return min(1, wanted) if now >= self.probe_at and self.probe is None else 0
-        most = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
+        permitted = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
         if receiver.rate is not None:
             # One second's calls may be made at once.
             next_call = self._next_call(receiver.rate, now)
             credit = now - max(next_call, now - 1_000)
-            most = min(most, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= next_call))
-        return max(0, most)
+            permitted = min(permitted, int((credit * receiver.rate) / 1_000) if receiver.rate >= 1 else int(now >= next_call))
+        return max(0, permitted)
 
     def begun(self, receiver: Receiver, now: int, rows: list[int]) -> "Gate":
         """Return the gate after calls for these rows have begun."""
@@ -102,7 +102,7 @@ class Gate(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, probe=None)
 
     def released(self, row: int) -> "Gate":
-        """Return the gate after a call for the row that tells nothing of the receiver: if it was the probe, another can be."""
+        """Return the gate after a call for the row that shows nothing of the receiver: if it was the probe, another can be."""
         return self.without_probe() if self.probe == row else self
 
     def refused(self, step: Step, before: Refusals | None) -> Refusals:

@@ -1,4 +1,4 @@
-"""Jobs as operators see them: what is told of a job, of a gate, and of rows."""
+"""Jobs as operators see them: what is shown of a job, of a gate, and of rows."""
 
 from enum import StrEnum
 

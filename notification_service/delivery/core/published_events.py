@@ -28,7 +28,7 @@ class EventLog(Protocol):
 
     @property
     def ledger(self) -> str:
-        """What tells the ledger whose events they are from others."""
+        """What identifies the ledger whose events they are."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class EventLog(Protocol):
 
     def note(self, mark: PublishedMark) -> None: ...
 
-    def after(self, done: int, most: int) -> Sequence[tuple[int, JobEvent]]:
+    def after(self, done: int, limit: int) -> Sequence[tuple[int, JobEvent]]:
         """Return the ends behind this one, at most so many, each with its number in the ledger."""
         ...
 

@@ -21,8 +21,7 @@ from guardian.ports import (
 )
 from notification_service.delivery.caller import Caller
 from notification_service.delivery.direct.core.decision import OpenRecord, Stage
-from notification_service.delivery.direct.core.partition import DirectPartition
-from notification_service.delivery.direct.core.rests import AT_ONCE, rests
+from notification_service.delivery.direct.core.partition import AT_ONCE, DirectPartition, partitions_to_pause
 from notification_service.delivery.direct.order_executor import OrderReading
 from notification_service.delivery.direct.owned import Owned, StageClients, Takeover
 from notification_service.delivery.direct.stage_calls import CallSlots, StageCalls
@@ -34,7 +33,7 @@ _LATER_SECONDS, _REFUSED_SECONDS = 0.2, 5.0
 
 
 class Holdings:
-    """`owned` are read and delivered. `before` were, until the clients had to be made anew; their calls under way go on.
+    """`owned` are read and delivered. `before` were, until the clients had to be made again; their calls under way continue.
 
     `refused` says of partitions why they cannot be taken over until a person acts.
     """
@@ -81,7 +80,7 @@ class Holdings:
             before.give_up()
 
     def set_aside(self) -> None:
-        """Note that the clients are made anew: nothing is owned until it is taken over again."""
+        """Note that the clients are made again: nothing is owned until it is taken over again."""
         self.before |= self.owned
         self.owned.clear()
 
@@ -126,18 +125,18 @@ class Commits:
         return 0 if self._waits_since is None else self._passed() - self._waits_since
 
     def next(self) -> list[PartitionOutput]:
-        """Return what is to be published now, in one transaction. Call `left` when it was, or `withdraw` if nothing was."""
+        """Return what is to be published now, in one transaction. Call `published` when it was, or `withdraw` if nothing was."""
         self._attempt = [(owned, output) for owned, output in self._attempt if self._is_ours(owned)]
         if not self._attempt:
             self._attempt = self._made()
         if not self._attempt:
-            # Nothing could be refused again: what was refused is another worker's by now, or was taken over anew.
+            # Nothing could be refused again: what was refused is another worker's by now, or was taken over again.
             self._waits_since, self.is_refused = None, self.is_refused and not self._owned
         elif self._waits_since is None:
             self._waits_since = self._passed()
         return [output for _, output in self._attempt]
 
-    def left(self) -> None:
+    def published(self) -> None:
         """Note that the attempt was published."""
         for owned, output in self._attempt:
             owned.state.published(output)
@@ -145,13 +144,13 @@ class Commits:
         self._attempt, self._waits_since, self.is_refused = [], None, False
 
     def withdraw(self) -> None:
-        """Note that nothing of the attempt was published: it is made anew."""
+        """Note that nothing of the attempt was published: it is made again."""
         for owned, _ in self._attempt:
             owned.state.has_news, owned.attempted = True, None
         self._attempt = []
 
     def forget(self) -> None:
-        """Forget the attempt: the next owner of each partition finds out what has left."""
+        """Forget the attempt: the next owner of each partition finds out what was published."""
         self._attempt = []
 
     def _made(self) -> list[tuple[Owned, PartitionOutput]]:
@@ -162,7 +161,7 @@ class Commits:
                 taken += owned.state.leaving_bytes
                 owned.attempted = owned.state.output()
                 attempt.append((owned, owned.attempted))
-        # Long lists of what is done take long to write: most of the time is left for calls.
+        # Long lists of what is done take long to write: the larger part of the time remains for calls.
         self._due_at = monotonic() + max(_SECONDS, _WRITING_SHARE * (monotonic() - begun))
         return attempt
 
@@ -198,7 +197,7 @@ class StageConsumer:
         self._owned = self._holdings.owned
         self._commits = Commits(self._owned, clock.passed)
         self._calls = StageCalls(stage, caller, slots, clock, self._owned, self._may_call)
-        self._takeover = Takeover(stage, slots.gate, clock, self._calls.letter)
+        self._takeover = Takeover(stage, slots.gate, clock, self._calls.dead_letter)
         self._passed = clock.passed  # While the machine is suspended, another worker gets the partitions.
         self._polled_at = self._passed()
         self._orders_at = 0.0
@@ -251,7 +250,7 @@ class StageConsumer:
         try:
             await turn()  # type: ignore[misc]
         except PublishRefused as error:
-            _LOG.info("%s: %s", self.stage.topic, error)  # The next poll tells which partitions are left.
+            _LOG.info("%s: %s", self.stage.topic, error)  # After the next poll it is known which partitions remain.
         except (TransportUnavailable, TransportRefused) as error:
             if isinstance(error, NotPublished):
                 self._commits.withdraw()
@@ -269,7 +268,7 @@ class StageConsumer:
     async def _open_anew(self) -> None:
         """Replace the clients, which cannot be used any more. What an operator repairs is found by new ones.
 
-        Calls under way go on, and so do waits and attempts, if the partitions come back before another worker has had them.
+        Calls under way continue, and so do waits and attempts, if the partitions come back before another worker has had them.
         """
         self._holdings.set_aside()
         self._commits.forget()
@@ -308,27 +307,28 @@ class StageConsumer:
             await self._publish()
 
     async def _poll(self) -> Polled:
-        resting = rests(self.stage, self._slots.pressure(), {name: owned.state for name, owned in self._owned.items()})
-        rooms = [owned.state.room for name, owned in self._owned.items() if name not in resting]
+        states = {name: owned.state for name, owned in self._owned.items()}
+        paused = partitions_to_pause(self.stage, self._slots.pressure(), states)
+        readable = [state.readable for name, state in states.items() if name not in paused]
         is_busy = any(owned.calls or owned.state.has_news for owned in self._owned.values())
         wait_ms = _BUSY_POLL_MS if is_busy else _IDLE_POLL_MS
         transport, begun = self._clients.transport, self._passed()
-        poll = partial(transport.poll, max(1, min([AT_ONCE, *rooms])), wait_ms, resting)
+        poll = partial(transport.poll, max(1, min([AT_ONCE, *readable])), wait_ms, paused)
         polled, standing = await self._in_thread(lambda: (poll(), transport.standing()))
         # A process that was stopped in the midst of a poll knows nothing of what has happened since.
         self._polled_at, self.notes = begun, standing.notes
         return polled
 
     def _read(self, owned: Owned, records: Sequence[Record], next_offset: int, now: int) -> None:
-        opened, letters = list[OpenRecord](), list[OutputRecord]()
+        opened, dead_letters = list[OpenRecord](), list[OutputRecord]()
         for record in records:
             if (each := owned.reading.open(record, now)) is None:
                 continue
             if (flaw := owned.reading.find_flaw(each)) is None:
                 opened.append(each)
             else:
-                letters.append(self._calls.letter(each, flaw.reason, str(flaw)))
-        owned.state.read(opened, next_offset, letters)
+                dead_letters.append(self._calls.dead_letter(each, flaw.reason, str(flaw)))
+        owned.state.read(opened, next_offset, dead_letters)
 
     async def _follow(self) -> None:
         """Drop the partitions that the group has taken away, and take over new ones."""
@@ -346,8 +346,8 @@ class StageConsumer:
             except TransportRefused:
                 self._commits.is_refused = True
                 raise
-            self._commits.left()
-            self._slots.wake()  # What has left lets its key go on.
+            self._commits.published()
+            self._slots.wake()  # What was published lets the records of its key continue.
 
     async def _drain(self) -> None:
         """Commit while calls end, for one of them may be slow; then once more."""

@@ -23,7 +23,7 @@ from resequencer.record import Origin, Partition
 _GRACE_MS = 5_000
 """So long after the first calls must have ended nothing is refused because it is not blocked."""
 
-Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
+MakeDeadLetter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
 
 class _Ended(NamedTuple):
@@ -37,8 +37,8 @@ class _Ended(NamedTuple):
 class OrderExecutor:
     """Executes the orders of one partition. The first calls for it end before `settled_at`, of a clock that never goes back."""
 
-    def __init__(self, state: DirectPartition, letter: Letter, clock: Clock, settled_at: int) -> None:
-        self._state, self._letter, self._clock, self._settled_at = state, letter, clock, settled_at + _GRACE_MS
+    def __init__(self, state: DirectPartition, dead_letter: MakeDeadLetter, clock: Clock, settled_at: int) -> None:
+        self._state, self._make_dead_letter, self._clock, self._settled_at = state, dead_letter, clock, settled_at + _GRACE_MS
 
     @property
     def read_to(self) -> int:
@@ -125,7 +125,7 @@ class OrderExecutor:
 
     def _dead_letter(self, opened: OpenRecord, order: DirectOrder) -> None:
         why = f"{order.by} ordered it: {order.because}. The last call failed with: {opened.error}"
-        self._state.end(opened, self._letter(opened, DeadLetterReason.SKIPPED, why))
+        self._state.end(opened, self._make_dead_letter(opened, DeadLetterReason.SKIPPED, why))
 
 
 _LOG = logging.getLogger("resequencer.delivery")

@@ -94,7 +94,7 @@ def _find_own_id_flaw(own_id: str) -> str | None:
 
 
 _LOG = logging.getLogger("resequencer.delivery")
-Letter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
+MakeDeadLetter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
 
 class StageClients(NamedTuple):
@@ -138,14 +138,14 @@ class Owned:
 class Takeover:
     """Takes partitions of one stage over. `take` is called in the transport's thread."""
 
-    def __init__(self, stage: Stage, gate: SharedGate, clock: Clock, letter: Letter) -> None:
-        self._stage, self._gate, self._clock, self._letter = stage, gate, clock, letter
+    def __init__(self, stage: Stage, gate: SharedGate, clock: Clock, dead_letter: MakeDeadLetter) -> None:
+        self._stage, self._gate, self._clock, self._dead_letter = stage, gate, clock, dead_letter
 
     def take(self, clients: StageClients, partition: Partition, now: int, before: Owned | None) -> Owned:
-        """Return the partition as its position says; reading goes on there.
+        """Return the partition as its position says, which is the next offset to read.
 
-        `before` is what this worker knew of it before its clients were made anew. It goes on, with its waits and attempts, if no
-        other worker has moved the position since.
+        `before` is what this worker knew of it before its clients were made again. It continues, with its waits and attempts, if
+        no other worker has moved the position since.
 
         Raises:
             TransportUnavailable: No answer; the partition can be taken over later.
@@ -171,12 +171,12 @@ class Takeover:
         clients.transport.seek(partition, offset)
         state = DirectPartition(partition, offset, kept, self._stage.receiver.blocked_bytes)
         settled_at = now + self._stage.receiver.timeout_ms
-        ordered = None if orders_end is None else OrderExecutor(state, self._letter, self._clock, settled_at)
+        ordered = None if orders_end is None else OrderExecutor(state, self._dead_letter, self._clock, settled_at)
         return Owned(state, Reading(self._stage, self._gate, self._clock, source), ordered, position)
 
 
 def _goes_on(before: Owned, position: Position | None) -> bool:
-    """Return whether the position is the one that this worker knows. Then what it attempted has left, or not."""
+    """Return whether the position is the one that this worker knows. Then what it attempted was published, or not."""
     attempted, before.attempted = before.attempted, None
     if attempted is not None and attempted.position == position:
         before.state.published(attempted)

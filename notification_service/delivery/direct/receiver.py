@@ -11,8 +11,8 @@ import msgspec
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.delivery.caller import Caller, Network
 from notification_service.delivery.direct.consumer import StageConsumer
-from notification_service.delivery.direct.core.decision import Stage, left_stage
-from notification_service.delivery.direct.core.rests import waits_for_its_time
+from notification_service.delivery.direct.core.decision import Stage, former_stage
+from notification_service.delivery.direct.core.partition import waits_for_its_time
 from notification_service.delivery.direct.core.shared_gate import SharedGate
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.stage_calls import CallSlots
@@ -98,10 +98,10 @@ class DirectReceiver:
 
     async def run(self, threads: Executor) -> None:
         """Deliver until `stop`, then end what is under way."""
-        left = await self._made(threads)
-        if left is None:
+        former = await self._made(threads)
+        if former is None:
             return
-        stages = [*self._stages, *(left_stage(self._stages, topic, group) for topic, group in left.items())]
+        stages = [*self._stages, *(former_stage(self._stages, topic, group) for topic, group in former.items())]
         caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
         self._consumers = [StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in stages]
         try:
@@ -134,10 +134,10 @@ class DirectReceiver:
         )
 
     async def _made(self, threads: Executor) -> Mapping[str, str] | None:
-        """Make the topics, however long that takes; return those that are left of earlier intervals. None: it is to stop."""
+        """Make the topics, however long that takes; return those of former intervals. None: it is to stop."""
         while not self._is_stopping.is_set():
             try:
-                left = await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
+                former = await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
             except (TransportUnavailable, TransportRefused) as error:
                 if self._problem != str(error):
                     _LOG.warning("receiver %s is not delivered to: %s", self.name, error)
@@ -148,9 +148,9 @@ class DirectReceiver:
                     continue
             else:
                 self._problem = None
-                for topic in left:
+                for topic in former:
                     _LOG.warning("topic %s has no interval any more: what it holds is delivered at once", topic)
-                return left
+                return former
         return None
 
 

@@ -11,7 +11,7 @@ from resequencer.record import Headers
 def requeue_route(topic: str, group: str, clock: Clock) -> RequeueRoute:
     """Return the route of the dead letters of a group that reads `topic`: to a topic that only this group reads.
 
-    A record keeps its idempotency key and its place in the source. Its attempts are counted anew.
+    A record keeps its idempotency key and its place in the source. Its attempts are counted again from 0.
     """
 
     def headers_of(letter: StoredDeadLetter) -> Headers:

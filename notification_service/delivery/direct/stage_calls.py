@@ -24,7 +24,7 @@ from notification_service.delivery.direct.core.decision import (
     decide,
     moved,
 )
-from notification_service.delivery.direct.core.rests import Pressure
+from notification_service.delivery.direct.core.partition import Pressure
 from notification_service.delivery.direct.core.shared_gate import Blame, Doubt, SharedGate
 from notification_service.delivery.direct.owned import Owned
 from notification_service.delivery.settings import Step
@@ -113,7 +113,7 @@ class CallSlots:
 _LOG = logging.getLogger("resequencer.delivery")
 _TO_SKIP_MS = 60_000
 _DOUBT_SECONDS = 1.0
-"""So long a record that would end is kept, until the answers for others tell whether it or the receiver is to blame."""
+"""So long a record that would end is kept, until the answers for others show whether it or the receiver is to blame."""
 
 
 class StageCalls:
@@ -163,7 +163,7 @@ class StageCalls:
         """Whether records may come here that were not judged before."""
         return self._stage.is_source and bool(self._owned)
 
-    def letter(self, record: OpenRecord, reason: DeadLetterReason, error: str) -> OutputRecord:
+    def dead_letter(self, record: OpenRecord, reason: DeadLetterReason, error: str) -> OutputRecord:
         _LOG.warning("%s becomes a dead letter (%s) of %s", record.way.origin, reason, self._stage.dead_letters)
         return dead_letter(record, reason, error, self._clock.now())
 
@@ -249,7 +249,7 @@ class StageCalls:
             owned.state.end(record, moved(record, self._stage.next_delay_ms, decision.error, self._clock.now()))
             return
         reason = decision.reason if isinstance(decision, Dead) else DeadLetterReason.ATTEMPTS_EXHAUSTED
-        owned.state.end(record, self.letter(record, reason, decision.error))
+        owned.state.end(record, self.dead_letter(record, reason, decision.error))
 
     def _wait_ms(self, record: OpenRecord, decision: Waits) -> int:
         if record.is_to_skip:  # What an operator wants back is not called again before the order is executed.

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from notification_service.delivery.core.gate import GateState
 from notification_service.delivery.core.jobs import Claim, Tries
-from notification_service.delivery.ledger.cancelling import cancel_found
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
+from notification_service.delivery.ledger.job_orders import cancel_found
 from notification_service.delivery.ledger.tables import IS_HEAD, JOBS, ROWS
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Unchanged

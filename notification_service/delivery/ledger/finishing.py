@@ -11,9 +11,9 @@ from sqlalchemy import Connection, bindparam, case, func, literal, select, updat
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState, Refusals
 from notification_service.delivery.core.jobs import ENDS, Claim, RetryMode, Status
-from notification_service.delivery.ledger.completion import complete_jobs
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.gates import lock_gate, write_gate
+from notification_service.delivery.ledger.job_rows import complete_jobs
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, chunks
 from notification_service.delivery.settings import OnFailed, Receiver, Step, Steps
 from resequencer.clock import Instant
@@ -147,8 +147,8 @@ class Finishing:
 
     def note_error(self, row: dict[str, Any], step: Step, attempts: int, error: str) -> None:
         """Note for operators why a row was rejected or has failed, after so many calls of the step."""
-        told = {"row": row["id"], "job": row["job"], "at": self.now, "step": step.value, "attempts": attempts}
-        self.errors.append({**told, "error": _cut(error)})
+        columns = {"row": row["id"], "job": row["job"], "at": self.now, "step": step.value, "attempts": attempts}
+        self.errors.append({**columns, "error": _cut(error)})
 
     def count(self, job: str, what: str, by: int = 1) -> None:
         self.counts.setdefault(job, Counter())[what] += by
@@ -286,16 +286,16 @@ class Finishing:
         for row in self.rows.values():
             if row["key"] == key and row["status"] not in ENDS:
                 self.end(row, Status.REJECTED, error)
-        told = _cut(error)
+        text = _cut(error)
         others = (ROWS.c.receiver == self.name, ROWS.c.key == key, IS_OPEN, ROWS.c.id.not_in(list(self.rows)))
         per_job = select(ROWS.c.job, func.count()).where(*others).group_by(ROWS.c.job)
         for job, found in self.connection.execute(per_job):
             self.count(job, Status.REJECTED.value, found)
-        facts = (ROWS.c.id, ROWS.c.job, literal(self.now), literal(Step.ANNOUNCE.value), literal(0), literal(told))
+        facts = (ROWS.c.id, ROWS.c.job, literal(self.now), literal(Step.ANNOUNCE.value), literal(0), literal(text))
         noted = ERRORS.insert().from_select(["row", "job", "at", "step", "attempts", "error"], select(*facts).where(*others))
         self.connection.execute(noted)
         ended = {"status": Status.REJECTED.value, "mode": None, "owner": None, "is_head": False}
-        self.connection.execute(update(ROWS).where(*others).values(**ended, ended_at=self.now, error=told))
+        self.connection.execute(update(ROWS).where(*others).values(**ended, ended_at=self.now, error=text))
 
     def _fail(self, row: dict[str, Any], claim: Claim, outcome: Failed) -> None:
         attempts = row["questions"] if outcome.mode is RetryMode.VERIFICATION else row["attempts"]

@@ -12,10 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from guardian.headers import SCHEDULE_REQUESTS
 from notification_service.delivery.core.jobs import Item, Status
 from notification_service.delivery.errors import IntakeLost, JobRefused
-from notification_service.delivery.ledger.completion import complete_jobs
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finding import SCHEDULE, get_job
 from notification_service.delivery.ledger.finishing import Finishing, ready_status
+from notification_service.delivery.ledger.job_rows import SCHEDULE, complete_jobs, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant, Unchanged, instant_text
@@ -31,7 +30,7 @@ _headers, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(Headers)
 
 
 class Intake(msgspec.Struct, frozen=True):
-    """The right to read the source of a job, until another process takes it over. `positions` is where to go on, by part.
+    """The right to read the source of a job, until another process takes it over. `positions` is where to continue, by part.
 
     `gone` are the parts that are marked as not there any more. `progress` is how far the schedule is whose requests the job
     delivers.
@@ -52,8 +51,8 @@ class Intake(msgspec.Struct, frozen=True):
 class Portion(msgspec.Struct, frozen=True):
     """What was read at once: `items` are selected for the receiver, `not_selected` others.
 
-    `positions` is where the parts that were read go on. `is_end`: there was nothing more to read at the moment; `seals`: nor will
-    there ever be. `gone` are parts with a position whose files are not there; None: it was not looked for all. `progress` is
+    `positions` is where the parts that were read continue. `is_end`: there was nothing more to read at the moment; `seals`: nor
+    will there ever be. `gone` are parts with a position whose files are not there; None: it was not looked for all. `progress` is
     stored with the items, if it is not None. An item that `replaces` stands for the open rows of the job and its key that were
     never called.
 
@@ -169,7 +168,7 @@ def _take_in(database: Database, intake: Intake, receiver: Receiver, name: str, 
         keys = {key: keys[key] for key in {item.key for item in fit}}
         fit = fit if finishing is None or not fit else _replace(finishing, intake.job, fit)
         if fit:
-            # psycopg sends them without waiting for each; one statement with many rows would be compiled anew each time.
+            # psycopg sends them without waiting for each; one statement with many rows would be compiled again each time.
             connection.execute(ROWS.insert(), _rows(connection, intake.job, receiver, name, fit, keys, now))
         _insert_failed(connection, intake.job, name, [item for item in new if item.defect is not None], now)
         _write_positions(connection, intake.job, portion.positions)
@@ -326,7 +325,7 @@ def _count(connection: Connection, intake: Intake, portion: Portion, new: int, f
         "failed": JOBS.c.failed + failed,
         "intake_until": now + LEASE_MS,
     }
-    # A source whose records are all left out is read, too.
+    # A source whose records are all passed over is read, too.
     changes |= {"taken_at": now} if read or portion.positions else {}
     changes |= {"caught_up_at": now} if portion.is_end else {}
     changes |= {"missing": portion.missing, "lacks": portion.lacks} if portion.missing is not None else {}

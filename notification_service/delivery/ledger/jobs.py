@@ -14,11 +14,10 @@ from notification_service.delivery.core.gate import GateState
 from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, Status, WaitingRow
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.claims import running_calls
-from notification_service.delivery.ledger.completion import ENDED
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finding import SCHEDULE, get_job
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
+from notification_service.delivery.ledger.job_rows import ENDED, SCHEDULE, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant
@@ -100,7 +99,7 @@ def _take_over(database: Database, known: Mapping[str, str], source: str, servic
 
 
 def _find_reader(connection: Connection, jobs: list[str], parts: Collection[str]) -> str | None:
-    """Return which of the jobs has read these parts, or the most of them."""
+    """Return which of the jobs has read these parts, or more of them than the others."""
     found = Counter[str]()
     for some in chunks(sorted(parts)):
         asked = select(SOURCES.c.job).where(SOURCES.c.job.in_(jobs), SOURCES.c.part.in_(some))
@@ -140,7 +139,7 @@ def start_job(
 ) -> bool:
     """Note the job, and return whether it is new. The service publishes its end, whichever process delivers its last row.
 
-    Without `live_parts` the job ends some time. Of them it goes on where the live jobs of its receiver have come to.
+    Without `live_parts` the job ends some time. Of them it continues where the live jobs of its receiver are.
 
     Raises:
         JobRefused: There is a job of this name for another receiver or source, or no database takes the name.
@@ -201,7 +200,7 @@ def list_jobs(database: Database, stalled_after_ms: int, job: str | None = None)
         now = database.now(connection)
         holds = _held_units(connection)
         found = connection.execute(asked if job is None else asked.where(JOBS.c.id == job)).mappings().all()
-    return [_told(each, holds[each["id"]], now, stalled_after_ms) for each in found]
+    return [_job_of(each, holds[each["id"]], now, stalled_after_ms) for each in found]
 
 
 def _held_units(connection: Connection) -> Counter[str]:
@@ -223,7 +222,7 @@ def _held_units(connection: Connection) -> Counter[str]:
 
 
 def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
-    """Let a held unit go on with its next row; what failed stays failed.
+    """Let a held unit continue with its next row; what failed stays failed.
 
     Raises:
         JobRefused: The unit is not held.
@@ -240,7 +239,7 @@ def release_unit(database: Database, receivers: dict[str, Receiver], receiver: s
 
 
 def open_gate(database: Database, receiver: str) -> None:
-    """Open a shut gate: rows go on as they are due."""
+    """Open a shut gate: rows continue as they are due."""
     with database.write() as connection:
         gate = lock_gate(connection, receiver)
         if gate.state is GateState.OPEN:
@@ -251,14 +250,14 @@ def open_gate(database: Database, receiver: str) -> None:
         connection.execute(update(ROWS).where(*resting, ROWS.c.owner.is_(None)).values(due_at=now))
 
 
-def list_errors(database: Database, job: str, most: int) -> list[RowError]:
+def list_errors(database: Database, job: str, limit: int) -> list[RowError]:
     """Return why rows of a job have failed or were rejected, the oldest rows first."""
     asked = (
         select(ERRORS, ROWS.c.status, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
         .join(ROWS, ROWS.c.id == ERRORS.c.row)
         .where(ERRORS.c.job == job)
         .order_by(ERRORS.c.row)
-        .limit(most)
+        .limit(limit)
     )
     with database.read() as connection:
         get_job(connection, job)
@@ -278,22 +277,24 @@ def list_errors(database: Database, job: str, most: int) -> list[RowError]:
         ]
 
 
-def list_waiting(database: Database, receiver: str, most: int) -> list[WaitingRow]:
+def list_waiting(database: Database, receiver: str, limit: int) -> list[WaitingRow]:
     """Return the open rows that are the first of their units, the one that is due first at the top."""
     names = ("job", "notification_id", "status", "mode", "step", "due_at", "owner", "attempts", "error")
     of_step = select(ROWS).where(ROWS.c.receiver == receiver, ROWS.c.step == bindparam("due"), IS_HEAD)
     with database.read() as connection:
         # One index has the rows of each step in this order: all together would have to be sorted.
-        asked = [connection.execute(of_step.order_by(ROWS.c.due_at).limit(most), {"due": step.value}).mappings() for step in Step]
-        found = sorted((each for rows in asked for each in rows), key=lambda each: each["due_at"])[:most]
+        asked = [
+            connection.execute(of_step.order_by(ROWS.c.due_at).limit(limit), {"due": step.value}).mappings() for step in Step
+        ]
+        found = sorted((each for rows in asked for each in rows), key=lambda each: each["due_at"])[:limit]
     return [WaitingRow(row=each["id"], unit=each["key"], **{name: each[name] for name in names}) for each in found]
 
 
-def list_held(database: Database, receiver: str, most: int) -> list[tuple[str, int]]:
+def list_held(database: Database, receiver: str, limit: int) -> list[tuple[str, int]]:
     """Return the held units, each with the row whose failure holds it."""
     with database.read() as connection:
         asked = select(KEYS.c.key, KEYS.c.held_by).where(KEYS.c.receiver == receiver, KEYS.c.held_by.is_not(None))
-        return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(most))]
+        return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(limit))]
 
 
 def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]], stalled_after_ms: int) -> list[GateReport]:
@@ -344,7 +345,7 @@ def _sums(receiver: Receiver, stalled_since: Instant) -> Select[Any]:
     )
 
 
-def _told(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Job:
+def _job_of(job: RowMapping, held: int, now: Instant, stalled_after_ms: int) -> Job:
     ended = job["processed"] + job["rejected"] + job["failed"] + job["cancelled"]
     return Job(
         id=job["id"],

@@ -7,16 +7,13 @@ import msgspec
 
 from notification_service.delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
 from notification_service.delivery.ledger import (
-    cancelling,
-    changed_steps,
     claims,
-    clock_repair,
     finishing,
     intake,
+    job_orders,
     jobs,
-    repair,
-    retention,
     services,
+    upkeep,
 )
 from notification_service.delivery.ledger.claims import Claimed
 from notification_service.delivery.ledger.database import Database
@@ -112,20 +109,20 @@ class Ledger:
         return intake.accept_loss(self.database, job, by, because)
 
     def cancel_job(self, job: str) -> None:
-        cancelling.cancel_job(self.database, self.receivers, job)
+        job_orders.cancel_job(self.database, self.receivers, job)
 
     def go_on(self, receiver: str) -> None:
-        """End what is left of orders to cancel or to repair jobs, if a process ended in the midst."""
-        for job in cancelling.cancelled_jobs(self.database, receiver):
-            cancelling.cancel_rows(self.database, self.receivers, job)
-        for job in repair.jobs_in_repair(self.database, receiver):
-            repair.go_on_repairing(self.database, self.receivers, job)
+        """End what remains of orders to cancel or to repair jobs, if a process ended in the midst."""
+        for job in job_orders.cancelled_jobs(self.database, receiver):
+            job_orders.cancel_rows(self.database, self.receivers, job)
+        for job in job_orders.jobs_in_repair(self.database, receiver):
+            job_orders.go_on_repairing(self.database, self.receivers, job)
 
     def retry_failed(self, job: str, *, with_late: bool) -> tuple[int, int]:
-        return repair.retry_failed(self.database, self.receivers, job, with_late=with_late)
+        return job_orders.retry_failed(self.database, self.receivers, job, with_late=with_late)
 
     def fit_steps(self, receiver: str) -> int:
-        return changed_steps.fit_steps(self.database, self.receivers[receiver], receiver)
+        return upkeep.fit_steps(self.database, self.receivers[receiver], receiver)
 
     def release_unit(self, receiver: str, unit: str) -> None:
         jobs.release_unit(self.database, self.receivers, receiver, unit)
@@ -133,14 +130,14 @@ class Ledger:
     def open_gate(self, receiver: str) -> None:
         jobs.open_gate(self.database, receiver)
 
-    def errors(self, job: str, most: int) -> list[RowError]:
-        return jobs.list_errors(self.database, job, most)
+    def errors(self, job: str, limit: int) -> list[RowError]:
+        return jobs.list_errors(self.database, job, limit)
 
-    def waiting(self, receiver: str, most: int) -> list[WaitingRow]:
-        return jobs.list_waiting(self.database, receiver, most)
+    def waiting(self, receiver: str, limit: int) -> list[WaitingRow]:
+        return jobs.list_waiting(self.database, receiver, limit)
 
-    def held(self, receiver: str, most: int) -> list[tuple[str, int]]:
-        return jobs.list_held(self.database, receiver, most)
+    def held(self, receiver: str, limit: int) -> list[tuple[str, int]]:
+        return jobs.list_held(self.database, receiver, limit)
 
     def gates(self) -> list[GateReport]:
         return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)
@@ -162,11 +159,11 @@ class Ledger:
             self._entered_ms = passed
 
     def end_long_pauses(self, receiver: str) -> int:
-        return clock_repair.end_long_pauses(self.database, self.receivers[receiver], receiver, self._pauses[receiver])
+        return upkeep.end_long_pauses(self.database, self.receivers[receiver], receiver, self._pauses[receiver])
 
     def delete_expired(self) -> int:
         """Delete some of what ended long ago; what ended in the future, by a clock that was ahead, ends now. Return how many."""
-        return clock_repair.date_back(self.database) or retention.delete_expired(self.database, self._retention_ms)
+        return upkeep.date_back(self.database) or upkeep.delete_expired(self.database, self._retention_ms)
 
     def close(self) -> None:
         self.database.close()

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, RowMapping, func, select, update
 from notification_service.delivery.core.jobs import JobEvent
 from notification_service.delivery.core.published_events import PublishedMark
 from notification_service.delivery.errors import RunDirectoryCopied
-from notification_service.delivery.ledger.completion import find_published_before, ledger_id, lock_counter
 from notification_service.delivery.ledger.database import Database
+from notification_service.delivery.ledger.job_rows import find_published_before, ledger_id, lock_counter
 from notification_service.delivery.ledger.tables import EVENTS, JOBS, SERVICES, chunks
 from resequencer.clock import Instant, Unchanged
 
@@ -76,15 +76,15 @@ def _make(connection: Connection, service: str) -> bool:
     return True
 
 
-def published_events(connection: Connection, before: Instant, most: int) -> list[int]:
-    """Return the numbers of events from before that are published. Of each service it is looked at the first `most` events.
+def published_events(connection: Connection, before: Instant, limit: int) -> list[int]:
+    """Return the numbers of events from before that are published. Of each service it is looked at the first `limit` events.
 
     None of them is asked for again: what is compared behind a restore are the runs of the jobs.
     """
     found: list[int] = []
     for service, done in connection.execute(select(SERVICES.c.id, SERVICES.c.done)).all():
         published = select(EVENTS.c.number, EVENTS.c.at).where(EVENTS.c.service == service, EVENTS.c.number <= done)
-        first = connection.execute(published.order_by(EVENTS.c.number).limit(most)).all()
+        first = connection.execute(published.order_by(EVENTS.c.number).limit(limit)).all()
         found += [number for number, at in first if at < before]
     return found
 
@@ -115,9 +115,9 @@ class ServiceEvents:
             values = msgspec.structs.asdict(mark)
             connection.execute(update(SERVICES).where(SERVICES.c.id == self.service).values(**values))
 
-    def after(self, done: int, most: int) -> Sequence[tuple[int, JobEvent]]:
+    def after(self, done: int, limit: int) -> Sequence[tuple[int, JobEvent]]:
         is_ours = (EVENTS.c.service == self.service) & (EVENTS.c.number > done)
-        asked = select(EVENTS.c.number, EVENTS.c.body).where(is_ours).order_by(EVENTS.c.number).limit(most)
+        asked = select(EVENTS.c.number, EVENTS.c.body).where(is_ours).order_by(EVENTS.c.number).limit(limit)
         with self._database.read() as connection:
             return [(number, _event(body)) for number, body in connection.execute(asked)]
 

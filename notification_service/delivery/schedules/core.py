@@ -96,7 +96,7 @@ class Ticks:
         reached = after
         for moment in CronSim(self._cron, (_EPOCH + timedelta(milliseconds=after)).astimezone(self._zone)):
             tick = round(moment.timestamp()) * 1_000
-            # In the hour that comes twice, the library begins anew with the first one.
+            # In the hour that comes twice, the library begins again with the first one.
             if tick > reached:
                 reached = tick
                 yield tick
@@ -116,7 +116,7 @@ MAX_AHEAD = 8
 """So many runs of made ticks are kept, the last ones by their instants: what is stored with an offset is short."""
 
 NOTED_MS = 86_400_000
-"""Progress is written anew when it is a day old: brokers delete the offset of a group that is not used for a week."""
+"""Progress is written again when it is a day old: brokers delete the offset of a group that is not used for a week."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -185,11 +185,11 @@ def is_ahead(progress: Progress, now: Instant) -> bool:
 
 
 def find_next(progress: Progress | None, ticks: Ticks, missed: Missed, now: Instant) -> Progress | None:
-    """Return the progress to go on from; None if there is nothing to do. If it `is_ahead`, the clock must be trusted.
+    """Return the progress to continue from; None if there is nothing to do. If it `is_ahead`, the clock must be trusted.
 
     A tick under way is ended first, also after a change of the expression, and however late. A new expression has no missed
-    ticks: it is in force from now on. A schedule that is ahead goes on from now. The result is done already if it only has to be
-    stored.
+    ticks: it is in force from now on. A schedule that is ahead continues from now. The result is done already if it only has to
+    be stored.
     """
     if progress is None:
         return Progress(now, ticks.expression, now)
@@ -207,8 +207,8 @@ def find_next(progress: Progress | None, ticks: Ticks, missed: Missed, now: Inst
 
 def _at(tick: Instant, progress: Progress, ticks: Ticks, missed: Missed, now: Instant) -> Progress:
     """Return the progress at the next tick: to be made, or to be passed by."""
-    is_left_out = missed is Missed.NONE and now - tick > GRACE_MS
-    if is_left_out or progress.was_made_ahead(tick):
+    is_skipped = missed is Missed.NONE and now - tick > GRACE_MS
+    if is_skipped or progress.was_made_ahead(tick):
         return Progress(tick, ticks.expression, now, total=progress.total, ahead=_runs(progress))
     goes_on = progress.run_from is not None and ticks.next(progress.tick) == tick
     run_from, ahead = (progress.run_from, progress.ahead) if goes_on else (tick, _runs(progress))
@@ -216,7 +216,7 @@ def _at(tick: Instant, progress: Progress, ticks: Ticks, missed: Missed, now: In
 
 
 def _runs(progress: Progress) -> tuple[tuple[Instant, Instant], ...]:
-    """Return the runs of made ticks with the last one. No clock tells which are past: those with the first instants leave."""
+    """Return the runs of made ticks with the last one. No clock shows which are past: the first ones are dropped."""
     last = () if progress.run_from is None else ((progress.run_from, progress.tick),)
     return tuple(sorted((*progress.ahead, *last))[-MAX_AHEAD:])
 

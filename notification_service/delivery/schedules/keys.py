@@ -19,7 +19,7 @@ class FoundKey(NamedTuple):
 
 
 class Keys(Protocol):
-    """Keys in the order of their bytes, so that each is passed once, whatever process goes on."""
+    """Keys in the order of their bytes, so that each is passed once, whatever process continues."""
 
     def open(self, release: str | None) -> str | None:
         """Get ready, with this version of the lookups if it is still there, and return the version in use; None: no lookups.
@@ -88,7 +88,7 @@ class LookupKeys:
         try:
             return open_release(self._directory, pointer_of(self._directory, version))
         except ReleaseRefused:
-            # A tick that was begun elsewhere, or long ago, goes on with what there is: the order of the keys is the same.
+            # A tick that was begun elsewhere, or long ago, continues with what there is: the order of the keys is the same.
             if not is_chosen:
                 raise
             return open_release(self._directory, self._directory.get_current())

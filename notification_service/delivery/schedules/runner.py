@@ -25,7 +25,7 @@ from resequencer.printable import counted
 
 _LOG = logging.getLogger("resequencer.delivery")
 _YIELD_MS = 10_000
-"""A tick under way is left to the worker that has begun it, as long as its progress moves within this time."""
+"""The worker that has begun a tick makes it, as long as its progress moves within this time."""
 
 _COUNT_MS = 10_000
 """How often it is asked how many requests wait for the receiver."""
@@ -34,7 +34,7 @@ _PILE_TICKS = 2
 """When as many requests wait as more than these ticks make, the schedule is ahead of its receiver: that is a problem."""
 
 _REQUESTS, _BYTES, _LOOKED_AT = 500, 1 << 20, 50_000
-"""The most requests of a portion, about their most bytes, and how many keys are looked at for it."""
+"""The maximum of requests of a portion, about their maximum of bytes, and how many keys are looked at for it."""
 
 
 class OtherExpression(ResequencerError):
@@ -54,7 +54,7 @@ class TickInFuture(ResequencerError):
     def __init__(self, schedule: str, tick: Instant) -> None:
         super().__init__(
             f"schedule {schedule}: its last tick is {instant_text(tick)}, in the future: the clock was ahead then, or is behind "
-            "now. It goes on from now when the clock has been right for as long as clock.trusted-after says; set the clock if "
+            "now. It continues from now when the clock has been right for as long as clock.trusted-after says; set the clock if "
             "it is wrong"
         )
 
@@ -111,7 +111,7 @@ class ScheduleRunner:
         Without a due tick nothing is asked.
 
         Raises:
-            ResequencerError: The sink or the lookups cannot be used now. The next call goes on.
+            ResequencerError: The sink or the lookups cannot be used now. The next call continues.
         """
         with self._lock:
             before = self._made
@@ -163,9 +163,9 @@ class ScheduleRunner:
     def _find_pile(self, ticks_waiting: float | None) -> str | None:
         if ticks_waiting is None or ticks_waiting <= _PILE_TICKS:
             return None
-        told = counted(self._waiting or 0, "request")
+        waiting = counted(self._waiting or 0, "request")
         return (
-            f"{told} of {ticks_waiting:g} ticks wait for {self._receiver}, and each tick adds to them: see why it takes none, "
+            f"{waiting} of {ticks_waiting:g} ticks wait for {self._receiver}, and each tick adds to them: see why it takes none, "
             "with `resequencer delivery gates`; with waiting = newest only the newest of each key waits"
         )
 
@@ -186,7 +186,7 @@ class ScheduleRunner:
         return find_next(progress, self._ticks, self._missed, now)
 
     def _note(self, found: Progress | None) -> None:
-        """Take over what is stored. If another worker has moved it in the midst of a tick, that one is left to go on."""
+        """Take over what is stored. If another worker has moved it in the midst of a tick, that one continues."""
         if found != self._progress:
             is_under_way = found is not None and not found.is_done
             self._yields_until = self._clock.passed() + _YIELD_MS if is_under_way else 0
@@ -195,7 +195,7 @@ class ScheduleRunner:
     def _store_next(self, due: Progress) -> None:
         now = self._clock.now()
         if due.is_done:
-            self._tell_skipped(due)
+            self._log_skipped(due)
             self._store([], due)
             return
         if due.after == "" and now - due.tick > GRACE_MS:
@@ -205,22 +205,22 @@ class ScheduleRunner:
         after = msgspec.structs.replace(due.went_on(last_key, len(requests), now), release=release)
         self._store(requests, after)
         if after.is_done:
-            tell = _LOG.info if after.made else _LOG.warning
-            tell("schedule %s: tick %s has made %s", self.name, instant_text(after.tick), counted(after.made, "request"))
+            log = _LOG.info if after.made else _LOG.warning
+            log("schedule %s: tick %s has made %s", self.name, instant_text(after.tick), counted(after.made, "request"))
 
-    def _tell_skipped(self, due: Progress) -> None:
+    def _log_skipped(self, due: Progress) -> None:
         before, at = self._progress, instant_text(due.tick)
         if before is None:
             _LOG.info("schedule %s: no progress is stored, so it begins at %s", self.name, at)
         elif due.expression != before.expression:
             _LOG.info("schedule %s: it is %s from %s on; before, it was %s", self.name, due.expression, at, before.expression)
         elif due.tick < before.tick:
-            text = "schedule %s: the clock was ahead when tick %s was made; it goes on from %s, and makes no tick a second time"
+            text = "schedule %s: the clock was ahead when tick %s was made; it continues from %s, and makes no tick a second time"
             _LOG.warning(text, self.name, instant_text(before.tick), at)
         elif due.tick > before.tick and before.was_made_ahead(due.tick):
             _LOG.info("schedule %s: tick %s was made before, while the clock was ahead", self.name, at)
         elif due.tick > before.tick:
-            _LOG.warning("schedule %s: no worker began tick %s in time: it is left out", self.name, at)
+            _LOG.warning("schedule %s: no worker began tick %s in time: it is skipped", self.name, at)
 
     def _portion(self, due: Progress, release: str | None) -> tuple[list[Request], bytes | None]:
         """Return the next requests, and the last key that was looked at; None: there are no further keys."""

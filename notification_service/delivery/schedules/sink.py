@@ -26,7 +26,7 @@ class ProgressUnreadable(ResequencerError):
     def __init__(self, schedule: str, where: str, problem: str) -> None:
         super().__init__(
             f"schedule {schedule}: its progress in {where} cannot be read ({problem}); start the version that wrote it, "
-            "or rename the schedule, so that it begins anew"
+            "or rename the schedule, so that it begins again"
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from notification_service.delivery import event_file
 from notification_service.delivery.core import gate, published_events
-from notification_service.delivery.ledger import claims, clock_repair, completion, intake, repair, retention
+from notification_service.delivery.ledger import claims, intake, job_orders, job_rows, upkeep
 from notification_service.delivery.ledger.finishing import Finishing
 from notification_service.delivery.ledger.ledger import Ledger
 from resequencer.clock import SteadyClock
@@ -47,14 +47,14 @@ FAULTS = (
     Fault("a held unit takes in a head", intake._rows, "found.held_by is not None", "found.held_by == -1", seed=33),
     Fault(
         "complete before all is read",
-        completion.complete_jobs,
+        job_rows.complete_jobs,
         "has_all & (JOBS.c.ingested == ENDED)",
         "(JOBS.c.ingested == ENDED)",
     ),
-    Fault("complete once more", completion.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=3),
+    Fault("complete once more", job_rows.complete_jobs, "JOBS.c.completed_at.is_(None), is_done", "is_done", seed=3),
     Fault(
         "events numbered outside of the transaction",
-        completion._next_number,
+        job_rows._next_number,
         "taken = update(COUNTERS)",
         "return next(_NUMBERS)\n    taken = update(COUNTERS)",
         seed=7,
@@ -71,17 +71,17 @@ FAULTS = (
     Fault(
         "a jump of the clock is believed", SteadyClock._compared, "self._settled_ms if believed.is_settled else 0", "0", seed=41
     ),
-    Fault("a pause in the far future lasts", clock_repair.end_long_pauses, "if not over:", "if True:", seed=28),
+    Fault("a pause in the far future lasts", upkeep.end_long_pauses, "if not over:", "if True:", seed=28),
     Fault("the rate waits for an instant in the far future", gate.Gate._next_call, " if self.next_call <=", " if 0 <=", seed=19),
     Fault(
         "deleted by a clock that is not trusted",
-        retention.delete_expired,
+        upkeep.delete_expired,
         "if not database.clock.was_trusted:",
         "if False:",
         seed=24,
     ),
-    Fault("deleted by a clock that is not trusted", retention._delete_rows, "if not database.clock.was_trusted:", "if False:"),
-    Fault("deleted by a clock that is not trusted", retention._rests, "now < ahead_at + retention_ms", "False", seed=24),
+    Fault("deleted by a clock that is not trusted", upkeep._delete_rows, "if not database.clock.was_trusted:", "if False:"),
+    Fault("deleted by a clock that is not trusted", upkeep._note_look, "now < ahead_at + retention_ms", "False", seed=24),
     Fault("calls under way are not counted", gate.Gate.permits, " - running)", ")"),
     Fault("many probes at once", gate.Gate.permits, "min(1, wanted)", "wanted", seed=14),
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
@@ -101,27 +101,33 @@ FAULTS = (
     Fault("verified without a wait", Finishing._done, "self.now + after", "self.now", seed=16),
     Fault("late is not told", Finishing._done, 'row["is_late"] or row["id"] < key["delivered"]', "False", seed=134),
     Fault(
-        "a late row without a request for it", repair._reopen, 'key["delivered"] > row["id"] and not with_late', "False", seed=326
+        "a late row without a request for it",
+        job_orders._reopen,
+        'key["delivered"] > row["id"] and not with_late',
+        "False",
+        seed=326,
     ),
-    Fault("a repair stops half-way", Ledger.go_on, "repair.go_on_repairing(self.database, self.receivers, job)", "pass", seed=16),
+    Fault(
+        "a repair stops half-way", Ledger.go_on, "job_orders.go_on_repairing(self.database, self.receivers, job)", "pass", seed=16
+    ),
     Fault("rows of a cancelled job are claimed", claims.claim, "if each.cancelled_at is not None]", "if False]", seed=63),
     Fault("a row that is open again counts as failed", Finishing.reopen, 'row["status"], -1)', 'row["status"], 0)', seed=13),
     Fault("results of a cancelled job count", Finishing.end, '"owner": None, ', "", seed=1),
     Fault(
         "a cancellation is not ended",
         Ledger.go_on,
-        "cancelling.cancel_rows(self.database, self.receivers, job)",
+        "job_orders.cancel_rows(self.database, self.receivers, job)",
         "pass",
         seed=78,
     ),
     Fault(
         "open jobs lose their ended rows",
-        retention._lets_go,
+        upkeep._lets_go,
         "| JOBS.c.completed_at.is_not(None)",
         "| (JOBS.c.read >= 0)",
         seed=16,
     ),
-    Fault("open jobs lose their ended rows", retention._until, "JOBS.c.completed_at.is_(None)", "JOBS.c.is_live", seed=16),
+    Fault("open jobs lose their ended rows", upkeep._until, "JOBS.c.completed_at.is_(None)", "JOBS.c.is_live", seed=16),
 )
 
 

@@ -79,8 +79,8 @@ def test_a_refused_partition_is_told_once_and_left_alone_for_a_while(
         now += 11
         runner.turn()
         assert store.tries == [ONE, TWO, ONE]
-        (told,) = (each.getMessage() for each in caplog.records)
-        assert told == f"store sums cannot take over C-0 yet, the others go on: {LOST}"
+        (message,) = (each.getMessage() for each in caplog.records)
+        assert message == f"store sums cannot take over C-0 yet, the others continue: {LOST}"
         store.errors = {}
         now += 11
         runner.turn()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from notification_service.aggregation.atomic_store import UsersAggregate
 from notification_service.aggregation.core import Change, Command, Processor, Slot, Stored
-from notification_service.aggregation.users_aggregate import UsersAggregate
 from resequencer.dead_letter import DeadLetter
 from resequencer.errors import PermanentError
 from resequencer.record import Origin, Partition, Record
@@ -26,8 +26,8 @@ def applied(apply: Any, head: bytes | None = None, member: bytes | None = None, 
 def test_callables_see_values_and_not_bytes():
     seen: list[Any] = []
 
-    def apply(head: Any, member: Any, said: Any) -> Any:
-        seen.append((head, member, said))
+    def apply(head: Any, member: Any, command_body: Any) -> Any:
+        seen.append((head, member, command_body))
         return {"sum": 3}, [1, 2]
 
     assert applied(apply, b'{"sum":1}', b"null", command(b'{"a":[1]}')) == Change(b'{"sum":3}', b"[1,2]")
@@ -36,7 +36,7 @@ def test_callables_see_values_and_not_bytes():
 
 
 def test_none_is_no_value():
-    assert applied(lambda head, member, said: (None, None), b"1", b"2") == Change(None, None)
+    assert applied(lambda head, member, command_body: (None, None), b"1", b"2") == Change(None, None)
 
 
 def _raise(error: BaseException) -> Any:
@@ -48,53 +48,53 @@ def _raise(error: BaseException) -> Any:
 )
 def test_whatever_apply_raises_costs_its_command(error: BaseException):
     with pytest.raises(PermanentError, match="raised") as raised:
-        applied(lambda head, member, said: _raise(error))
+        applied(lambda head, member, command_body: _raise(error))
     assert type(error).__name__ in str(raised.value)
 
 
 def test_an_interruption_ends_the_store():
     with pytest.raises(KeyboardInterrupt):
-        applied(lambda head, member, said: _raise(KeyboardInterrupt()))
+        applied(lambda head, member, command_body: _raise(KeyboardInterrupt()))
 
 
 @pytest.mark.parametrize("answer", [None, 1, {"head": 1}, [1, 2], (1,), (1, 2, 3), "ab"])
 def test_what_is_no_pair_is_refused(answer: Any):
     with pytest.raises(PermanentError, match="instead of a pair"):
-        applied(lambda head, member, said: answer)
+        applied(lambda head, member, command_body: answer)
 
 
 @pytest.mark.parametrize("value", [object(), {1, object()}, {(1, 2): 3}, lambda: 1])
 def test_a_value_that_json_cannot_say_is_refused(value: Any):
     with pytest.raises(PermanentError, match="no JSON"):
-        applied(lambda head, member, said: (value, None))
+        applied(lambda head, member, command_body: (value, None))
 
 
 def test_a_value_that_contains_itself_is_refused():
     round_and_round: list[Any] = []
     round_and_round.append(round_and_round)
     with pytest.raises(PermanentError, match="no JSON"):
-        applied(lambda head, member, said: (round_and_round, None))
+        applied(lambda head, member, command_body: (round_and_round, None))
 
 
 def test_a_number_that_is_none_becomes_null_as_in_json():
-    assert applied(lambda head, member, said: ([math.nan], None)) == Change(b"[null]", None)
+    assert applied(lambda head, member, command_body: ([math.nan], None)) == Change(b"[null]", None)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'"\xff"', b"[" * 100_000])
 def test_a_command_that_is_no_json_is_refused_before_apply_is_called(body: bytes):
     with pytest.raises(PermanentError, match="the command is no JSON"):
-        applied(lambda head, member, said: _raise(AssertionError()), of=command(body))
+        applied(lambda head, member, command_body: _raise(AssertionError()), of=command(body))
 
 
 def test_a_command_without_a_member_cannot_change_one():
     with pytest.raises(PermanentError, match="a command without one"):
-        applied(lambda head, member, said: (1, 2), of=command(member=None))
-    assert applied(lambda head, member, said: (1, None), of=command(member=None)) == Change(b"1", None)
+        applied(lambda head, member, command_body: (1, 2), of=command(member=None))
+    assert applied(lambda head, member, command_body: (1, None), of=command(member=None)) == Change(b"1", None)
 
 
 def test_what_follows_is_published_under_the_key_in_order():
-    told = UsersAggregate(lambda *_: (1, None), lambda key, old, new: [key, old, new]).on_value("k", b"1", b"[2]", 0)
-    assert [(each.key, each.headers, each.value) for each in told] == [(b"k", (), each) for each in (b'"k"', b"1", b"[2]")]
+    aggregate = UsersAggregate(lambda *_: (1, None), lambda key, old, new: [key, old, new]).on_value("k", b"1", b"[2]", 0)
+    assert [(each.key, each.headers, each.value) for each in aggregate] == [(b"k", (), each) for each in (b'"k"', b"1", b"[2]")]
     assert UsersAggregate(lambda *_: (1, None), None).on_value("k", None, b"1", 0) == ()
 
 
@@ -120,8 +120,8 @@ class Values(dict[Slot, Stored]):
 
 @pytest.mark.parametrize("which", ["apply", "on_value"])
 def test_what_fails_becomes_a_dead_letter_and_changes_nothing_and_the_next_command_is_applied(which: str):
-    def apply(head: Any, member: Any, said: Any) -> Any:
-        return (_raise(ValueError("no")) if which == "apply" and said == "bad" else said), None
+    def apply(head: Any, member: Any, command_body: Any) -> Any:
+        return (_raise(ValueError("no")) if which == "apply" and command_body == "bad" else command_body), None
 
     def on_value(key: str, old: Any, new: Any) -> Any:
         return _raise(ValueError("no")) if new == "bad" else [new]

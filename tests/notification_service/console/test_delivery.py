@@ -14,8 +14,7 @@ from harness.receivers import receiver
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.delivery.core.answers import Answer, Done, Failed, Suspended
 from notification_service.delivery.ledger.intake import Portion
 

@@ -160,6 +160,6 @@ def test_a_backlog_that_nothing_reads_has_no_estimate(history: History) -> None:
 def test_the_chart_scales_to_its_highest_bar() -> None:
     minutes = [Minute(BEGINNING + n * MINUTE, records=60 * n) for n in range(3)]
     chart = history_chart("Records", minutes, "records", BEGINNING, BEGINNING + 72 * MINUTE)
-    assert chart.most == 2
+    assert chart.maximum == 2
     assert [(bar.per_second, bar.height, bar.y) for bar in chart.bars] == [(1, 45, 45), (2, 90, 0)]
     assert history_chart("Records", [], "records", 0, MINUTE).bars == ()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.dead_letters import MASKED, DeadLetterList, Row, answer_for, error_for, list_for
 from resequencer.storage_port import WaitKind, Waits
 

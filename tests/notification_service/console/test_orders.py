@@ -19,8 +19,7 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.console import order_pages
-from notification_service.console.access.identity import Identity
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.orders import list_orders

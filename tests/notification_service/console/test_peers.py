@@ -15,7 +15,7 @@ from harness.console_stage import client_of, make_sources
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from notification_service.console.peers import PeerAnswer, PeerFailed, Peers, fetch, service_answer
+from notification_service.console.history import PeerAnswer, PeerFailed, Peers, fetch, service_answer
 from notification_service.status.report import PartitionStatus, State, StatusReport
 from notification_service.status.service_report import ServedStatus, service_report
 from resequencer.clock import instant_text
@@ -83,9 +83,14 @@ def first(peers: Peers, is_so: Callable[[PeerAnswer], bool]) -> PeerAnswer:
 
 
 def test_a_peers_workers_are_told_as_of_their_answer(peer: Peer) -> None:
-    (told,) = Peers((f"{peer.url}/",), "secret", FakeClock()).look()
-    assert (told.url, told.is_answering, told.state, told.as_of) == (peer.url, True, "ready", instant_text(BEGINNING))
-    assert [each.report.worker_process_id for each in told.workers] == [2]
+    (seen,) = Peers((f"{peer.url}/",), "secret", FakeClock()).look()
+    assert (seen.url, seen.is_answering, seen.state, seen.as_of) == (
+        peer.url,
+        True,
+        "ready",
+        instant_text(BEGINNING),
+    )
+    assert [each.report.worker_process_id for each in seen.workers] == [2]
     assert peer.asked == [("/api/v1/service", "Bearer secret")]
 
 
@@ -103,16 +108,16 @@ def test_a_peer_that_no_longer_answers_keeps_its_last_answer_with_its_age(peer: 
     assert peers.look()[0].is_answering
     clock.advance(60_000)
     peer.status = 503
-    told = first(peers, lambda each: not each.is_answering)
-    assert (told.problem, told.state, told.as_of) == ("it answered 503", "ready", instant_text(BEGINNING))
+    seen = first(peers, lambda each: not each.is_answering)
+    assert (seen.problem, seen.state, seen.as_of) == ("it answered 503", "ready", instant_text(BEGINNING))
 
 
 @pytest.mark.slow
 def test_a_slow_peer_holds_a_page_up_for_a_moment_and_then_no_more(peer: Peer) -> None:
     peer.may_answer.clear()
     peers = Peers((peer.url,), "", FakeClock())
-    (told,) = peers.look()
-    assert (told.is_answering, told.problem) == (False, "it was not asked yet")
+    (seen,) = peers.look()
+    assert (seen.is_answering, seen.problem) == (False, "it was not asked yet")
     peer.may_answer.set()
     assert first(peers, lambda each: each.is_answering).state == "ready"
 
@@ -140,7 +145,7 @@ def test_what_is_no_answer_of_a_console_is_refused(peer: Peer, status: int, body
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def test_a_peer_that_drips_its_answer_holds_nothing_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("notification_service.console.peers._TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("notification_service.console.history._TIMEOUT_SECONDS", 0.5)
     has_ended = Event()
 
     def drip(listening: socket.socket) -> None:
@@ -184,12 +189,12 @@ def test_the_pages_show_a_peers_texts_as_text(peer: Peer, tmp_path: Path, path: 
 
 def test_the_pages_say_that_a_peer_does_not_answer(tmp_path: Path) -> None:
     page = client_of(make_sources(tmp_path), peers=("http://127.0.0.1:1",)).get("/workers").text
-    assert "http://127.0.0.1:1 does not tell its state: it does not answer" in page
+    assert "http://127.0.0.1:1 does not report its state: it does not answer" in page
     assert "Nothing of it is known." in page
 
 
 def test_the_api_tells_of_peers_if_it_is_asked_to(peer: Peer, tmp_path: Path) -> None:
     client = client_of(make_sources(tmp_path), peers=(peer.url,))
     assert client.get("/api/v1/service").json()["peers"] is None
-    (told,) = client.get("/api/v1/service?peers=true").json()["peers"]
-    assert (told["url"], told["state"], told["problem"]) == (peer.url, "ready", None)
+    (seen,) = client.get("/api/v1/service?peers=true").json()["peers"]
+    assert (seen["url"], seen["state"], seen["problem"]) == (peer.url, "ready", None)

@@ -31,6 +31,7 @@ from notification_service.console.prometheus import (
     STORE_COUNTERS,
     STORE_GAUGES,
     TOPIC_METRICS,
+    ServiceCollector,
     make_metrics_application,
 )
 from notification_service.console.sources import ArchiveDistance
@@ -95,8 +96,12 @@ def service_of(*reports: StatusReport, is_running: bool = True) -> ServiceReport
     return service_report(reports, NOW, is_running=is_running)
 
 
+def text_of(collector: ServiceCollector) -> str:
+    return TestClient(make_metrics_application(collector)).get("/metrics").text
+
+
 def scraped(found: ServiceReport | None) -> httpx.Response:
-    return TestClient(make_metrics_application(lambda: found)).get("/metrics")
+    return TestClient(make_metrics_application(ServiceCollector(lambda: found))).get("/metrics")
 
 
 def samples_of(found: ServiceReport | None) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -232,7 +237,7 @@ def test_promtool_would_find_a_wrong_name():
 
 def test_new_dead_letters_are_shown_by_reason_also_while_no_worker_runs():
     for counted, shown in (({"undecodable": 2}, ['resequencer_dead_letters_new{reason="undecodable"} 2.0']), (None, [])):
-        text = TestClient(make_metrics_application(lambda: None, lambda counted=counted: counted)).get("/metrics").text
+        text = text_of(ServiceCollector(lambda: None, lambda counted=counted: counted))
         assert [line for line in text.splitlines() if line.startswith("resequencer_dead_letters_new")] == shown
 
 
@@ -245,7 +250,7 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
         'resequencer_archive_lag_offsets{partition="T-1"} 5.0',
     }
     for given, expected in ((known, shown), ({}, set()), (None, set())):
-        text = TestClient(make_metrics_application(lambda: None, lambda: None, lambda given=given: given)).get("/metrics").text
+        text = text_of(ServiceCollector(lambda: None, lambda: None, lambda given=given: given))
         assert {line for line in text.splitlines() if line.startswith("resequencer_archive_")} == expected
 
 
@@ -291,8 +296,7 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
         'resequencer_delivery_rows_retried{mode="limit",receiver="tracker"} 6.0',
     }
     for given, expected in ((known, shown), (DeliveryStatus(), set())):
-        application = make_metrics_application(lambda: None, find_delivery=lambda given=given: given)
-        text = TestClient(application).get("/metrics").text
+        text = text_of(ServiceCollector(lambda: None, find_delivery=lambda given=given: given))
         assert {line for line in text.splitlines() if line.startswith("resequencer_delivery_")} == expected
 
 
@@ -303,8 +307,7 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
         ),
         ScheduleStatus("monthly", "0 0 1 * * (UTC)", overdue_since="2026-03-01T00:00:00.000Z", problem="no topic"),
     )
-    application = make_metrics_application(lambda: None, find_delivery=lambda: DeliveryStatus(schedules=schedules))
-    lines = TestClient(application).get("/metrics").text.splitlines()
+    lines = text_of(ServiceCollector(lambda: None, find_delivery=lambda: DeliveryStatus(schedules=schedules))).splitlines()
     assert {line for line in lines if line.startswith("resequencer_schedule_")} == {
         'resequencer_schedule_tick_timestamp_seconds{schedule="end-of-day"} 1.7747208e+09',
         'resequencer_schedule_overdue_tick_timestamp_seconds{schedule="monthly"} 1.7723232e+09',
@@ -316,8 +319,7 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
 
 def test_the_bridge_is_shown_and_absent_where_none_is_configured():
     def shown(bridge):
-        application = make_metrics_application(lambda: None, find_bridge=lambda: BridgeStatus(bridge))
-        lines = TestClient(application).get("/metrics").text.splitlines()
+        lines = text_of(ServiceCollector(lambda: None, find_bridge=lambda: BridgeStatus(bridge))).splitlines()
         return {line.removeprefix("resequencer_bridge_") for line in lines if line.startswith("resequencer_bridge_")}
 
     assert shown(None) == set()
@@ -330,14 +332,14 @@ def test_the_bridge_is_shown_and_absent_where_none_is_configured():
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
     stage = GroupStage(tmp_path)
     workers = (SideStatus(0, 7, None), SideStatus(1, None, "it is starting"))
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
     stage.status("A", "a1", total=1)
     stage.status("B", "b1", "ACSP")
     stage.status("C", "c1", total=None)
     stage.count()
     groups = Groups(stage, stage.clock)
-    application = make_metrics_application(lambda: None, groups=groups)
-    told = {
+    application = make_metrics_application(ServiceCollector(lambda: None, groups=groups))
+    reported = {
         "resequencer_aggregation_workers_running 1.0",
         'resequencer_aggregation_store_stands_still{store="payments"} 1.0',
         'resequencer_aggregation_commands_behind{store="payments"} 5.0',
@@ -350,7 +352,7 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         lines = TestClient(application).get("/metrics").text.splitlines()
         return {line for line in lines if line.startswith(("resequencer_aggregation_", "resequencer_groups"))}
 
-    assert shown() == told
+    assert shown() == reported
     groups.watch.refresh()
     read = {
         'resequencer_groups{state="complete"} 1.0',
@@ -358,14 +360,14 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         "resequencer_groups_with_problems 1.0",
         "resequencer_groups_oldest_open_timestamp_seconds 1.7747400e+09",
     }
-    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == told | read
+    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == reported | read
     groups.watch._close_view()
     stage.is_away = True
     groups.watch.refresh()
-    assert shown() == told
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), untaken=1),))
+    assert shown() == reported
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), untaken=1),))
     assert 'resequencer_aggregation_store_stands_still{store="payments"} 1.0' in shown()
-    stage.told = AggregationStatus(workers, (StoreStatus("payments", ("F-0",)),))
+    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",)),))
     assert 'resequencer_aggregation_store_stands_still{store="payments"} 0.0' in shown()
     groups.close()
     stage.close()

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.report import Identity as Worker
@@ -76,8 +76,8 @@ class Stage:
 
     @property
     def letter(self) -> dict[str, Any]:
-        told: dict[str, Any] = self.client.get("/api/v1/dead-letter", params={"number": NUMBER}).json()
-        return told
+        found: dict[str, Any] = self.client.get("/api/v1/dead-letter", params={"number": NUMBER}).json()
+        return found
 
     @property
     def sent(self) -> list[str]:

@@ -49,8 +49,8 @@ def console(directory: Path, region: RegionStatus | None, regions: Regions | Non
 
 def test_the_page_says_what_failed_and_what_each_participant_can_do(tmp_path: Path) -> None:
     page = console(tmp_path, FAILED, Regions()).get("/regions").text
-    for told in ("failed", "it takes nothing in until it is reset", "source jms", "sink kafka", "90 ms", "5 in a row"):
-        assert told in page
+    for answered in ("failed", "it takes nothing in until it is reset", "source jms", "sink kafka", "90 ms", "5 in a row"):
+        assert answered in page
     assert "<b>no right</b>" not in page
     assert "although it has not failed" not in page
 
@@ -90,8 +90,8 @@ def test_without_control_there_is_no_button(tmp_path: Path, region: RegionStatus
 def test_the_api_tells_the_regions_and_takes_the_order(tmp_path: Path) -> None:
     regions = Regions()
     client = console(tmp_path, FAILED, regions)
-    (told,) = client.get("/api/v1/regions").json()["regions"]
-    assert (told["slot"], told["state"], told["region"]["failed"]) == (0, "ready", "sink kafka")
+    (answered,) = client.get("/api/v1/regions").json()["regions"]
+    assert (answered["slot"], answered["state"], answered["region"]["failed"]) == (0, "ready", "sink kafka")
     token = client.get("/api/v1/token").json()["token"]
     answer = client.post("/api/v1/regions/reset", json={"slot": 0, "force": True}, headers={"x-form-token": token})
     assert (answer.status_code, answer.json(), regions.asked[0][2]) == (200, {"slot": 0}, True)
@@ -103,8 +103,8 @@ def test_the_page_has_a_line_about_the_bridge(tmp_path: Path) -> None:
         return client_of(sources._replace(find_bridge=lambda: BridgeStatus(bridge))).get("/regions").text
 
     assert "<strong>Bridge</strong>" not in shown(None)
-    told = shown(BridgeState(7, None, "mqtt://b", "topic T", 1_234, 3))
-    assert "from mqtt://b to topic T: runs. 1\xa0234 messages appended, 3 not acknowledged yet." in told
-    told = shown(BridgeState(7, "start: <b>away</b>", "mqtt://b", "topic T", notes=("a note",)))
-    assert "start: &lt;b&gt;away&lt;/b&gt;" in told
-    assert "a note." in told
+    answered = shown(BridgeState(7, None, "mqtt://b", "topic T", 1_234, 3))
+    assert "from mqtt://b to topic T: runs. 1\xa0234 messages appended, 3 not acknowledged yet." in answered
+    answered = shown(BridgeState(7, "start: <b>away</b>", "mqtt://b", "topic T", notes=("a note",)))
+    assert "start: &lt;b&gt;away&lt;/b&gt;" in answered
+    assert "a note." in answered

@@ -24,7 +24,7 @@ MAY = {"viewer": {"viewer"}, "operator": {"operator", "viewer"}, "payments": {"p
 Address = tuple[str, str]
 
 
-def said() -> dict[Address, str]:
+def documented() -> dict[Address, str]:
     """The role that each address needs, as we tell it."""
     page = OPERATIONS.read_text(encoding="utf-8").partition("## The console: logins and roles")[2].partition("\n## ")[0]
     rows = [re.fullmatch(r"\| (`(?:GET|POST) .*) \| (\w+) \|", line) for line in page.splitlines()]
@@ -37,7 +37,7 @@ def said() -> dict[Address, str]:
     }
 
 
-SAID = said()
+DOCUMENTED = documented()
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +85,16 @@ def test_each_route_is_told_of_and_nothing_else(application: Starlette) -> None:
         if isinstance(each, Route)
         for method in (each.methods or set()) - {"HEAD"}
     }
-    assert routes == set(SAID)
+    assert routes == set(DOCUMENTED)
 
 
-@pytest.mark.parametrize("address", SAID, ids=" ".join)
+@pytest.mark.parametrize("address", DOCUMENTED, ids=" ".join)
 def test_an_address_is_for_those_with_its_role_alone(application: Starlette, address: Address) -> None:
     assert status_of(application, *address, {}) == 401
     assert status_of(application, *address, {"x-roles": ""}) == 403
     for role in ROLES:
         is_refused = status_of(application, *address, {"x-roles": role}) == 403
-        assert is_refused is (SAID[address] not in MAY[role]), role
+        assert is_refused is (DOCUMENTED[address] not in MAY[role]), role
 
 
 def test_what_pages_are_made_of_needs_a_login(application: Starlette) -> None:

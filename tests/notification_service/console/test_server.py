@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from notification_service.console import server
-from notification_service.console.settings import Listener, listen
+from notification_service.console import application as server
+from notification_service.console.access.settings import Listener, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 

@@ -106,9 +106,11 @@ def test_orders_are_given_in_the_operators_name_and_the_audit_log_has_them(
         assert answer.status_code == 200
         assert "✓ what came of it." in text_of(answer.text)
         assert post(client, path, because="it is ill", **form) == (200, {"outcome": "what came of it"})
-    told = [(receiver, str(partition), each.order.value, each.offset, each.because) for receiver, partition, each in owner.given]
-    assert told[::2] == told[1::2]
-    assert told[::2] == [
+    ordered = [
+        (receiver, str(partition), each.order.value, each.offset, each.because) for receiver, partition, each in owner.given
+    ]
+    assert ordered[::2] == ordered[1::2]
+    assert ordered[::2] == [
         ("bank", "T-0", "skip", 17, "it is ill"),
         ("bank", "T-0", "skip-all", None, "it is ill"),
         ("bank", "T-0", "block", None, "it is ill"),

@@ -7,7 +7,7 @@ from threading import Event, Thread
 import pytest
 from harness.waiting import DEADLINE_SECONDS
 
-from notification_service.console.context import MAX_VIEWS, SharedViews
+from notification_service.console.sources import MAX_VIEWS, SharedViews
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable
 from storage.view_port import UnitView, WaitingChanges

@@ -80,12 +80,12 @@ def call(server: ThreadingHTTPServer) -> Callable[..., Answer | NoAnswer]:
     def make(*keys: str, url: str = "", forbidden: str = "", **claim: Any) -> Answer | NoAnswer:
         port = server.server_address[1]
         settings = receiver(*keys, url=url or f"http://127.0.0.1:{port}/base")
-        told = Claim(**{**CLAIM, **claim})
+        a_claim = Claim(**{**CLAIM, **claim})
 
         async def run() -> Answer | NoAnswer:
             caller = Caller(settings, [ipaddress.ip_network(forbidden)] if forbidden else [])
             try:
-                return await caller.call(told)
+                return await caller.call(a_claim)
             finally:
                 await caller.close()
 
@@ -220,9 +220,9 @@ def test_a_connection_that_is_refused_is_tried_once(call: Callable[..., Any], mo
     tried: list[int] = []
     original = AutoBackend.connect_tcp
 
-    async def connect(self: AutoBackend, *told: Any, **more: Any) -> Any:
+    async def connect(self: AutoBackend, *a_claim: Any, **more: Any) -> Any:
         tried.append(1)
-        return await original(self, *told, **more)
+        return await original(self, *a_claim, **more)
 
     monkeypatch.setattr(AutoBackend, "connect_tcp", connect)
     with hold_port() as held:

@@ -12,8 +12,8 @@ from notification_service.delivery.core.answers import Done, Failed, Suspended
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.settings import Step
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.sources import open_feed
+from notification_service.wiring.delivery import make_ledger
+from notification_service.wiring.delivery_sources import open_feed
 
 Run = Callable[..., int]
 KEYS = "payment-status-notification"
@@ -78,9 +78,9 @@ def test_a_job_is_started_shown_repaired_and_cancelled(
     assert run("errors", "monday") == 0
     assert "u0  N0  failed  deliver  1 call" in capsys.readouterr().out
     assert run("waiting", "tracker") == 0
-    said = capsys.readouterr()
-    assert "u1  retry (suspension)  deliver due" in said.out
-    assert "unit u0 is held by row 1" in said.err
+    printed = capsys.readouterr()
+    assert "u1  retry (suspension)  deliver due" in printed.out
+    assert "unit u0 is held by row 1" in printed.err
     assert run("gates") == 0
     assert "tracker  shut  2 waiting" in capsys.readouterr().out
     assert run("open-gate", "tracker") == 0
@@ -100,7 +100,7 @@ def test_a_held_unit_is_released(run: Run, configuration: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("start", "j", "unknown", "n.jsonl"), "there is no receiver unknown; known are tracker"),
         (("start", "live-tracker", "tracker", "n.jsonl"), "live-… and schedule-… are the names of the jobs that never end"),
@@ -114,10 +114,10 @@ def test_a_held_unit_is_released(run: Run, configuration: Path, tmp_path: Path, 
     ],
 )
 def test_what_is_not_possible_is_refused_with_its_name(
-    run: Run, arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    run: Run, arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*arguments) == 1
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_without_a_receiver_the_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:

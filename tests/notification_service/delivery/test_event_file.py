@@ -169,8 +169,8 @@ def test_two_services_with_one_file_number_each_their_own(tmp_path: Path) -> Non
     publish_all(path, other)
     one.events += [event(4, "z")]
     publish_all(path, one)
-    told = [msgspec.json.decode(each, type=JobEvent) for each in path.read_bytes().splitlines()]
-    assert [(each.service, each.number, each.job) for each in told] == [
+    written = [msgspec.json.decode(each, type=JobEvent) for each in path.read_bytes().splitlines()]
+    assert [(each.service, each.number, each.job) for each in written] == [
         ("s", 1, "j1"), ("s", 2, "j2"), ("t", 1, "x"), ("t", 2, "y"), ("s", 3, "z"),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from guardian.ports import TransportUnavailable
 from tests.notification_service.delivery.test_event_file import Log, event, log
 
 if TYPE_CHECKING:
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def publisher(topics: KafkaStage) -> Iterator[Callable[[], EventTopic]]:
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
 
     made: list[EventTopic] = []
 
@@ -63,8 +63,8 @@ def test_after_a_restore_of_the_ledger_what_was_published_is_not_published_again
         events.events.append(each)
         restored.publish()
     wait_until(lambda: len(published(topics)) == 6, "all ends")
-    told = sorted((json.loads(each.value)["number"], json.loads(each.value)["job"]) for each in topics.outputs())
-    assert told == [(1, "j1"), (2, "a"), (3, "b"), (4, "c"), (5, "b"), (6, "d")]
+    numbers = sorted((json.loads(each.value)["number"], json.loads(each.value)["job"]) for each in topics.outputs())
+    assert numbers == [(1, "j1"), (2, "a"), (3, "b"), (4, "c"), (5, "b"), (6, "d")]
     assert events.mark.compared == 6, "all of it has ended in the ledger: nothing is compared any more"
 
 
@@ -147,5 +147,8 @@ def test_a_topic_that_is_missing_is_named_by_the_preflight(topics: KafkaStage) -
     preflight_topics(topics.settings(), [(there, there)])
     with pytest.raises(ExceptionGroup) as found:
         preflight_topics(topics.settings(), [(there, f"{there}-events"), (f"{there}-requests", f"{there}-requests")])
-    told = [str(each) for each in found.value.exceptions]
-    assert [name for name in ("events", "requests") if any(f"{there}-{name}" in each for each in told)] == ["events", "requests"]
+    errors = [str(each) for each in found.value.exceptions]
+    assert [name for name in ("events", "requests") if any(f"{there}-{name}" in each for each in errors)] == [
+        "events",
+        "requests",
+    ]

@@ -11,8 +11,8 @@ from harness.receivers import receiver
 from notification_service.command_line import main
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.delivery.errors import JobRefused
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.sources import find_service, live_source, open_feed, source_of_topic
+from notification_service.wiring.delivery import make_ledger
+from notification_service.wiring.delivery_sources import find_service, live_source, open_feed, source_of_topic
 
 if TYPE_CHECKING:
     from tests.notification_service.connectors.kafka.stage import KafkaStage

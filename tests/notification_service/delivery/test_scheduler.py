@@ -15,8 +15,8 @@ from harness.waiting import async_wait_until
 from notification_service.delivery.core.answers import Answer
 from notification_service.delivery.core.jobs import Claim
 from notification_service.delivery.ledger.claims import Claimed
-from notification_service.delivery.scheduler import LedgerThreads, Scheduler
 from notification_service.delivery.settings import Step, WorkerSettings
+from notification_service.delivery.worker import LedgerThreads, Scheduler
 
 WORKER = delivery_settings().worker
 

@@ -7,7 +7,7 @@ import pytest
 
 from notification_service.configuration.configuration import load
 from notification_service.delivery.ledger.services import Service
-from notification_service.wiring.delivery.sources import find_service, live_source
+from notification_service.wiring.delivery_sources import find_service, live_source
 from resequencer.errors import ConfigurationError
 
 KEYS = "payment-status-notification"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from harness.waiting import DEADLINE_SECONDS, wait_until
 
-from notification_service.console.settings import ProbesEndpoint
+from notification_service.console.access.settings import ProbesEndpoint
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import Served, probes_file

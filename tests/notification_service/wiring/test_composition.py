@@ -122,7 +122,7 @@ def test_all_that_cannot_be_used_is_refused_at_once(loaded, working_directory):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "problem"),
     [
         (None, "No such file"),
         (b"", "the file is empty"),
@@ -133,11 +133,11 @@ def test_all_that_cannot_be_used_is_refused_at_once(loaded, working_directory):
         (f"{HEADER}F,E,RJCT\n".encode(), "3 cells"),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused_and_name_the_file(loaded, tmp_path, content, said):
+def test_settings_that_cannot_be_used_are_refused_and_name_the_file(loaded, tmp_path, content, problem):
     file = tmp_path / "own.csv"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=said) as refused:
+    with pytest.raises(ConfigurationError, match=problem) as refused:
         load_notification_settings(loaded(f'{N}.settings = "{file}"'))
     assert str(file) in str(refused.value)
 

@@ -52,14 +52,14 @@ def parts(
     parts.handler.close()
 
 
-def said(tmp_path: Path) -> list[tuple[str, str]]:
+def notified(tmp_path: Path) -> list[tuple[str, str]]:
     """Return the text of each notification, and the version in its header."""
-    told = []
+    marks = []
     for line in (tmp_path / "run" / "out" / "notifications.jsonl").read_text().splitlines():
         notification = json.loads(line)
         status = notification["value"]["CstmrPmtStsRpt"]["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]
-        told.append((status["StsRsnInf"][0]["AddtlInf"][0], notification["headers"]["lookups-version"]))
-    return told
+        marks.append((status["StsRsnInf"][0]["AddtlInf"][0], notification["headers"]["lookups-version"]))
+    return marks
 
 
 @pytest.mark.slow
@@ -91,4 +91,4 @@ def test_a_hundred_releases_that_come_in_the_middle_of_a_cycle_mix_nothing(
         parts.handler.take_up()
     assert all(before != after for before, after in pairwise(versions))
     parts.cycle.run_once()
-    assert said(tmp_path) == [(texts[version], version) for version in versions for _ in range(3)]
+    assert notified(tmp_path) == [(texts[version], version) for version in versions for _ in range(3)]

@@ -22,7 +22,7 @@ from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.region_transport import RegionTransport
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
-from notification_service.wiring.console.sources import InputPartitions
+from notification_service.wiring.console import InputPartitions
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.regions import make_region_transport
 from resequencer.errors import ConfigurationError
@@ -100,8 +100,8 @@ def test_a_kafka_sink_has_one_transactional_id_wherever_it_runs_and_one_for_each
 
 
 def test_a_further_kafka_sink_needs_no_topics_but_its_own(configured):
-    told = "aggregation.enabled = true, transport = file, further-transports = [kafka]"
-    topics = kafka_sink_settings(configured(f"{N} {{ {told} }}")).topics
+    keys = "aggregation.enabled = true, transport = file, further-transports = [kafka]"
+    topics = kafka_sink_settings(configured(f"{N} {{ {keys} }}")).topics
     assert topics.all == ("PAYMENT_STATUS_NOTIFICATION_MARKERS", topics.notifications, topics.dead_letters)
 
 
@@ -113,8 +113,8 @@ def test_a_trigger_count_is_the_most_of_an_interval_and_the_window_of_messages(c
 
 
 def test_broker_and_queues_are_those_of_the_configuration(configured):
-    told = 'url = "amqps://host", user = me, password = s3cret'
-    configuration = configured(f"{JMS}{I}.jms {{ {told}, heartbeat = 3s }}\n{N}.jms {{ {told}, notifications.queue = A }}")
+    keys = 'url = "amqps://host", user = me, password = s3cret'
+    configuration = configured(f"{JMS}{I}.jms {{ {keys}, heartbeat = 3s }}\n{N}.jms {{ {keys}, notifications.queue = A }}")
     source, sink = jms_source_settings(configuration), jms_sink_settings(configuration)
     assert (source.url, source.user, source.password) == ("amqps://host", "me", "s3cret")
     assert (source.heartbeat_ms, sink.heartbeat_ms) == (3_000, 3_000)
@@ -143,8 +143,8 @@ def test_a_sink_whose_client_is_not_installed_is_refused_with_the_remedy(configu
 
 
 def test_broker_topics_and_login_of_a_sink_mqtt_are_those_of_the_configuration(configured):
-    told = 'url = "mqtts://host", user = me, password = s3cret, client-id = c, qos = 2, heartbeat = 3s, notifications.topic = A'
-    configuration = configured(f"{N} {{ transport = mqtt, mqtt {{ {told} }} }}")
+    keys = 'url = "mqtts://host", user = me, password = s3cret, client-id = c, qos = 2, heartbeat = 3s, notifications.topic = A'
+    configuration = configured(f"{N} {{ transport = mqtt, mqtt {{ {keys} }} }}")
     sinks = [mqtt_sink_settings(configuration, slot) for slot in (0, 1, None)]
     assert [each.client_id for each in sinks] == ["c-0", "c-1", "c-check"]
     broker = sinks[0]

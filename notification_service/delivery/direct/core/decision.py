@@ -112,7 +112,7 @@ def topics_to_make(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
     return made | {name: KEPT_FOR_EVER for name in (source.dead_letters, source.orders) if name}
 
 
-def find_left_group(stages: Sequence[Stage], topic: str) -> str | None:
+def find_former_group(stages: Sequence[Stage], topic: str) -> str | None:
     """Return the group of a retry topic of the source for which there is no interval any more; None for any other topic."""
     source, found = stages[0], topic.removeprefix(f"{stages[0].topic}-")
     number = found.removeprefix(f"{source.group}-retry-")
@@ -121,7 +121,7 @@ def find_left_group(stages: Sequence[Stage], topic: str) -> str | None:
     return None if any(each.topic == topic for each in stages) else found
 
 
-def left_stage(stages: Sequence[Stage], topic: str, group: str) -> Stage:
+def former_stage(stages: Sequence[Stage], topic: str, group: str) -> Stage:
     """Return a stage that delivers what such a retry topic still holds: at once, and one time. What fails is a dead letter."""
     receiver = _with_attempts(stages[0].receiver, 1)
     return Stage(

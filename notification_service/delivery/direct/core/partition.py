@@ -4,20 +4,19 @@ Orders and outcomes are in one topic, `TOPIC-GROUP-orders`; its partition N belo
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import count, islice
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from guardian.headers import outcome_headers
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from guardian.positions import DoneOffsets, Positions
-from notification_service.delivery.direct.core.decision import OpenRecord
-from notification_service.delivery.direct.core.position_metadata import PositionMetadata
-from notification_service.delivery.direct.core.room import MIN_ROOM, find_room, fitted
+from notification_service.delivery.direct.core.decision import OpenRecord, Stage
+from notification_service.delivery.direct.core.position_metadata import MIN_READABLE, PositionMetadata, fitted, max_readable
 from resequencer.clock import Instant, instant_text
 from resequencer.order import OrderText, ShortText
 from resequencer.printable import counted, printable
@@ -52,11 +51,11 @@ class Lanes:
         """Let the head of a lane wait until it is due."""
         heappush(self._waiting, (record.due_at, next(self._turns), record))
 
-    def take_due(self, now: int, most: int) -> list[OpenRecord]:
-        """Return up to `most` heads that are due. They are due no more."""
+    def take_due(self, now: int, limit: int) -> list[OpenRecord]:
+        """Return up to `limit` heads that are due. They are due no more."""
         while self._waiting and self._waiting[0][0] <= now:
             self._ready.append(heappop(self._waiting)[2])
-        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
 
     def find_next_due(self) -> int | None:
         """Return when the next head is due, None if none waits."""
@@ -79,7 +78,7 @@ class Lanes:
         return self._lanes[record.lane][0] is record
 
     def advance(self, name: bytes | int) -> None:
-        """Let a lane go on with the record behind its head."""
+        """Let a lane continue with the record behind its head."""
         lane = self._lanes[name]
         lane.popleft()
         if lane:
@@ -89,11 +88,11 @@ class Lanes:
 
 
 MAX_RECORDS, MAX_BYTES = 500, 4 << 20
-"""So much leaves with one position at most, so that no transaction takes long."""
+"""So much is published with one position at most, so that no transaction takes long."""
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """`output` leaves. `offset` is that of the record that it comes from, and `lane` waits until it has left; None: none."""
+    """`output` is to be published. `offset` is that of its record, and `lane` waits until it is published; None: none."""
 
     output: OutputRecord
     offset: int | None = None
@@ -105,7 +104,7 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class Departures:
-    """In the order in which they leave. What was taken once is taken again, until it has left."""
+    """In the order in which they are published. What was taken once is taken again, until it is published."""
 
     def __init__(self) -> None:
         self._waiting: deque[Departure] = deque()
@@ -121,12 +120,12 @@ class Departures:
         self.bytes += len(each.output.value)
 
     def take(self) -> list[Departure]:
-        """Return what leaves now: what was taken before, and more up to the bounds."""
+        """Return what is published now: what was taken before, and more up to the bounds."""
         self._taken = max(self._taken, self._find_cut())
         return list(islice(self._waiting, self._taken))
 
-    def left(self, count: int) -> Sequence[Departure]:
-        """Note that the first `count` have left; return them."""
+    def published(self, count: int) -> Sequence[Departure]:
+        """Note that the first `count` are published; return them."""
         gone = [self._waiting.popleft() for _ in range(count)]
         self._taken -= count
         self.bytes -= sum(len(each.output.value) for each in gone)
@@ -134,8 +133,8 @@ class Departures:
 
     def find_first_order(self) -> int | None:
         """Return the offset of the first order whose outcome waits and was not taken; None if there is none."""
-        rest = islice(self._waiting, self._taken, None)
-        return next((each.output.number - 1 for each in rest if each.is_outcome), None)
+        remainder = islice(self._waiting, self._taken, None)
+        return next((each.output.number - 1 for each in remainder if each.is_outcome), None)
 
     def _find_cut(self) -> int:
         taken, is_whole = 0, False
@@ -173,12 +172,12 @@ class DirectPartition:
         self._lanes = Lanes()
         self._open: dict[int, OpenRecord] = {}
         self._blocked: dict[int, OpenRecord] = {}
-        self._room, self._room_at = 0, (-1, -1)
+        self._room, self._readable_at = 0, (-1, -1)
         self._departures = Departures()
 
     @property
     def position(self) -> int:
-        """The offset from which reading goes on after a restart."""
+        """The offset from which is read after a restart."""
         return self._positions.acknowledged
 
     @property
@@ -212,24 +211,24 @@ class DirectPartition:
         return self._departures.bytes
 
     @property
-    def room(self) -> int:
+    def readable(self) -> int:
         """How many records may be read before what is done beyond the position could no longer be listed.
 
         While the position and the end of what was read stay, it may grow a little as records end, but never falls.
         """
         where = (self.position, self.read_to)
-        if where != self._room_at:
-            room = find_room(self.position, max(self.read_to, self._done.end), self._find_done)
+        if where != self._readable_at:
+            readable = max_readable(self.position, max(self.read_to, self._done.end), self._find_done)
             # What is read for the second time is listed already.
-            self._room, self._room_at = max(room, self._done.end - self.read_to), where
-        return self._room
+            self._readable, self._readable_at = max(readable, self._done.end - self.read_to), where
+        return self._readable
 
     @property
     def pause(self) -> str | None:
         """Return why nothing more of the partition is read; None if it is read on."""
         if self.open_bytes >= self._blocked_bytes:
             return f"{counted(self.open_bytes, 'byte')} behind its position are not delivered yet (blocked-bytes)"
-        if self.room < MIN_ROOM and self.read_to >= self._done.end:
+        if self.readable < MIN_READABLE and self.read_to >= self._done.end:
             return "its position cannot list more of what is done beyond it"
         return None
 
@@ -255,9 +254,9 @@ class DirectPartition:
             self._open[record.offset] = record
             self._lanes.add(record)
 
-    def take_due(self, now: int, most: int) -> list[OpenRecord]:
-        """Return up to `most` records that are due. Each must come back by `again` or `end`."""
-        return self._lanes.take_due(now, most)
+    def take_due(self, now: int, limit: int) -> list[OpenRecord]:
+        """Return up to `limit` records that are due. Each must come back by `again` or `end`."""
+        return self._lanes.take_due(now, limit)
 
     def find_next_due(self) -> int | None:
         """Return when the next record is due, None if nothing waits."""
@@ -273,8 +272,8 @@ class DirectPartition:
     def end(self, record: OpenRecord, leaving: OutputRecord | None = None) -> None:
         """Note that the record is done.
 
-        Its lane goes on, or if something is `leaving`, when that has left: else a crash in between would let the next record of
-        the lane overtake this one.
+        Its lane continues, or if something is `leaving`, when that is published: else a crash in between would let the next
+        record of the lane overtake this one.
         """
         assert self._lanes.is_head(record), "the records of a lane end one after the other"
         self.open_bytes -= record.record.size
@@ -301,13 +300,13 @@ class DirectPartition:
         """Take those of the records that wait, and return them: each must come back by `again` or `end`."""
         return self._lanes.recall(records)
 
-    def blocked(self, most: int | None = None) -> list[OpenRecord]:
-        """Return the first `most` open records of which a call failed, or all, in the order in which they were read."""
-        offsets = sorted(self._blocked) if most is None else nsmallest(most, self._blocked)
+    def blocked(self, limit: int | None = None) -> list[OpenRecord]:
+        """Return the first `limit` open records of which a call failed, or all, in the order in which they were read."""
+        offsets = sorted(self._blocked) if limit is None else nsmallest(limit, self._blocked)
         return [self._blocked[each] for each in offsets]
 
     def output(self) -> PartitionOutput:
-        """Return what leaves now, with the position. Call `published` when it has left."""
+        """Return what is to be published now, with the position. Call `published` afterwards."""
         departing = self._departures.take()
         for each in departing:
             if each.offset is not None:
@@ -319,8 +318,8 @@ class DirectPartition:
         return PartitionOutput(self.partition, tuple(each.output for each in departing), Position(offset, metadata))
 
     def published(self, output: PartitionOutput) -> None:
-        """Forget what has left, and let the lanes go on that waited for that."""
-        for each in self._departures.left(len(output.records)):
+        """Forget what is published, and let the lanes continue that waited for it."""
+        for each in self._departures.published(len(output.records)):
             if each.lane is not None:
                 self._lanes.advance(each.lane)
 
@@ -364,8 +363,8 @@ class DirectOutcome(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, t
 _DECODER: msgspec.json.Decoder[DirectOrder | DirectOutcome] = msgspec.json.Decoder(DirectOrder | DirectOutcome)
 
 
-def encode(told: DirectOrder | DirectOutcome) -> bytes:
-    return msgspec.json.encode(told)
+def encode(order: DirectOrder | DirectOutcome) -> bytes:
+    return msgspec.json.encode(order)
 
 
 def decode(value: bytes) -> DirectOrder | DirectOutcome:
@@ -390,3 +389,39 @@ def outcome_record(
     outcome = DirectOutcome(id=order_id, result=result, text=text, at=instant_text(now))
     headers = outcome_headers(order_id, result.value, partition)
     return OutputRecord(number, Channel.ORDER_OUTCOMES, order_id.encode(), headers, encode(outcome))
+
+
+AT_ONCE = 500
+"""How many records a poll takes, and how many may be due, or open while the receiver sleeps, before no more are read."""
+
+MAX_HELD = 256 << 20
+"""About how many bytes the open records of a receiver take in one worker, apart from one poll of each partition."""
+
+_LEAVING_BYTES = 8 << 20
+
+
+class Pressure(NamedTuple):
+    """`held_bytes` is about how much memory the open records of all stages take. `now` is in ms of the event loop's clock."""
+
+    held_bytes: int
+    now: int
+    is_asleep: bool
+
+
+def partitions_to_pause(stage: Stage, pressure: Pressure, states: Mapping[Partition, DirectPartition]) -> list[Partition]:
+    """Return the partitions of a stage that are not read on for now."""
+    is_full = pressure.held_bytes > MAX_HELD
+
+    def is_resting(state: DirectPartition) -> bool:
+        if state.pause is not None or state.ready_count >= AT_ONCE or state.leaving_bytes >= _LEAVING_BYTES:
+            return True
+        if is_full and state.held_bytes > MAX_HELD // (4 * len(states)):
+            return True
+        return (pressure.is_asleep and state.open_count >= AT_ONCE) or waits_for_its_time(stage, state, pressure.now)
+
+    return [name for name, state in states.items() if is_resting(state)]
+
+
+def waits_for_its_time(stage: Stage, state: DirectPartition, now: int) -> bool:
+    """Return whether a retry topic has nothing to be delivered before later: what is read behind it would wait as long."""
+    return bool(stage.delay_ms) and (state.find_next_due() or 0) > now

@@ -19,12 +19,12 @@ _MAX_GIVEN_BACK = 3
 
 
 class Blame(StrEnum):
-    """Whether a failed call tells of the record or of the receiver."""
+    """Whether the record or the receiver is to blame for a failed call."""
 
     RECORD = "record"
     """The policy says what follows."""
     UNKNOWN = "unknown"
-    """The next answers for other records will tell."""
+    """The next answers for other records will show it."""
     RECEIVER = "receiver"
     """It sleeps: nothing counts."""
 
@@ -88,10 +88,10 @@ class SharedGate:
         counts_alone: bool = False,
         is_last: bool = False,
     ) -> Blame:
-        """Note the end of a call; without an outcome it was given up. Return what a failure tells of.
+        """Note the end of a call; without an outcome it was given up. Return what is to blame for a failure.
 
-        `is_own`: it tells of the record's unit alone. `counts_alone`: failures of such records were judged before and say nothing
-        of the receiver. `is_last`: this worker has no others any more whose records could tell. After `UNKNOWN` call `doubt`.
+        `is_own`: the record's unit alone is to blame. `counts_alone`: failures of such records were judged before and say nothing
+        of the receiver. `is_last`: this worker has no others any more whose records could show it. After `UNKNOWN` call `doubt`.
         """
         self.running -= 1
         is_probe = self.is_shut and self.gate.probe == record.row
@@ -109,7 +109,7 @@ class SharedGate:
             self._judge(is_receiver=True)
             return Blame.RECEIVER
         if is_probe and counts_alone and is_last:
-            # No other record will tell: the gate would stay shut for ever.
+            # No other record will show it: the gate would stay shut for ever.
             if not self._is_shut_by_failures:
                 # The receiver itself has shut it, and may still sleep: with each probe one record is blamed.
                 self._after(record, outcome, now)
@@ -118,11 +118,11 @@ class SharedGate:
         return self._failed(now, record, outcome, is_probe=is_probe, is_fresh=not counts_alone and self._is_fresh(record))
 
     def doubt(self, row: int, doubt: Doubt) -> None:
-        """Keep what is done with a record when it is known what its failure tells of."""
+        """Keep what is done with a record when it is known what is to blame for its failure."""
         self._doubts[row] = doubt
 
     def judge_alone(self, row: int) -> None:
-        """Blame a record of which no other answer has told for some time."""
+        """Blame a record of which no other answer has shown anything for some time."""
         if (found := self._doubts.pop(row, None)) is not None:
             found.stands()
 
@@ -132,7 +132,7 @@ class SharedGate:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the receiver itself has said so, or could not be reached. Else records that were not read yet may succeed."""
+        """Whether the receiver has answered so, or could not be reached. Else records that were not read yet may succeed."""
         return self.is_shut and not self._is_shut_by_failures
 
     def retries_at(self, now: int) -> int:

@@ -15,9 +15,9 @@ def record(key: bytes | None = b"key", headers: Headers = (), **others: object) 
 
 
 def refused(given: Record) -> tuple[DeadLetterReason, str]:
-    said = read_command(given)
-    assert isinstance(said, CommandRefused)
-    return said.reason, said.problem
+    answer = read_command(given)
+    assert isinstance(answer, CommandRefused)
+    return answer.reason, answer.problem
 
 
 def test_a_command_has_the_key_the_value_and_the_place_of_its_record() -> None:

@@ -28,7 +28,7 @@ class Said(NamedTuple):
     late: bool
 
 
-said = st.builds(
+any_fact = st.builds(
     Said,
     st.sampled_from(UNITS),
     st.sampled_from(("RCVD", "ACSP", "PDNG", *FINALS)),
@@ -118,7 +118,7 @@ def latest_of(facts: Sequence[Said]) -> dict[str, tuple[str, Decimal | None, str
     return found
 
 
-@given(st.lists(said, min_size=1, max_size=25), st.sampled_from([None, 2, 4, 6, 1_000]))
+@given(st.lists(any_fact, min_size=1, max_size=25), st.sampled_from([None, 2, 4, 6, 1_000]))
 @settings(max_examples=examples(100))
 def test_at_every_step_the_counts_are_those_of_the_members(facts: list[Said], total: int | None) -> None:
     stage = GroupStage()
@@ -132,7 +132,7 @@ def test_at_every_step_the_counts_are_those_of_the_members(facts: list[Said], to
         } == latest_of(facts[:step])
 
 
-@given(st.lists(said, min_size=1, max_size=20), st.sampled_from([None, 2, 4, 6]), chance)
+@given(st.lists(any_fact, min_size=1, max_size=20), st.sampled_from([None, 2, 4, 6]), chance)
 @settings(max_examples=examples(100))
 def test_commands_that_are_delivered_again_change_nothing(facts: list[Said], total: int | None, chance: random.Random) -> None:
     stage, records = GroupStage(), recorded(facts, total)
@@ -147,7 +147,7 @@ def test_commands_that_are_delivered_again_change_nothing(facts: list[Said], tot
     assert (stage.values.stored, output) == once
 
 
-@given(st.lists(said, min_size=1, max_size=20), st.sampled_from([None, 2, 4, 6]), chance)
+@given(st.lists(any_fact, min_size=1, max_size=20), st.sampled_from([None, 2, 4, 6]), chance)
 @settings(max_examples=examples(100))
 def test_commands_that_were_written_twice_count_once(facts: list[Said], total: int | None, chance: random.Random) -> None:
     doubled = [each for fact in facts for each in [fact] * chance.randint(1, 3)]
@@ -162,7 +162,7 @@ def test_commands_that_were_written_twice_count_once(facts: list[Said], total: i
     assert [each.headers for each in reports] == [each.headers for each in again]
 
 
-@given(st.lists(said, min_size=1, max_size=20), chance)
+@given(st.lists(any_fact, min_size=1, max_size=20), chance)
 @settings(max_examples=examples(100))
 def test_any_order_of_commands_of_different_payments_gives_the_same_head(facts: list[Said], chance: random.Random) -> None:
     """The order of one payment's own commands is kept: later positions win."""
@@ -174,7 +174,7 @@ def test_any_order_of_commands_of_different_payments_gives_the_same_head(facts: 
     assert one[Slot(KEY)] == other[Slot(KEY)]
 
 
-@given(st.lists(said, max_size=20), st.lists(st.sampled_from(FINALS), min_size=6, max_size=6), chance)
+@given(st.lists(any_fact, max_size=20), st.lists(st.sampled_from(FINALS), min_size=6, max_size=6), chance)
 @settings(max_examples=examples(100))
 def test_a_group_is_reported_exactly_once_and_with_its_last_final_status(
     facts: list[Said], finals: list[str], chance: random.Random
@@ -202,7 +202,7 @@ def test_a_group_is_reported_exactly_once_and_with_its_last_final_status(
     assert reports_of(stage.processor.wake(stage.values, stage.now + 3_600_000, stage.now + 3_600_000).output) == []
 
 
-@given(st.lists(said, min_size=1, max_size=25), st.sampled_from([None, 2, 4, 6]), chance)
+@given(st.lists(any_fact, min_size=1, max_size=25), st.sampled_from([None, 2, 4, 6]), chance)
 @settings(max_examples=examples(100))
 def test_after_turns_that_were_thrown_away_the_result_is_the_same(
     facts: list[Said], total: int | None, chance: random.Random

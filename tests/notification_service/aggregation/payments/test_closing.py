@@ -17,7 +17,7 @@ def test_what_is_known_is_reported_as_incomplete_and_says_who_closed_it(stage: G
 
 
 def test_a_group_whose_payments_are_all_there_and_final_is_not_incomplete(stage: GroupStage) -> None:
-    stage.said = {"original": message(2, "3"), "amount": "1"}
+    stage.fields = {"original": message(2, "3"), "amount": "1"}
     stage.say("a", "ACCC")
     assert stage.say("b", "RJCT") == []
     (report,) = stage.close("anna")

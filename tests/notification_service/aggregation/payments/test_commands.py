@@ -118,7 +118,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(list(WHOLE)), json_values), st.booleans())
 @settings(max_examples=examples(50))
-def test_any_JSON_is_applied_or_becomes_a_dead_letter(said: dict[str, Any], is_whole: bool) -> None:
-    body = json.dumps((WHOLE if is_whole else {}) | said).encode()
+def test_any_JSON_is_applied_or_becomes_a_dead_letter(fields: dict[str, Any], is_whole: bool) -> None:
+    body = json.dumps((WHOLE if is_whole else {}) | fields).encode()
     turn = Processor(PaymentsOfMessage(PaymentsSettings())).apply(KeptValues(), [command_record("uow-1", body, 1)], 0)
     assert turn.applied == 1 or isinstance(turn.output[0], DeadLetter)

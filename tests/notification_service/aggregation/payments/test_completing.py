@@ -83,7 +83,7 @@ def test_a_message_that_understates_its_payments_completes_early_if_the_others_c
 
 
 def test_another_control_sum_is_a_contradiction_too(stage: GroupStage) -> None:
-    stage.said = {"amount": "5"}
+    stage.fields = {"amount": "5"}
     stage.say("a", "ACCC", original=message(2, "10.00"))
     stage.say("b", "RCVD", original=message(3, "11"))
     stage.say("b", "ACCC", original=message(4, "12"))
@@ -94,13 +94,13 @@ def test_another_control_sum_is_a_contradiction_too(stage: GroupStage) -> None:
 
 
 def test_the_same_numbers_in_other_words_are_no_contradiction(stage: GroupStage) -> None:
-    stage.said = {"amount": "5"}
+    stage.fields = {"amount": "5"}
     stage.say("a", "ACCC", original=message(2, "10.00"))
     assert len(stage.say("b", "ACCC", original=message("002", "10"))) == 1
 
 
 def test_a_fact_that_says_no_number_or_an_invalid_one_contradicts_nothing(stage: GroupStage) -> None:
-    stage.said = {"amount": "5"}
+    stage.fields = {"amount": "5"}
     stage.say("a", "RCVD", original=message(2, "10"))
     stage.say("a", "ACCC", original=message("two", "ten"))
     assert len(stage.say("b", "ACCC", original=message(None))) == 1
@@ -114,7 +114,7 @@ def test_an_unknown_amount_is_no_problem_where_the_message_says_no_sum(stage: Gr
 
 
 def test_an_amount_that_a_later_status_says_lets_the_group_complete(stage: GroupStage) -> None:
-    stage.said = {"original": message(2, "10.00")}
+    stage.fields = {"original": message(2, "10.00")}
     stage.say("a", "ACCC", amount="5")
     assert stage.say("b", "ACCC") == []
     (report,) = stage.say("b", "ACCC", amount="5")
@@ -134,7 +134,7 @@ def test_a_problem_that_goes_away_lets_the_group_complete(stage: GroupStage) -> 
 
 
 def test_a_message_of_many_payment_informations_completes_with_the_counts_of_the_whole(stage: GroupStage) -> None:
-    stage.said = {"original": message(101)}
+    stage.fields = {"original": message(101)}
     reports = [stage.say(f"u{n}", "ACCC", instruction=f"PMT-{n}") for n in range(101)]
     assert [len(each) for each in reports] == [0] * 100 + [1]
     assert "OrgnlPmtInfAndSts" not in report_in(reports[-1][0])

@@ -114,7 +114,7 @@ def test_an_invalid_payment_information_is_that_of_the_notifications(stage: Grou
 
 
 def test_beyond_a_hundred_payment_informations_none_is_counted(stage: GroupStage) -> None:
-    stage.said = {"original": message(1_000)}
+    stage.fields = {"original": message(1_000)}
     for number in range(MAX_INSTRUCTIONS):
         stage.say(f"u{number}", "RCVD", instruction=f"PMT-{number}")
     assert len(stage.head.instructions) == MAX_INSTRUCTIONS

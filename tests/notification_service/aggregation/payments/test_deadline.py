@@ -56,7 +56,7 @@ def test_what_is_missing_is_counted_up_to_the_total_or_to_the_members(
 
 
 def test_a_group_whose_sum_differs_is_reported_without_a_status_although_nothing_is_missing(stage: GroupStage) -> None:
-    stage.said = {"original": message(2, "3"), "amount": "1"}
+    stage.fields = {"original": message(2, "3"), "amount": "1"}
     for unit in ("a", "b"):
         stage.say(unit, "ACCC", instruction=f"PMT-{unit}")
     (report,) = stage.wait(48 * HOUR)
@@ -74,7 +74,7 @@ def test_a_group_that_completes_after_all_is_reported_at_once_and_amended(stage:
 
 
 def test_what_changes_before_that_is_amended_as_after_any_report(stage: GroupStage) -> None:
-    stage.said = {"original": message(3)}
+    stage.fields = {"original": message(3)}
     stage.say("a", "ACCC")
     stage.wait(48 * HOUR)
     assert stage.say("b", "ACCC") == []
@@ -84,7 +84,7 @@ def test_what_changes_before_that_is_amended_as_after_any_report(stage: GroupSta
 
 
 def test_completing_takes_the_place_of_a_pending_amendment(stage: GroupStage) -> None:
-    stage.said = {"original": message(3)}
+    stage.fields = {"original": message(3)}
     stage.say("a", "ACCC")
     stage.wait(48 * HOUR)
     stage.say("b", "ACCC")

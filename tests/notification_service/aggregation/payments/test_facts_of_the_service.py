@@ -27,9 +27,9 @@ def test_a_fact_of_the_service_completes_the_group_of_its_payment() -> None:
     (completion,) = processor.apply(KeptValues(), [record], NOW).output
 
     assert isinstance(completion, Completion)
-    headers, told = texts_of(completion.headers), texts_of(notification.headers)
+    headers, of_notification = texts_of(completion.headers), texts_of(notification.headers)
     for name in ("group-id", "group-total", "processing-entity"):
-        assert headers[name] == told[name]
+        assert headers[name] == of_notification[name]
     report, single = json.loads(completion.value)["CstmrPmtStsRpt"], json.loads(notification.value)["CstmrPmtStsRpt"]
     assert report["GrpHdr"]["InitgPty"] == single["GrpHdr"]["InitgPty"]
     counted = [{"DtldNbOfTxs": "1", "DtldSts": notification.status, "DtldCtrlSum": "12.50"}]

@@ -12,7 +12,7 @@ UNTIL = "; its report goes out at the deadline, or when you close it: resequence
 
 def test_a_group_is_described_with_what_it_waits_for(stage: GroupStage) -> None:
     begin = stage.now
-    stage.said = {"original": message(5), "entity": "DE"}
+    stage.fields = {"original": message(5), "entity": "DE"}
     stage.say("a", "ACCC", amount="12.50")
     stage.now += 10
     stage.say("b", "ACSP")
@@ -54,7 +54,7 @@ def test_problems_are_sentences_with_what_to_do(stage: GroupStage) -> None:
 
 
 def test_a_sum_that_differs_is_told_with_both(stage: GroupStage) -> None:
-    stage.said = {"original": message(2, "5"), "amount": "1"}
+    stage.fields = {"original": message(2, "5"), "amount": "1"}
     stage.say("a", "ACCC")
     stage.say("b", "ACCC")
     (problem,) = stage.view.problems
@@ -86,7 +86,7 @@ def test_an_unknown_amount_is_a_problem_where_the_message_says_a_sum(stage: Grou
 
 
 def test_a_payment_information_that_contradicts_what_it_holds_is_named(stage: GroupStage) -> None:
-    stage.said = {"original": message(5)}
+    stage.fields = {"original": message(5)}
     stage.say("a", "ACCC", amount="1", instruction=instruction("A;B", "1"))
     assert stage.view.problems == ()
     stage.say("b", "ACCC", amount="1", instruction=instruction("A;B", "1"))
@@ -111,7 +111,7 @@ def test_once_the_report_is_out_a_problem_needs_no_close(stage: GroupStage) -> N
 
 
 def test_many_payment_informations_are_told(stage: GroupStage) -> None:
-    stage.said = {"original": message(1_000)}
+    stage.fields = {"original": message(1_000)}
     for number in range(101):
         stage.say(f"u{number}", "RCVD", instruction=f"PMT-{number}")
     assert stage.view.problems == (

@@ -23,7 +23,7 @@ def message_id(number: int) -> str:
 def whole(**settings: Any) -> tuple[GroupStage, Completion]:
     """Return the report on a message of three payments in two payment informations, and its stage."""
     stage = GroupStage(**settings)
-    stage.said = {"original": message(3, "30.50"), "entity": "DE", "currency": "EUR"}
+    stage.fields = {"original": message(3, "30.50"), "entity": "DE", "currency": "EUR"}
     stage.say("a", "ACCC", amount="10", instruction={"OrgnlPmtInfId": "PMT-2", "OrgnlNbOfTxs": "1", "OrgnlCtrlSum": "10"})
     stage.say("b", "ACCC", amount="20.25", instruction={"OrgnlPmtInfId": "PMT-1"})
     (report,) = stage.say("c", "RJCT", amount="0.25", instruction={"OrgnlPmtInfId": "PMT-1"})
@@ -32,8 +32,8 @@ def whole(**settings: Any) -> tuple[GroupStage, Completion]:
 
 def test_it_says_how_many_payments_have_which_status_in_the_order_of_the_schema() -> None:
     stage, report = whole()
-    said = report_in(report)
-    assert said == {
+    content = report_in(report)
+    assert content == {
         "GrpHdr": {"MsgId": message_id(1), "CreDtTm": instant_text(stage.now), "InitgPty": PARTY},
         "OrgnlGrpInfAndSts": {
             "OrgnlMsgId": "MSG-1",
@@ -62,8 +62,14 @@ def test_it_says_how_many_payments_have_which_status_in_the_order_of_the_schema(
             },
         ],
     }
-    assert list(said["OrgnlGrpInfAndSts"])[-2:] == ["GrpSts", "NbOfTxsPerSts"]
-    assert list(said["OrgnlPmtInfAndSts"][1]) == ["OrgnlPmtInfId", "OrgnlNbOfTxs", "OrgnlCtrlSum", "PmtInfSts", "NbOfTxsPerSts"]
+    assert list(content["OrgnlGrpInfAndSts"])[-2:] == ["GrpSts", "NbOfTxsPerSts"]
+    assert list(content["OrgnlPmtInfAndSts"][1]) == [
+        "OrgnlPmtInfId",
+        "OrgnlNbOfTxs",
+        "OrgnlCtrlSum",
+        "PmtInfSts",
+        "NbOfTxsPerSts",
+    ]
 
 
 def test_its_record_has_the_party_as_key_and_headers_that_tell_the_report() -> None:
@@ -97,7 +103,7 @@ def test_a_payment_information_that_contradicts_what_it_holds_has_no_status(
     stage: GroupStage, stated: tuple[str | None, str | None]
 ) -> None:
     """One that holds two payments of 10 together, in a message of three."""
-    stage.said = {"original": message(3), "amount": "5"}
+    stage.fields = {"original": message(3), "amount": "5"}
     stage.say("a", "ACCC", instruction=instruction("PMT-1", "1", "5.00"))
     stage.say("b", "ACCC", instruction=instruction("PMT-2", *stated))
     (report,) = stage.say("c", "ACCC", instruction=instruction("PMT-2", *stated))
@@ -108,7 +114,7 @@ def test_a_payment_information_that_contradicts_what_it_holds_has_no_status(
 
 
 def test_what_cannot_be_compared_contradicts_nothing(stage: GroupStage) -> None:
-    stage.said = {"original": message(2)}
+    stage.fields = {"original": message(2)}
     stage.say("a", "ACCC", amount="5", instruction=instruction("PMT-1", "x", "y"))
     (report,) = stage.say("b", "ACCC", instruction=instruction("PMT-2", "1", "5"))
     assert [each["PmtInfSts"] for each in report_in(report)["OrgnlPmtInfAndSts"]] == ["ACCC", "ACCC"]
@@ -116,7 +122,7 @@ def test_what_cannot_be_compared_contradicts_nothing(stage: GroupStage) -> None:
 
 def test_a_head_that_was_begun_without_sums_of_payment_informations_is_read_on(stage: GroupStage) -> None:
     """As the baseline wrote it. Which amounts its members had is not known there."""
-    stage.said = {"original": message(2), "amount": "5"}
+    stage.fields = {"original": message(2), "amount": "5"}
     stage.say("a", "ACCC", instruction=instruction("PMT-1", "1", "9"))
     head = stage.values.stored[Slot(KEY)]
     before = head.body.replace(b',"total":"5"}', b"}")
@@ -140,20 +146,20 @@ def test_without_a_total_a_party_and_an_entity_these_are_left_out(stage: GroupSt
 
 @pytest.mark.parametrize("has_party", [True, False])
 def test_an_incomplete_report_has_no_status_anywhere(stage: GroupStage, has_party: bool) -> None:
-    stage.said = {"initiatingParty": PARTY if has_party else None, "original": message(3)}
+    stage.fields = {"initiatingParty": PARTY if has_party else None, "original": message(3)}
     stage.say("a", "ACCC", instruction="PMT-1")
     stage.say("b", "ACCC", instruction="PMT-2")
     (report,) = stage.wait(48 * HOUR)
-    said = report_in(report)
-    assert "GrpSts" not in said["OrgnlGrpInfAndSts"]
-    assert [each.keys() for each in said["OrgnlPmtInfAndSts"]] == [{"OrgnlPmtInfId", "NbOfTxsPerSts"}] * 2
+    content = report_in(report)
+    assert "GrpSts" not in content["OrgnlGrpInfAndSts"]
+    assert [each.keys() for each in content["OrgnlPmtInfAndSts"]] == [{"OrgnlPmtInfId", "NbOfTxsPerSts"}] * 2
 
 
 def test_a_sum_of_more_digits_than_the_schema_has_is_left_out(stage: GroupStage) -> None:
-    stage.said = {"amount": "999999999999999.99"}
+    stage.fields = {"amount": "999999999999999.99"}
     for unit in ("a", "b"):
         stage.say(unit, "ACSP")
-    stage.said = {"amount": "9" * 18, "original": message(2)}
+    stage.fields = {"amount": "9" * 18, "original": message(2)}
     reports = [report for unit in "ab" for report in stage.say(unit, "ACCC")]
     assert report_in(reports[0])["OrgnlGrpInfAndSts"]["NbOfTxsPerSts"] == [{"DtldNbOfTxs": "2", "DtldSts": "ACCC"}]
 

@@ -50,11 +50,11 @@ facts = st.fixed_dictionaries(
 @given(originals, parties, st.lists(facts, min_size=1, max_size=8))
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_report_of_any_facts_is_valid(
-    assert_valid: Callable[[Completion], None], target_type: str, original: Any, party: Any, said: list[Any]
+    assert_valid: Callable[[Completion], None], target_type: str, original: Any, party: Any, given_facts: list[Any]
 ) -> None:
     stage = GroupStage(target_type=target_type)
-    stage.said = {"original": original, "initiatingParty": party}
-    reports = [report for fact in said for report in stage.say(**fact)]
+    stage.fields = {"original": original, "initiatingParty": party}
+    reports = [report for fact in given_facts for report in stage.say(**fact)]
     reports += stage.wait(72 * HOUR)
     assert reports
     for report in reports:

@@ -86,7 +86,7 @@ def test_a_status_after_the_end_that_comes_again_is_counted_once() -> None:
 def test_a_status_between_two_portions_of_forgetting_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FORGOTTEN_AT_ONCE", 2)
     stage = GroupStage()
-    stage.said = {"original": message(5)}
+    stage.fields = {"original": message(5)}
     for unit in "abcde":
         stage.say(unit, "ACCC")
     stage.now += 7 * DAY

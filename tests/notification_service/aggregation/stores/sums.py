@@ -17,22 +17,22 @@ class Sums:
 
     def apply(self, head: bytes | None, member: bytes | None, command: Command, now: Instant) -> Change:
         del now
-        said: dict[str, Any] = json.loads(command.body)
-        if "wrong" in said:
+        fields: dict[str, Any] = json.loads(command.body)
+        if "wrong" in fields:
             raise PermanentError("it says that it is wrong")
         old: dict[str, Any] = json.loads(head) if head else {"members": 0, "sum": 0, "applied": 0}
-        due = said.get("due", old.get("due"))
+        due = fields.get("due", old.get("due"))
         if command.member is None:
-            return Change(_encode({**old, "due": due, "ends": "end" in said, "applied": old["applied"] + 1}), due=due)
+            return Change(_encode({**old, "due": due, "ends": "end" in fields, "applied": old["applied"] + 1}), due=due)
         before = json.loads(member) if member else None
         new = {
             **old,
             "members": old["members"] + (before is None),
-            "sum": old["sum"] + said["number"] - (before or 0),
+            "sum": old["sum"] + fields["number"] - (before or 0),
             "applied": old["applied"] + 1,
-            "of": said["of"],
+            "of": fields["of"],
         }
-        return Change(_encode(new), _encode(said["number"]), due)
+        return Change(_encode(new), _encode(fields["number"]), due)
 
     def dated_back(self, head: bytes, now: Instant) -> None:
         del head, now

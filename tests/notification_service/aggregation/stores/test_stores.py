@@ -61,8 +61,8 @@ def test_what_is_no_command_becomes_a_dead_letter_and_the_others_go_on(stage: St
     stage.send("a\nb", "m1", number=1, of=1)
     stage.send("a", "m2", number=1, of=1)
     run_until_read(stage, one)
-    told = {each.key: each.headers["dead-letter-reason"] for each in stage.dead_letters()}
-    assert told == {"a": b"handler-failed", "a\nb": b"invalid-id"}
+    reasons = {each.key: each.headers["dead-letter-reason"] for each in stage.dead_letters()}
+    assert reasons == {"a": b"handler-failed", "a\nb": b"invalid-id"}
     assert [each.key for each in stage.completions()] == ["a"]
 
 
@@ -132,7 +132,7 @@ def fail_once(
     one: StoreRunner, step: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, *, is_before: bool
 ) -> None:
     store: Any = one._store
-    told = error("killed")
+    reasons = error("killed")
     if step == "publish":
         publish, has_failed = store._transport.publish, list[bool]()
 
@@ -143,7 +143,7 @@ def fail_once(
             has_failed.append(True)
             if not is_before:
                 publish(outputs)
-            raise told
+            raise reasons
 
         monkeypatch.setattr(store._transport, "publish", failing)
         return
@@ -162,9 +162,9 @@ def fail_once(
             return
         failed.append(True)
         if is_before:
-            raise told
+            raise reasons
         with writing(self) as found:
             yield found
-        raise told
+        raise reasons
 
     monkeypatch.setattr(ValuesFile, "writing", failing_writing)

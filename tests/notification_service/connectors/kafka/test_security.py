@@ -23,7 +23,7 @@ from notification_service.connectors.kafka.settings import KafkaSettings as Clie
 from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.kafka.topic_ends import TopicEnds, TopicEndsReader
 from notification_service.connectors.line_format import Line
-from notification_service.delivery.single_publisher import SinglePublisher
+from notification_service.delivery.published_topics import SinglePublisher
 from servers.kafka import KafkaServer, KafkaSettings
 from tests.notification_service.connectors.kafka.stage import KafkaStage, KafkaWorker, notification, values_of
 

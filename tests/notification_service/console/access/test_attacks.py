@@ -16,9 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from notification_service.console.access.identity import Identity, NoLogin
+from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.access.layer import AccessLayer, BodyTooLarge, FormTokens, Limits, TokenRefused
-from notification_service.console.access.role import Role
 from notification_service.console.access.roles import route
 from notification_service.console.application import error_handlers
 from notification_service.console.context import Console

@@ -11,9 +11,7 @@ from harness.service_under_test import FakeClock
 from harness.synced import noting_syncs
 from starlette.requests import HTTPConnection, Request
 
-from notification_service.console.access.client import Client, find_client
-from notification_service.console.access.identity import Identity
-from notification_service.console.context import AuditLog
+from notification_service.console.access.identity import AuditLog, Client, Identity, find_client
 from resequencer.clock import Belief, SteadyClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

@@ -17,13 +17,13 @@ from harness.waiting import DEADLINE_SECONDS
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
+from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import COOKIE
 from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.settings import TrustedProxy
 from notification_service.console.access.users_file import User, UsersFile, UsersFileUnusable
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.settings import TrustedProxy
 from resequencer.clock import SteadyClock
 
 YEAR = 365 * 86_400_000

@@ -15,10 +15,10 @@ from resequencer.storage_port import WaitKind, Waits
 
 
 def test_the_service_is_told_as_status_tells_it_with_the_addresses_that_it_serves(stage: ApiStage) -> None:
-    told = stage.get("/service")
-    assert (told["state"], told["report"]["configuration"]) == ("ready", "x.conf")
-    assert told["workers"][0]["report"]["worker_process_id"] == 2
-    assert told["served"] == {"http": {"console": "http://127.0.0.1:8080"}}
+    found = stage.get("/service")
+    assert (found["state"], found["report"]["configuration"]) == ("ready", "x.conf")
+    assert found["workers"][0]["report"]["worker_process_id"] == 2
+    assert found["served"] == {"http": {"console": "http://127.0.0.1:8080"}}
 
 
 def test_the_waiting_units_are_listed_a_page_at_a_time(stage: ApiStage) -> None:
@@ -47,9 +47,9 @@ def test_the_story_of_a_unit_has_its_stash_and_no_payment_data(stage: ApiStage) 
 
 
 def test_dead_letters_are_listed_and_one_is_shown_without_its_value(stage: ApiStage) -> None:
-    told = stage.get("/dead-letters", state="new", limit="2")
-    assert [each["number"] for each in told["dead_letters"]] == [number_of(3), number_of(2)]
-    assert (told["matching"], told["new_by_reason"]) == (3, {"undecodable": 3})
+    found = stage.get("/dead-letters", state="new", limit="2")
+    assert [each["number"] for each in found["dead_letters"]] == [number_of(3), number_of(2)]
+    assert (found["matching"], found["new_by_reason"]) == (3, {"undecodable": 3})
     answer = stage.client.get(f"{API}/dead-letter", params={"number": number_of(1)})
     assert answer.json()["error"] == "<b>no JSON</b>"
     assert answer.json()["value_bytes"] == len(b"secret 1")
@@ -96,8 +96,8 @@ def test_a_corrected_dead_letter_is_sent_again_and_its_history_has_no_value(stag
 
 
 def test_the_partitions_have_their_positions_and_ends(stage: ApiStage) -> None:
-    (told,) = stage.get("/partitions")["partitions"]
-    assert (told["partition"], told["held"]["read_to"], told["end"], told["lag"]) == (str(PARTITION), 9, 100, 91)
+    (found,) = stage.get("/partitions")["partitions"]
+    assert (found["partition"], found["held"]["read_to"], found["end"], found["lag"]) == (str(PARTITION), 9, 100, 91)
 
 
 def test_a_worker_is_restarted_and_a_missing_one_is_told_of(stage: ApiStage) -> None:

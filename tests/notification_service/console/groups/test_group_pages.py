@@ -17,8 +17,7 @@ from starlette.testclient import TestClient
 
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.console.access.identity import Identity, NoLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.status.aggregation import AggregationStatus, StoreStatus
@@ -207,12 +206,12 @@ def test_an_operator_closes_a_group_and_the_audit_log_has_it(stage: Stage) -> No
     form = {FORM: token_on(stage.client, page), "because": "the sender <told> us"}
     done = stage.client.post(f"/groups/{ODD}/close", data=form)
     assert (done.status_code, done.headers["location"]) == (303, f"/groups/{ODD}")
-    assert "local has told to close it at" in stage.text(f"/groups/{ODD}")
+    assert "local gave the command to close it at" in stage.text(f"/groups/{ODD}")
     log = "".join(each.read_text() for each in stage.directory.glob("console-audit-*.jsonl"))
     assert '"action":"groups.close","group":"ODDGROUP","because":"the sender <told> us"' in log
     stage.look()
     assert "closed : 1 of ? payments are final; closed by local: the sender <told> us" in stage.text(f"/groups/{ODD}")
-    assert "has told to close it" not in stage.text(f"/groups/{ODD}")
+    assert "gave the command to close it" not in stage.text(f"/groups/{ODD}")
     assert stage.text(page).startswith("409")
     assert stage.client.post(f"/groups/{ODD}/close", data=form).status_code == 403, "a token is good once"
 
@@ -312,13 +311,13 @@ def test_a_search_that_takes_too_long_is_given_up_and_says_so(stage: Stage, monk
 
 
 @pytest.mark.parametrize(
-    ("store", "said"),
+    ("store", "why"),
     [
         (StoreStatus("payments", problem="the <brokers> do not answer"), "the <brokers> do not answer"),
         (StoreStatus("payments", untaken=1, notes=("F-0 is not taken over yet: it is damaged",)), "F-0 is not taken over yet"),
     ],
 )
-def test_what_is_not_counted_at_the_moment_is_told_with_the_reason(stage: Stage, store: StoreStatus, said: str) -> None:
+def test_what_is_not_counted_at_the_moment_is_told_with_the_reason(stage: Stage, store: StoreStatus, why: str) -> None:
     assert "Not everything is counted" not in stage.text("/groups")
-    stage.groups.told = AggregationStatus((), (store,))
-    assert f"Not everything is counted now, store payments: {said}" in stage.text("/groups")
+    stage.groups.reported = AggregationStatus((), (store,))
+    assert f"Not everything is counted now, store payments: {why}" in stage.text("/groups")

@@ -19,13 +19,13 @@ from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.find_unit import NOT_STORED, Search, find_story
-from notification_service.console.sent_notifications import OutputFiles, left_notification
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
+from notification_service.wiring.sent_notifications import OutputFiles, read_notification
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
@@ -52,7 +52,7 @@ class Stage:
             clock=FakeClock(),
         )._replace(
             codec=UnitCodec(self.strategy, EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence)).decode),
-            find_left=OutputFiles(self.out, SystemFiles()).find_left,
+            find_sent=OutputFiles(self.out, SystemFiles()).find_sent,
         )
 
     def driven(self) -> Driven:
@@ -194,7 +194,7 @@ def test_a_unit_that_is_not_there_says_what_that_can_mean(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "problem"),
     [
         (b"\xff\xfe no state", "damaged"),
         (msgspec.msgpack.encode((99, "SEQUENCE", (), b"", -1, None)), "format 99"),
@@ -202,13 +202,13 @@ def test_a_unit_that_is_not_there_says_what_that_can_mean(stage: Stage) -> None:
     ],
 )
 def test_damaged_or_newer_data_is_a_problem_in_words_and_the_wait_is_told_all_the_same(
-    stage: Stage, state: bytes, said: str
+    stage: Stage, state: bytes, problem: str
 ) -> None:
     stage.units.put("uow-1", state, Waits(2, WaitKind.DEADLINE, 1, "sequence:2", "SEQUENCE", 1, 10))
     story = stage.tell()
     assert story.state is None
     assert story.wait is not None
-    assert said in story.problems[0]
+    assert problem in story.problems[0]
 
 
 def test_what_left_is_read_from_the_output_and_its_rotated_files_in_order(stage: Stage) -> None:
@@ -227,8 +227,8 @@ def test_what_left_incomplete_is_told_once_for_each_thing_that_was_missing(stage
     for number, missing in ((1, "sequence:4"), (2, "sequence:4"), (3, "PAIN_001")):
         stage.notify("uow-1", number, incomplete=missing)
     stage.notify("uow-1", 4, late="true")
-    told = [(each.missing, each.at, each.notifications) for each in stage.tell().incomplete]
-    assert told == [("sequence:4", "2026-03-28T23:33:55.941Z", 2), ("PAIN_001", "2026-03-28T23:33:55.941Z", 1)]
+    listed = [(each.missing, each.at, each.notifications) for each in stage.tell().incomplete]
+    assert listed == [("sequence:4", "2026-03-28T23:33:55.941Z", 2), ("PAIN_001", "2026-03-28T23:33:55.941Z", 1)]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_left_incomplete_is_told_once_for_each_thing_that_was_missing(stage
     ],
 )
 def test_the_status_of_what_left_is_that_of_its_report(value: bytes, status: str | None) -> None:
-    assert left_notification((), value).status == status
+    assert read_notification((), value).status == status
 
 
 def test_stashed_envelopes_are_told_by_sequence(stage: Stage) -> None:
@@ -274,7 +274,7 @@ def test_a_large_output_is_read_in_its_newest_part_and_the_answer_says_so(stage:
     for number in range(1, 10):
         stage.notify("uow-1", number)
     size = (stage.out / "notifications.jsonl").stat().st_size
-    left = OutputFiles(stage.out, SystemFiles(), max_bytes=size // 3).find_left("uow-1", 2.0)
+    left = OutputFiles(stage.out, SystemFiles(), max_bytes=size // 3).find_sent("uow-1", 2.0)
     assert [each.notification_id for each in left.found] in (["n8", "n9"], ["n7", "n8", "n9"])
     assert not left.is_complete
     assert "newest" in left.searched

@@ -30,7 +30,7 @@ def story(until: str, kind: str = "deadline", hindrance: str | None = None, unre
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("given", "expected"),
     [
         (story("2026-03-28T23:35:10Z"), "At 2026-03-28T23:35:10Z (in 2 min 10 s) it is released, even if nothing came."),
         (
@@ -49,8 +49,8 @@ def story(until: str, kind: str = "deadline", hindrance: str | None = None, unre
         (story("2026-03-28T23:32:35Z", unread=0), "Its deadline was 2026-03-28T23:32:35Z (25 s ago); its turn comes next."),
     ],
 )
-def test_only_what_can_happen_is_promised(told: UnitStory, expected: str) -> None:
-    assert prospect_of(told) == expected
+def test_only_what_can_happen_is_promised(given: UnitStory, expected: str) -> None:
+    assert prospect_of(given) == expected
 
 
 @pytest.mark.parametrize(

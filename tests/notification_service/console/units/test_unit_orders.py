@@ -22,7 +22,7 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.console.find_unit import Search, find_orders, find_story
-from notification_service.console.orders import ListedOrder, OrderState, tell_order
+from notification_service.console.orders import ListedOrder, OrderState, order_answer
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitOrders, UnitStory, timeline_of
 from notification_service.status.report import Identity, State, report
 from notification_service.status.service_report import service_report
@@ -40,7 +40,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def told(stage: Stage) -> dict[str, Any]:
+def shown(stage: Stage) -> dict[str, Any]:
     answer = stage.client.get("/api/v1/unit", params={"id": "u"})
     assert answer.status_code == 200, answer.text
     story: dict[str, Any] = answer.json()
@@ -56,13 +56,13 @@ def rows(page: str) -> list[str]:
 def test_the_story_of_a_released_unit_tells_who_released_it_why_and_what_came_of_it(stage: Stage) -> None:
     stage.give(OrderKind.RELEASE, because="the bank called")
     given_at = instant_text(stage.clock.now())
-    (order,) = told(stage)["orders"]["found"]
+    (order,) = shown(stage)["orders"]["found"]
     assert (order["order"], order["by"], order["because"], order["at"]) == ("release", "anna", "the bank called", given_at)
     assert (order["state"], order["result"], order["ended_at"]) == ("given", None, None)
     stage.service.clock.advance(2_000)
     ended_at = instant_text(stage.service.clock.now())
     stage.service.run()
-    (order,) = told(stage)["orders"]["found"]
+    (order,) = shown(stage)["orders"]["found"]
     assert (order["state"], order["result"], order["text"]) == ("over", "done", "released 1 envelope")
     assert order["ended_at"] == ended_at
     page = stage.client.get("/unit", params={"id": "u"}).text
@@ -97,8 +97,8 @@ def test_orders_older_than_a_week_are_told_only_where_all_is_searched(stage: Sta
     stage.give(OrderKind.RELEASE)
     stage.service.run()
     stage.clock.advance(7 * DAY + 1)
-    assert told(stage)["orders"]["found"] == []
-    assert not told(stage)["orders"]["is_complete"]
+    assert shown(stage)["orders"]["found"] == []
+    assert not shown(stage)["orders"]["is_complete"]
     every = stage.client.get("/api/v1/unit", params={"id": "u", "all": "true"}).json()["orders"]
     assert [each["result"] for each in every["found"]] == ["done"]
     assert every["is_complete"]
@@ -162,7 +162,7 @@ def test_the_newest_hundred_orders_are_told_the_oldest_first(tmp_path: Path) -> 
 def test_orders_stay_on_the_time_line_of_a_unit_with_hundreds_of_notifications() -> None:
     texts = [instant_text(BEGINNING + number) for number in range(300)]
     left = tuple(LeftNotification(f"n{at}", "E", "A", "p", (), at) for at in texts)
-    told = ListedOrder(P0, _order("o", BEGINNING + 299), OrderState.GIVEN, 0)
+    shown = ListedOrder(P0, _order("o", BEGINNING + 299), OrderState.GIVEN, 0)
     story = UnitStory(
         "u",
         texts[-1],
@@ -170,7 +170,7 @@ def test_orders_stay_on_the_time_line_of_a_unit_with_hundreds_of_notifications()
         (),
         DeadLetters((), is_complete=True, searched=""),
         Left(left, is_complete=True, searched=""),
-        orders=UnitOrders((tell_order(told),), is_complete=True, searched=""),
+        orders=UnitOrders((order_answer(shown),), is_complete=True, searched=""),
     )
     picture = timeline_of(story)
     assert picture is not None

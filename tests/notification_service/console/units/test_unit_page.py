@@ -18,13 +18,12 @@ from starlette.testclient import TestClient
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.console.access.identity import Authenticator, Identity, NoLogin
-from notification_service.console.access.role import Role
+from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.sent_notifications import OutputFiles
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitStory, Wait, timeline_of
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
+from notification_service.wiring.sent_notifications import OutputFiles
 from resequencer.errors import TransientError
 from resequencer.storage_port import StorageUnavailable, UnitChange, WaitKind, Waits
 
@@ -57,7 +56,7 @@ class Stage:
             partitions=[PARTITION],
             clock=self.clock,
             open_dead_letters=lambda asked_for, by: FileDeadLetterStore(files, by),
-        )._replace(find_left=OutputFiles(directory / "out", SystemFiles()).find_left)
+        )._replace(find_sent=OutputFiles(directory / "out", SystemFiles()).find_sent)
 
     def get(self, path: str, code: int = 200, login: Authenticator | None = None) -> str:
         console = Console(http_settings(self.directory), self.sources)
@@ -140,7 +139,7 @@ def test_a_unit_that_left_incomplete_is_not_shown_as_well(stage: Stage) -> None:
     (stage.directory / "out" / "notifications.jsonl").write_bytes(encode_line(line))
     page = stage.get("/unit?id=uow-1")
     assert 'class="state ok"' not in page
-    assert "Left incomplete at 1970-01-01 00:16:40 (" in page
+    assert "Sent incomplete at 1970-01-01 00:16:40 (" in page
     assert "without sequence:1." in page
     assert "<td>ACSP</td>" in page
 
@@ -200,17 +199,17 @@ def test_payment_data_needs_its_role_and_a_refusal_shows_nothing(stage: Stage) -
     stage.get(f"/unit/payment-data?id=uow-9&partition={PARTITION}", code=404)
 
 
-def told(*left: str, wait: bool = True) -> UnitStory:
+def story_of(*sent: str, wait: bool = True) -> UnitStory:
     waits = Wait("sequence:2", "deadline", "2026-03-28T23:33:00Z", "2026-03-28T23:33:20Z", 1, 10) if wait else None
-    notifications = tuple(LeftNotification("n", "E", "A", "p", (), at) for at in left)
+    notifications = tuple(LeftNotification("n", "E", "A", "p", (), at) for at in sent)
     nothing = DeadLetters((), is_complete=True, searched="")
     return UnitStory("u", "2026-03-28T23:33:10Z", "T-0", (), nothing, Left(notifications, is_complete=True, searched=""), waits)
 
 
 def test_the_time_line_lies_within_its_picture_and_in_the_order_of_time() -> None:
-    picture = timeline_of(told("2026-03-28T23:32:00Z", "2026-03-28T23:32:30Z", "no instant"))
+    picture = timeline_of(story_of("2026-03-28T23:32:00Z", "2026-03-28T23:32:30Z", "no instant"))
     assert picture is not None
-    assert [each.kind for each in picture.marks] == ["left", "left", "due"]
+    assert [each.kind for each in picture.marks] == ["sent", "sent", "due"]
     places = [each.x for each in picture.marks]
     assert places == sorted(places)
     assert picture.left_edge == places[0] < places[-1] == picture.right_edge
@@ -219,5 +218,5 @@ def test_the_time_line_lies_within_its_picture_and_in_the_order_of_time() -> Non
 
 
 def test_without_two_instants_there_is_no_time_line() -> None:
-    assert timeline_of(told(wait=False)) is None
-    assert timeline_of(told("2026-03-28T23:32:00Z", wait=False)) is None
+    assert timeline_of(story_of(wait=False)) is None
+    assert timeline_of(story_of("2026-03-28T23:32:00Z", wait=False)) is None

@@ -377,7 +377,7 @@ def test_the_last_bytes_of_the_disk_are_left_to_the_service(copy: WaitingCopy, t
     copy.markers()
     copy.take("T-0", whole(("a", waits(1)), marker="before"), 5)
     greedy = WaitingCopy(tmp_path, min_free_bytes=2**62)
-    with pytest.raises(CopyUnusable, match="are left to the service") as refused:
+    with pytest.raises(CopyUnusable, match="which the service needs") as refused:
         greedy.take("T-0", whole(("b", waits(1)), marker="after"), 6)
     assert not refused.value.is_damaged
     assert greedy.markers()["T-0"] == ("before", 5)

@@ -36,8 +36,8 @@ class Stage:
         self.clock = FakeClock()
         self.units = StoredUnits(directory)
         reported = report(Identity(1, "c", self.clock.now()), State.READY, None, self.clock.now())
-        told = UnitWait("uow-told", "T-0", "sequence:7", "deadline", "2026-03-28T23:33Z", "2026-03-28T23:34Z", 1)
-        reported = msgspec.structs.replace(reported, oldest_waits=(told,))
+        wait = UnitWait("uow-told", "T-0", "sequence:7", "deadline", "2026-03-28T23:33Z", "2026-03-28T23:34Z", 1)
+        reported = msgspec.structs.replace(reported, oldest_waits=(wait,))
         sources = make_sources(
             directory,
             open_view=self.units.open_view if is_stored else None,

@@ -26,7 +26,7 @@ from notification_service.connectors.kafka.preflight import find_unread
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.kafka.topics import make_topics
-from notification_service.delivery.direct.core.decision import Stage, find_left_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectOutcome
 from notification_service.delivery.direct.core.position_metadata import find_metadata
 from notification_service.delivery.direct.order_topic import OrderTopic
@@ -123,7 +123,7 @@ class DirectStage:
 
         def make() -> Mapping[str, str]:
             make_topics(settings, self.source, topics_to_make(stages))
-            return find_unread(settings, partial(find_left_group, stages))
+            return find_unread(settings, partial(find_former_group, stages))
 
         def open_clients(stage: Stage) -> StageClients:
             settings = self.settings(stage, slot)

@@ -95,7 +95,7 @@ def test_the_partition_pauses_when_the_bound_is_reached_and_goes_on_behind_it(
 def test_a_position_that_can_list_no_more_pauses_the_partition(
     direct: Callable[..., DirectStage], receiving: ScriptedReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("notification_service.delivery.direct.core.room.MAX_CHARACTERS", 700)
+    monkeypatch.setattr("notification_service.delivery.direct.core.position_metadata.MAX_CHARACTERS", 700)
     stage = direct("retry.first = 1h", "retry.most = 1h", "concurrency = 100", "blocked-bytes = 1G")
     receiving.answers = lambda key, _id, _nth: FAILS if key[0] == "b" else OK
     # Every other record is open, over 5 000 offsets: a bit for each is more than a position has room for.

@@ -22,7 +22,7 @@ def test_a_refusal_lasts_until_a_commit_is_made() -> None:
     commits.forget()
     owned.state.has_news = True
     assert (len(commits.next()), commits.is_refused) == (1, True)
-    commits.left()
+    commits.published()
     assert (commits.is_refused, owned.position is None) == (False, False)
 
 

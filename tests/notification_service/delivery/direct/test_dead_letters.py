@@ -98,8 +98,8 @@ def test_what_another_program_wrote_and_what_came_from_another_topic_is_refused(
     topic = stage.stages[0].dead_letters
 
     def letter(position: str, *more: tuple[str, bytes]) -> list[tuple[str, bytes]]:
-        said = {"reason": "rejected", "error": "no", "source-position": position, "at": "2026-03-28T23:33:55.941Z"}
-        return [*more, *((f"dead-letter-{name}", text.encode()) for name, text in said.items())]
+        reasons = {"reason": "rejected", "error": "no", "source-position": position, "at": "2026-03-28T23:33:55.941Z"}
+        return [*more, *((f"dead-letter-{name}", text.encode()) for name, text in reasons.items())]
 
     with closing(KafkaProducer(bootstrap_servers=stage.kafka.bootstrap)) as producer:
         producer.send(topic, b"v", b"k", letter(f"{stage.source}-0@0"), 0)

@@ -117,14 +117,14 @@ def test_each_record_comes_at_its_time_and_is_a_dead_letter_when_all_intervals_a
     assert letters["d"]["dead-letter-source-position"] == f"{stage.source}-0@3"
     assert not any(name in letters["a"] for name in ("delivery-attempts", "delivery-submitted-at"))
     (moved, *_) = [each for each in stage.read(stage.stages[2].topic) if dict(each.headers)["notification-id"] == b"a"]
-    said = {name: value.decode() for name, value in moved.headers}
-    assert (said["delivery-attempts"], said["delivery-back-off"], said["delivery-error"]) == (
+    texts = {name: value.decode() for name, value in moved.headers}
+    assert (texts["delivery-attempts"], texts["delivery-back-off"], texts["delivery-error"]) == (
         "2",
         "2000",
         "HTTP 500 (after 1 attempt)",
     )
-    assert said["delivery-source-position"] == f"{stage.source}-0@0"
-    assert 0 <= moved.timestamp - instant_of(said["delivery-submitted-at"]) < 60_000
+    assert texts["delivery-source-position"] == f"{stage.source}-0@0"
+    assert 0 <= moved.timestamp - instant_of(texts["delivery-submitted-at"]) < 60_000
     assert (moved.key, moved.value) == (b"ill", b"{}")
 
 

@@ -77,7 +77,7 @@ def _go_on_before_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
             self._lanes.advance(record.lane)
 
     monkeypatch.setattr(DirectPartition, "end", early)
-    monkeypatch.setattr(DirectPartition, "published", lambda self, output: self._departures.left(len(output.records)))
+    monkeypatch.setattr(DirectPartition, "published", lambda self, output: self._departures.published(len(output.records)))
 
 
 def _pass_before_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:

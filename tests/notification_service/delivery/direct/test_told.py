@@ -43,21 +43,21 @@ def test_status_tells_of_gate_blocked_records_pauses_orders_and_notes() -> None:
 def test_blocked_lists_the_records_and_where_they_lie(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed = said(monkeypatch, capsys, STATUS, "1")
+    listed = printed(monkeypatch, capsys, STATUS, "1")
     assert listed.out.splitlines() == [
         f"bank  T-0@3  k  since {AT}  1 attempt  HTTP 500",
         f"bank  T-0@1  l  since {AT}  12 attempts  in T-g-requeued-0, where it blocks nothing  HTTP 403",
     ]
     others = "; workers that `delivery run` has started tell only their logs\n"
     assert listed.err == f"resequencer: 3 blocked records, the first 2 are shown{others}"
-    (first, second) = [json.loads(each) for each in said(monkeypatch, capsys, STATUS, "1", as_json=True).out.splitlines()]
+    (first, second) = [json.loads(each) for each in printed(monkeypatch, capsys, STATUS, "1", as_json=True).out.splitlines()]
     assert (first["receiver"], first["lies_in"], second["lies_in"]) == ("bank", "T-0", "T-g-requeued-0")
-    assert said(monkeypatch, capsys, DeliveryStatus(), "1").out == "nothing is blocked\n"
-    silent = said(monkeypatch, capsys, DeliveryStatus(), None)
+    assert printed(monkeypatch, capsys, DeliveryStatus(), "1").out == "nothing is blocked\n"
+    silent = printed(monkeypatch, capsys, DeliveryStatus(), None)
     assert (silent.out, silent.err) == ("", f"resequencer: 0 blocked records; the service does not run{others}")
 
 
-def said(
+def printed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     status: DeliveryStatus,

@@ -177,13 +177,13 @@ def test_the_report_of_a_receiver_tells_what_has_failed_was_retried_is_held_and_
     it.finish([first], Failed("HTTP 400"))
     it.finish([second], Limited("HTTP 429", 5))
     it.ledger.start_job("k", "r", "s", "ann")
-    (told,) = it.ledger.gates()
-    assert (told.failed, told.held_units, told.waiting, told.retries.limit) == (1, 1, 2, 1)
-    assert (told.stalled_jobs, told.unread_ms) == (0, None)
+    (gate,) = it.ledger.gates()
+    assert (gate.failed, gate.held_units, gate.waiting, gate.retries.limit) == (1, 1, 2, 1)
+    assert (gate.stalled_jobs, gate.unread_ms) == (0, None)
     it.ledger.ensure_live("r", "live")
     it.now += 60_001
-    (told,) = it.ledger.gates()
-    assert (told.stalled_jobs, told.unread_ms) == (2, 60_001)
+    (gate,) = it.ledger.gates()
+    assert (gate.stalled_jobs, gate.unread_ms) == (2, 60_001)
 
 
 def test_the_same_job_is_started_once_and_its_name_serves_nothing_else(stage: Make) -> None:

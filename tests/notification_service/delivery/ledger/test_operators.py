@@ -113,7 +113,7 @@ def test_a_job_that_is_repaired_in_portions_ends_once(stage: Make, monkeypatch: 
     it = stage()
     it.take(item("a", 1), item("b", 2), item("c", 3))
     it.finish(it.claim(), Failed("HTTP 400"))
-    monkeypatch.setattr("notification_service.delivery.ledger.repair._CHUNK", 1)
+    monkeypatch.setattr("notification_service.delivery.ledger.job_orders._CHUNK", 1)
     other = it.another()
     original = other.database.write
 
@@ -142,8 +142,8 @@ def test_nothing_of_a_cancelled_job_is_claimed_although_its_canceller_died(stage
     it = stage()
     it.take(*(item(f"k{number % 3}", number) for number in range(12)))
     it.take(item("k1", 99), item("z", 100), job="other")
-    monkeypatch.setattr("notification_service.delivery.ledger.cancelling._CHUNK", 2)
-    monkeypatch.setattr("notification_service.delivery.ledger.cancelling.cancel_rows", lambda *_: None)
+    monkeypatch.setattr("notification_service.delivery.ledger.job_orders._CHUNK", 2)
+    monkeypatch.setattr("notification_service.delivery.ledger.job_orders.cancel_rows", lambda *_: None)
     it.ledger.cancel_job("j")
     claimed = [claim.notification_id for _ in range(20) for claim in it.claim(wanted=2)]
     assert sorted(claimed) == ["k1-99", "z-100"]
@@ -172,7 +172,7 @@ def test_a_repair_that_was_interrupted_is_ended_by_the_workers_with_one_event(
     it = stage()
     it.take(item("a", 1), item("b", 2), item("c", 3))
     it.finish(it.claim(), Failed("HTTP 400"))
-    monkeypatch.setattr("notification_service.delivery.ledger.repair._CHUNK", 1)
+    monkeypatch.setattr("notification_service.delivery.ledger.job_orders._CHUNK", 1)
     dying = it.another()
     struck(dying, transaction, monkeypatch)
     with pytest.raises(LedgerUnavailable):
@@ -191,7 +191,7 @@ def test_a_job_in_the_midst_of_its_repair_can_be_cancelled(stage: Make, monkeypa
     it = stage()
     it.take(item("a", 1), item("b", 2))
     it.finish(it.claim(), Failed("HTTP 400"))
-    monkeypatch.setattr("notification_service.delivery.ledger.repair._CHUNK", 1)
+    monkeypatch.setattr("notification_service.delivery.ledger.job_orders._CHUNK", 1)
     dying = it.another()
     struck(dying, 2, monkeypatch)
     with pytest.raises(LedgerUnavailable):

@@ -17,7 +17,7 @@ _OF_ALL = re.compile(r"^SEARCH delivery_row .*\((job|receiver)=\?\)$")
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> dict[str, Any]:
+def plans_of(tmp_path: Path) -> dict[str, Any]:
     """The statements of some deliveries, of a refused announcement, and of the retention, each with its parameters."""
     found: dict[str, Any] = {}
     stage = LedgerStage(f"sqlite:///{tmp_path}/ledger.db", receiver("steps = announce-deliver", "retry.attempts = 1"))
@@ -53,9 +53,9 @@ def said(tmp_path: Path) -> dict[str, Any]:
     return {statement: [each[3] for each in plan] for statement, plan in plans.items()}
 
 
-def test_no_statement_looks_at_all_rows(said: dict[str, Any]) -> None:
-    assert len(said) >= 12
-    assert {statement: plan for statement, plan in said.items() if any(_looks_at_all(each) for each in plan)} == {}
+def test_no_statement_looks_at_all_rows(plans_of: dict[str, Any]) -> None:
+    assert len(plans_of) >= 12
+    assert {statement: plan for statement, plan in plans_of.items() if any(_looks_at_all(each) for each in plan)} == {}
 
 
 def _looks_at_all(step: str) -> bool:

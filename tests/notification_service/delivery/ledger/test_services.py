@@ -35,8 +35,8 @@ def end(it: LedgerStage, job: str, *, of: Ledger) -> None:
 def publish(of: Ledger, file: Path) -> list[tuple[int, str]]:
     """Publish what waits; return number and job of all lines."""
     EventFile(file, of.events).publish()
-    told = [msgspec.json.decode(each, type=JobEvent) for each in file.read_bytes().splitlines()]
-    return [(each.number, each.job) for each in told]
+    in_file = [msgspec.json.decode(each, type=JobEvent) for each in file.read_bytes().splitlines()]
+    return [(each.number, each.job) for each in in_file]
 
 
 def test_each_service_publishes_the_ends_of_its_own_jobs_with_numbers_without_a_gap(stage: Make, tmp_path: Path) -> None:

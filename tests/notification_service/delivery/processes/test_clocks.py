@@ -18,7 +18,7 @@ from harness.waiting import wait_until
 
 from notification_service.configuration.configuration import load
 from notification_service.delivery.core.jobs import JobState
-from notification_service.wiring.delivery.composition import make_ledger
+from notification_service.wiring.delivery import make_ledger
 from resequencer.clock import Belief
 
 pytestmark = pytest.mark.slow

@@ -221,25 +221,25 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     direct = processes("policy = blocking, retry { first = 100ms, factor = 1, attempts = null }")
     place, because = f"{direct.topic}-0", ("--because", "it is ill")
 
-    def said(*arguments: str) -> tuple[int, str]:
+    def ordered(*arguments: str) -> tuple[int, str]:
         found = direct.run("delivery", *arguments, *because)
         return found.returncode, found.stderr.removeprefix("resequencer: ").rstrip()
 
-    assert said("skip-all", "x", place) == (1, "no receiver x is delivered to straight from a topic; known are: r")
-    code, text = said("skip", "r", place)
+    assert ordered("skip-all", "x", place) == (1, "no receiver x is delivered to straight from a topic; known are: r")
+    code, text = ordered("skip", "r", place)
     assert (code, "expected TOPIC-PARTITION@OFFSET" in text) == (2, True)
     direct.send(partition=0)
     direct.start()
     wait_until(lambda: len(set(receiving.taken)) == (KEYS - 1) * EACH, "what is not blocked")
-    assert said("skip", "r", f"{place}@999999") == (1, f"{place}@999999 was not read yet, so it cannot be blocked")
+    assert ordered("skip", "r", f"{place}@999999") == (1, f"{place}@999999 was not read yet, so it cannot be blocked")
     now, waits = "1 record became dead letters", "0 records became dead letters, and 1 more if the call that is under way fails"
     texts = [f"{each}; so does what fails from now on, until `block`" for each in (now, waits)]
-    assert said("skip-all", "r", place) in [(0, text) for text in texts]
+    assert ordered("skip-all", "r", place) in [(0, text) for text in texts]
     wait_until(lambda: direct.dead_letters() == ["k0-0"], "the dead letter", look_seconds=1)
-    assert said("skip-all", "r", place) == (1, f"what fails in {place} is skipped already")
-    assert said("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
-    assert said("block", "r", "OTHER-0") == (1, f"OTHER-0 is no partition of {direct.topic}")
-    assert said("block", "r", f"{direct.topic}-9") == (1, f"{direct.topic}-9 does not exist")
+    assert ordered("skip-all", "r", place) == (1, f"what fails in {place} is skipped already")
+    assert ordered("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
+    assert ordered("block", "r", "OTHER-0") == (1, f"OTHER-0 is no partition of {direct.topic}")
+    assert ordered("block", "r", f"{direct.topic}-9") == (1, f"{direct.topic}-9 does not exist")
     assert ("k0", "k0-0") not in receiving.taken
     is_ill = False
     listed = direct.run("dead-letters", "list", "--receiver", "r").stdout

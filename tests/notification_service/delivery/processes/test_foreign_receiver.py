@@ -29,8 +29,8 @@ class Foreign:
         self._journal = directory / "journal.jsonl"
         with socket.create_server(("127.0.0.1", 0)) as listening, (directory / "receiver.log").open("wb") as log:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            told = [str(listening.fileno()), str(self._journal), str(breaks), str(SEED)]
-            command = [sys.executable, harness.foreign_receiver.__file__, *told]
+            arguments = [str(listening.fileno()), str(self._journal), str(breaks), str(SEED)]
+            command = [sys.executable, harness.foreign_receiver.__file__, *arguments]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=[listening.fileno()])
 
     def is_ready(self) -> bool:

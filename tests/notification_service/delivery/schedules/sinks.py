@@ -67,7 +67,7 @@ class TopicStore:
         self._topics = topics
 
     def sink(self, worker: str) -> RequestSink:
-        from notification_service.delivery.schedules.topic_sink import TopicSink
+        from notification_service.delivery.published_topics import TopicSink
 
         del worker
         return TopicSink(self._topics.settings(), "hourly", self._topics.topics.notifications, f"{self._topics.group}-schedule")

@@ -57,7 +57,7 @@ def stage(direct_stage: Callable[..., DirectStage], provider: ScriptedReceiver, 
 def test_each_customer_is_renewed_once_a_month_and_in_order_although_the_provider_is_away(
     stage: DirectStage, provider: ScriptedReceiver, documented: DeliverySettings, tmp_path: Path
 ) -> None:
-    from notification_service.delivery.schedules.topic_sink import TopicSink
+    from notification_service.delivery.published_topics import TopicSink
 
     rows = {("party", name): [None, None, "SUBSCRIPTION" if name != "customer-3" else "PAPER", None, None] for name in CUSTOMERS}
     lookups = LookupsDirectory(tmp_path / "lookups")

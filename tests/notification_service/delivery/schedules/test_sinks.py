@@ -223,7 +223,7 @@ def test_before_the_clock_is_trusted_a_schedule_says_why_it_waits(store: Store, 
     look(runner(clock, store.sink("a"), KEYS))
     clock.ahead = 0
     worker = runner(clock, store.sink("b"), KEYS[:1], trusted_ms=HOUR_MS)
-    with pytest.raises(TickInFuture, match=r"its last tick is 2027-.*It goes on from now"):
+    with pytest.raises(TickInFuture, match=r"its last tick is 2027-.*It continues from now"):
         look(worker)
     clock.advance(HOUR_MS - 1)
     with pytest.raises(TickInFuture):

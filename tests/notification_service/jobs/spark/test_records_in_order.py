@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.local_reading import find_ends, records_in_order
-from notification_service.wiring.delivery.sources import ArchiveFeed, ArchiveSpan
+from notification_service.wiring.delivery_sources import ArchiveFeed, ArchiveSpan
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.local_reading import find_records
-from notification_service.wiring.console.archived_output import ArchivedOutput
+from notification_service.wiring.sent_notifications import ArchivedOutput
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -69,13 +69,13 @@ def test_a_missing_batch_or_a_damaged_file_is_reported(topics: ArchivedTopics, t
 
 def test_a_units_page_has_its_notifications_from_the_archive_and_says_until_when(topics: ArchivedTopics, tmp_path: Path) -> None:
     output = ArchivedOutput(tmp_path / "archive", topics.stage.topics.input)
-    assert "not known here" in output.find_left("uow-1", 10).searched
+    assert "not known here" in output.find_sent("uow-1", 10).searched
     topics.stage.send(b"{}", key=b"uow-1", headers=HEADERS)
     topics.archive()
-    published = output.find_left("uow-1", 10)
+    published = output.find_sent("uow-1", 10)
     assert [(each.notification_id, each.event, each.marks) for each in published.found] == [
         ("N1", "PaymentAccepted", ("incomplete sequence:3",))
     ]
-    assert "what left after 20" in published.searched
+    assert "what was sent after 20" in published.searched
     assert not published.is_complete
-    assert output.find_left("uow-2", 10).found == ()
+    assert output.find_sent("uow-2", 10).found == ()

@@ -10,8 +10,7 @@ from guardian.ports import Channel, OutputRecord
 from guardian.positions import MAX_CHARACTERS, DoneOffsets, encode
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.direct.core.partition import DirectPartition
-from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
-from notification_service.delivery.direct.core.room import fitted
+from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata, fitted
 from resequencer.record import Origin, Partition, Record
 
 P = Partition("T", 0)
@@ -115,14 +114,14 @@ def test_an_order_is_passed_by_the_position_with_which_its_outcome_leaves_and_ne
     state.end(due[499], OutputRecord(500, Channel.DEAD_LETTERS, b"a", (), b""))
     state.pass_order(9, OutputRecord(9, Channel.ORDER_OUTCOMES, b"o", (), b""))
     state.end(due[500], OutputRecord(501, Channel.DEAD_LETTERS, b"a", (), b""))
-    told = []
+    outputs = []
     while state.has_news:
         output = state.output()
         kept = find_metadata(output.position.offset, output.position.metadata)
         assert kept is not None
-        told.append((len(output.records), output.position.offset, kept.orders_read_to))
+        outputs.append((len(output.records), output.position.offset, kept.orders_read_to))
         state.published(output)
-    assert told == [(501, 500, 8), (2, 501, 9)]
+    assert outputs == [(501, 500, 8), (2, 501, 9)]
 
 
 @pytest.mark.parametrize("gap", [1, 2, 3, 5, 10, 50, 200, 5_000])
@@ -130,7 +129,7 @@ def test_what_is_done_can_be_listed_however_far_apart_the_offsets_lie_behind_a_l
     state = partition()
     while state.pause is None:
         step = 1 if state.read_to < 18_000 else gap
-        news = [opened(state.read_to + step * number, f"{state.read_to}-{number}") for number in range(min(500, state.room))]
+        news = [opened(state.read_to + step * number, f"{state.read_to}-{number}") for number in range(min(500, state.readable))]
         state.read(news, news[-1].offset + 1)
         for each in news[1::2]:
             state.end(each)
@@ -152,7 +151,7 @@ def test_a_list_that_is_too_long_all_the_same_is_committed_in_part() -> None:
 def test_what_is_read_for_the_second_time_needs_no_room() -> None:
     before = partition()
     while before.pause is None:
-        news = [opened(before.read_to + number, f"{before.read_to}-{number}") for number in range(min(500, before.room))]
+        news = [opened(before.read_to + number, f"{before.read_to}-{number}") for number in range(min(500, before.readable))]
         before.read(news, news[-1].offset + 1)
         for each in news[1::2]:
             before.end(each)
@@ -170,7 +169,7 @@ def test_any_pattern_of_what_is_done_fits_into_the_metadata_as_long_as_there_was
     records: list[OpenRecord] = []
     share = chance.random()
     while state.pause is None:
-        most = min(state.room, chance.randrange(1, 500))
+        most = min(state.readable, chance.randrange(1, 500))
         step = chance.choice([1, 1, 1, 2, 50])
         news = [opened(state.read_to + step * number, f"{state.read_to}-{number}") for number in range(most)]
         state.read(news, news[-1].offset + 1)

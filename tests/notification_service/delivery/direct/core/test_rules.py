@@ -16,8 +16,8 @@ from notification_service.delivery.direct.core.decision import (
     Waits,
     dead_letter,
     decide,
-    find_left_group,
-    left_stage,
+    find_former_group,
+    former_stage,
     moved,
     stages_of,
     topics_to_make,
@@ -173,8 +173,8 @@ def test_what_could_reach_a_wrong_unit_or_fit_in_no_header_is_undeliverable(
     reading = Reading(stages[0], SharedGate(stages[0].receiver), FixedClock(), "log")
     found = reading.open(Record(Origin(P, 5), b"v", key, headers), 0)
     assert found is not None
-    told = reading.find_flaw(found)
-    assert (told and str(told)) == flaw
+    problem = reading.find_flaw(found)
+    assert (problem and str(problem)) == flaw
 
 
 def test_a_clock_that_is_ahead_makes_no_wait_longer_than_the_interval() -> None:
@@ -265,6 +265,6 @@ def test_records_that_were_judged_before_shut_no_gate() -> None:
 def test_a_retry_topic_without_an_interval_is_known_by_its_name() -> None:
     stages = stages_of(receiver("policy = retry-topics", "retry-topics.intervals = [1m]", is_kafka=True), "T", "g")
     asked = ["T-g-retry-1", "T-g-retry-2", "T-g-retry-12", "T-g-retry-02", "T-g-retry-x", "T-h-retry-2", "T-g-dlq", "U-g-retry-2"]
-    assert [find_left_group(stages, each) for each in asked] == [None, "g-retry-2", "g-retry-12", *[None] * 5]
-    stage = left_stage(stages, "T-g-retry-2", "g-retry-2")
+    assert [find_former_group(stages, each) for each in asked] == [None, "g-retry-2", "g-retry-12", *[None] * 5]
+    stage = former_stage(stages, "T-g-retry-2", "g-retry-2")
     assert (stage.delay_ms, stage.next_topic, stage.dead_letters, stage.receiver.retry.attempts) == (0, None, "T-g-dlq", 1)

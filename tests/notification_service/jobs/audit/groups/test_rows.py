@@ -109,7 +109,7 @@ def test_a_payment_information_that_contradicts_itself_has_no_status(
     stated: dict[str, str], fits: bool, also_without: bool
 ) -> None:
     stage = GroupStage()
-    stage.said = {"original": message(2), "amount": "5"}
+    stage.fields = {"original": message(2), "amount": "5"}
     stage.say("a", "RCVD", instruction=stated)
     stage.say("b", "ACCC", instruction=stated | {"OrgnlPmtInfId": "P2"})
     (completion,) = stage.say("a", "ACCC", instruction=stated)

@@ -27,7 +27,7 @@ from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
 from notification_service.jobs.topic_archive.local_reading import ArchivedRecord, find_ends, records_in_order
-from notification_service.wiring.console.archived_output import find_path
+from notification_service.wiring.sent_notifications import find_path
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import printable
@@ -63,14 +63,14 @@ class ArchiveFeed:
         self._pieces: Iterator[list[ArchivedRecord]] | None = None
         self._at: Mapping[str, int] | None = None
 
-    def read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def read(self, positions: Mapping[str, int], limit: int) -> Portion:
         """As `Feed.read`.
 
         Raises:
             ArchiveRefused, ArchiveUnavailable: The archive cannot be read.
         """
         try:
-            return self._read(positions, most)
+            return self._read(positions, limit)
         except BaseException:
             self.close()
             raise
@@ -78,11 +78,11 @@ class ArchiveFeed:
     def close(self) -> None:
         self._pieces = self._at = None
 
-    def _read(self, positions: Mapping[str, int], most: int) -> Portion:
+    def _read(self, positions: Mapping[str, int], limit: int) -> Portion:
         if self._pieces is None or self._at != positions:
             starts = {int(part): at for part, at in positions.items()}
             span = self._span
-            self._pieces = records_in_order(Path(span.location), span.topic, starts, span.ends, most)
+            self._pieces = records_in_order(Path(span.location), span.topic, starts, span.ends, limit)
         piece = next(self._pieces, None)
         if piece is None:
             self.close()
@@ -129,7 +129,7 @@ def source_of_topic(
 ) -> str:
     """Return the source of a job that delivers what the topic of notifications holds now, or what of it was written in a time.
 
-    `offsets` is where to begin, by partition: then other partitions are left out, and `since` has no effect.
+    `offsets` is where to begin, by partition: then other partitions are not read, and `since` has no effect.
 
     Raises:
         JobRefused: The notifications are in files, or the topic does not hold one of the offsets.
@@ -243,7 +243,7 @@ def _durable_id(directory: Path) -> tuple[str, int]:
 
 
 def live_source(configuration: Configuration, service: Service) -> tuple[str, Former | None]:
-    """Return the source of what the service lets out, and how a version before named it.
+    """Return the source of what the service publishes, and how a version before named it.
 
     In a ledger that several machines may share it names the service by its id: others have others. Host and path may change.
     """
@@ -278,12 +278,12 @@ def _topic_parts(configuration: Configuration) -> list[str]:
     return [part_of(topic, number) for number in range(topic.partitions)]
 
 
-def _topic_feed(configuration: Configuration, receiver: Receiver, told: str | None) -> "TopicFeed":
+def _topic_feed(configuration: Configuration, receiver: Receiver, encoded: str | None) -> "TopicFeed":
     from notification_service.connectors.kafka.topic_reader import CommittedReader
     from notification_service.delivery.topic_feed import TopicFeed, TopicSpan
 
     topic, settings = configuration.notification.topic, kafka_settings(configuration).without_facts()
-    span = None if told is None else msgspec.json.decode(told, type=TopicSpan)
+    span = None if encoded is None else msgspec.json.decode(encoded, type=TopicSpan)
     look = partial(_find_topic, configuration)
     numbers = None if span is None else list(span.ends)
     return TopicFeed(topic, lambda: CommittedReader(settings, [topic], numbers), look, receiver.select, span)

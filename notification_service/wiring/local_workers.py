@@ -38,7 +38,7 @@ class LocalWorkers:
     def dump_threads(self, slot: int) -> str | None:
         """Return the lines of stacks that the service's log gains after the signal, also if other workers print theirs.
 
-        Other lines are left out: they may quote payments.
+        Other lines are not returned: they may quote payments.
         """
         log = self._run_directory / NAME
         before = _size(log)

@@ -1,6 +1,7 @@
-"""From a configuration to what the console reads."""
+"""From a configuration to what the console reads, and to who may use it."""
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -15,14 +16,18 @@ from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import copied_settings, kafka_settings, sinks_of
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
-from notification_service.console.sent_notifications import OutputFiles, left_in_queue
-from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.access.identity import Authenticator, NoLogin
+from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
+from notification_service.console.access.settings import HttpSettings, HttpTls
+from notification_service.console.access.users_file import UsersFile
+from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.jobs.topic_archive.local_reading import find_newest
@@ -41,15 +46,14 @@ from notification_service.wiring.aggregation import (
     stores_of,
 )
 from notification_service.wiring.composition import make_order_book, make_strategy_of
-from notification_service.wiring.console.archived_output import find_left_in, find_path
-from notification_service.wiring.console.served import find_served
-from notification_service.wiring.console.workers import LocalWorkers
 from notification_service.wiring.dead_letter_stores import open_store
-from notification_service.wiring.delivery.composition import make_ledger
-from notification_service.wiring.delivery.direct import order_delivery
+from notification_service.wiring.delivery import make_ledger, order_delivery
+from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import give_order
-from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of
+from notification_service.wiring.sent_notifications import OutputFiles, find_path, find_sent_in
+from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
+from resequencer.errors import ConfigurationError
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
 from resequencer.unit_codec import UnitCodec
@@ -251,7 +255,7 @@ def console_sources(configuration: Configuration) -> Sources:
         lag_unit=_LAG_UNITS[configuration.ingress.transport],
         facts_unit=_LAG_UNITS[configuration.notification.transport],
         facts=_facts(configuration),
-        find_left=_find_left_of(configuration),
+        find_sent=_find_sent_of(configuration),
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -315,18 +319,18 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
     return open_dead_letters
 
 
-def _find_left_of(configuration: Configuration) -> Callable[[str, float], Left]:
+def _find_sent_of(configuration: Configuration) -> Callable[[str, float], Left]:
     notification = configuration.notification
     if TransportType.FILE in sinks_of(configuration):
-        return OutputFiles(notification.output_directory, SystemFiles()).find_left
+        return OutputFiles(notification.output_directory, SystemFiles()).find_sent
     if TransportType.KAFKA in sinks_of(configuration):
-        return find_left_in(configuration.archive.location, notification.topic)
+        return find_sent_in(configuration.archive.location, notification.topic)
     places = {
         TransportType.JMS: f"queue {notification.jms.notifications}",
         TransportType.XMS: f"queue {notification.xms.notifications}",
         TransportType.MQTT: f"topic {notification.mqtt.notifications}",
     }
-    return partial(left_in_queue, places[notification.transport])
+    return not_known(f"they are in the {places[notification.transport]}, whose readers take them away")
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
@@ -354,3 +358,34 @@ def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
         ("Storage", resequencer.storage_type.value),
         ("Strategy", resequencer.strategy),
     )
+
+
+def make_authenticator(settings: HttpSettings) -> Authenticator:
+    """Return what finds out who makes a request.
+
+    Raises:
+        ConfigurationError: The users' file has no user who could log in.
+        UsersFileUnusable: The users' file cannot be read.
+    """
+    if settings.auth == "none":
+        return NoLogin()
+    if settings.auth == "proxy":
+        return ProxyLogin(settings.proxy)
+    file = UsersFile(settings.users_file)
+    users = file.read()
+    if not (users.users if settings.auth == "basic" else users.tokens):
+        what, command = ("user", "add-user") if settings.auth == "basic" else ("token", "add-token")
+        problem = f"is {settings.auth}, and {settings.users_file} has no {what}: run `resequencer console {command} NAME`"
+        raise ConfigurationError(path_of(HttpSettings, "auth"), problem)
+    return BasicLogin(file, SystemClock()) if settings.auth == "basic" else BearerLogin(file)
+
+
+def check_tls(tls: HttpTls) -> None:
+    """Raises ConfigurationError if the certificate or its key cannot be used."""
+    if tls.certificate_file is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate_file, tls.key_file)
+    except (OSError, ssl.SSLError) as error:
+        problem = f"{tls.certificate_file} and {tls.key_file} cannot be used: {error}"
+        raise ConfigurationError(path_of(HttpTls, "certificate_file"), problem) from error

@@ -6,7 +6,7 @@ import faulthandler
 from pathlib import Path
 from threading import Event, Thread
 
-from notification_service.wiring.console.workers import stacks_in
+from notification_service.wiring.local_workers import stacks_in
 
 
 def test_only_stacks_are_taken_from_the_log_and_no_words_of_errors(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from notification_service.console.groups import GroupFilter, Groups
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.aggregation import make_aggregate, open_commands, open_store, stores_of
-from notification_service.wiring.console.sources import LocalGroups
+from notification_service.wiring.console import LocalGroups
 from servers.kafka import KafkaServer
 from tests.notification_service.console.groups.test_completion_stream import Client
 

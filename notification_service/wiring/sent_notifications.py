@@ -1,8 +1,9 @@
-"""The notifications of a unit that were sent, where this program can read them."""
+"""The notifications of a unit that were sent: in the files of the output, or in the archive of the topics."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -22,41 +23,21 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.unit_story import Incomplete, Left, LeftNotification
+from notification_service.console.sources import not_known, not_known_on_kafka
+from notification_service.console.unit_story import Left, LeftNotification
+from notification_service.jobs.topic_archive.local_reading import find_records
+from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 from resequencer.record import Headers
 
 MAX_BYTES = 256 * 1024 * 1024
-"""The most bytes of the output that are read: its newest part."""
+"""How many bytes of the output are read at most: its newest part."""
 
-_MOST = 2_000
+_MAX_FOUND = 2_000
 _LINES_AT_ONCE = 256
 _MARKS = (INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE)
 _WITH_VALUE = (INCOMPLETE, RELEASED_BY)
-
-
-def left_unknown(unit: str, max_seconds: float) -> Left:
-    """Return what is known where the notifications are on Kafka: nothing, for a topic has no index of its keys."""
-    del unit, max_seconds
-    why = "not known here: they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
-    return Left((), is_complete=False, searched=why)
-
-
-def left_elsewhere(scheme: str, unit: str, max_seconds: float) -> Left:
-    """Return what is known where the archive lies in a file system that the console does not read: nothing, and why."""
-    del unit, max_seconds
-    why = f"not known here: they are on a Kafka topic, and in its archive at an address that begins with {scheme}://"
-    return Left((), is_complete=False, searched=f"{why}. Only an archive at a path is read here")
-
-
-def left_in_queue(place: str, unit: str, max_seconds: float) -> Left:
-    """Return what is known where the notifications are with brokers of messages alone: nothing, for readers take them away.
-
-    `place` is a queue or a topic of MQTT.
-    """
-    del unit, max_seconds
-    return Left((), is_complete=False, searched=f"not known here: they are in the {place}, whose readers take them away")
 
 
 class _Group(msgspec.Struct):
@@ -94,16 +75,17 @@ class OutputFiles:
         self._files = files
         self._max_bytes = max_bytes
 
-    def find_left(self, unit: str, max_seconds: float) -> Left:
+    def find_sent(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications in the newest part of the output. Never raises for files that cannot be read."""
         found: list[LeftNotification] = []
+        quoted = msgspec.json.encode(unit)  # As the unit stands in a line.
         try:
             parts, skipped = self._newest()
             ends_at = monotonic() + max_seconds
             for number, line in enumerate(self._lines(parts)):
-                if unit_key(unit) in line and (told := _read(line, unit)) is not None:
-                    found.append(told)
-                if len(found) >= _MOST or (number % _LINES_AT_ONCE == 0 and monotonic() > ends_at):
+                if quoted in line and (notification := _read(line, unit)) is not None:
+                    found.append(notification)
+                if len(found) >= _MAX_FOUND or (number % _LINES_AT_ONCE == 0 and monotonic() > ends_at):
                     return Left(tuple(found), is_complete=False, searched=f"{self._path} in part: the time for it is over")
         except (ResequencerError, OSError) as error:
             return Left(tuple(found), is_complete=False, searched=f"not all could be read: {printable(str(error))}")
@@ -114,14 +96,14 @@ class OutputFiles:
 
     def _newest(self) -> tuple[list[tuple[Path, int]], bool]:
         """Return files, each with the byte to begin at, oldest first, and whether there is more before them."""
-        room = self._max_bytes
+        budget = self._max_bytes
         parts: list[tuple[Path, int]] = []
         everything = [*(each.path for each in find_rotated(self._path)), *([self._path] if self._path.exists() else [])]
         for path in reversed(everything):
             size = path.stat().st_size
-            parts.insert(0, (path, max(0, size - room)))
-            room -= size
-            if room <= 0:
+            parts.insert(0, (path, max(0, size - budget)))
+            budget -= size
+            if budget <= 0:
                 break
         return parts, len(parts) < len(everything) or any(start for _, start in parts)
 
@@ -133,19 +115,14 @@ class OutputFiles:
             yield from (each.content for each in lines)
 
 
-def unit_key(unit: str) -> bytes:
-    """Return the unit as it stands in a line, between quotes."""
-    return msgspec.json.encode(unit)
-
-
 def _read(line: bytes, unit: str) -> LeftNotification | None:
     read = decode_line(line)
     if not isinstance(read, Line) or read.key != unit.encode():
         return None
-    return left_notification(read.headers, read.value)
+    return read_notification(read.headers, read.value)
 
 
-def left_notification(headers: Headers, value: bytes) -> LeftNotification:
+def read_notification(headers: Headers, value: bytes) -> LeftNotification:
     texts, report = texts_of(headers), _find_report(value)
     marks = tuple(f"{name} {texts[name]}" if name in _WITH_VALUE else name for name in _MARKS if name in texts)
     return LeftNotification(
@@ -157,18 +134,6 @@ def left_notification(headers: Headers, value: bytes) -> LeftNotification:
         report.group.created if report and report.group else None,
         None if report is None else ", ".join(dict.fromkeys(_statuses(report))) or None,
     )
-
-
-def incomplete_of(left: Iterable[LeftNotification]) -> tuple[Incomplete, ...]:
-    """Return what left although something was missing: one entry for each text of the mark `incomplete`."""
-    found: dict[str, Incomplete] = {}
-    for each in left:
-        for mark in each.marks:
-            name, _, missing = mark.partition(" ")
-            if name == INCOMPLETE:
-                before = found.get(missing, Incomplete(missing, each.created_at, 0))
-                found[missing] = msgspec.structs.replace(before, notifications=before.notifications + 1)
-    return tuple(found.values())
 
 
 def _find_report(value: bytes) -> _Report | None:
@@ -183,3 +148,49 @@ def _statuses(report: _Report) -> Iterator[str]:
         yield report.original.status
     for each in report.instructions:
         yield from (status for status in (each.status, *(one.status for one in each.transactions)) if status)
+
+
+def find_sent_in(location: str, topic: str) -> Callable[[str, float], Left]:
+    """Return how to look for what was sent in an archive at this path or URL. Of URLs, only `file:` ones are read.
+
+    The text of another URL is not shown, because it may have a password in it.
+    """
+    path = find_path(location)
+    if path is None:
+        scheme = location.partition("://")[0]
+        return not_known(
+            f"they are on a Kafka topic, and in its archive at an address that begins with {scheme}://. "
+            "Only an archive at a path is read here"
+        )
+    return ArchivedOutput(path, topic).find_sent
+
+
+def find_path(location: str) -> Path | None:
+    """Return the path of an archive at this path or `file:` URL; None for another URL."""
+    scheme, separator, _ = location.partition("://")
+    if not separator:
+        return Path(location)
+    return Path(unquote(urlsplit(location).path)) if scheme == "file" else None
+
+
+class ArchivedOutput:
+    """Reads the archive of the topic of notifications at a path, if there is one."""
+
+    def __init__(self, location: Path, topic: str) -> None:
+        self._location = location
+        self._topic = topic
+
+    def find_sent(self, unit: str, max_seconds: float) -> Left:
+        """Return the unit's notifications that were archived. Those that were sent since are not known. Never raises."""
+        if not self._location.is_dir():
+            return not_known_on_kafka(unit, max_seconds)
+        try:
+            found = find_records(self._location, self._topic, unit.encode(), max_seconds)
+        except ResequencerError as error:
+            return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
+        notifications = tuple(read_notification(each.headers, each.value) for each in found.records)
+        if found.archived_at is None:
+            return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
+        part = "" if found.is_whole else " in part: the time for it is over"
+        searched = f"the archive in {self._location}{part}; what was sent after {instant_text(found.archived_at)} is not in it"
+        return Left(notifications, is_complete=False, searched=searched)

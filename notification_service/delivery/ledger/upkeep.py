@@ -1,20 +1,159 @@
-"""Retention: deletes rows that ended long ago. Afterwards a repeated notification is delivered again."""
+"""The upkeep of the ledger: delivery workers fit rows to changed steps, mend instants of a clock that was ahead, and delete
+what ended long ago. Afterwards a repeated notification is delivered again."""
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, delete, exists, func, select, tuple_
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Select, case, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from notification_service.delivery.core.gate import GateState
+from notification_service.delivery.core.jobs import RetryMode, Status
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finding import SCHEDULE
+from notification_service.delivery.ledger.finishing import Finishing
+from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
+from notification_service.delivery.ledger.job_rows import SCHEDULE
 from notification_service.delivery.ledger.services import published_events
-from notification_service.delivery.ledger.tables import COUNTERS, ERRORS, EVENTS, IS_OPEN, JOBS, KEYS, ROWS, SOURCES
-from resequencer.clock import Instant
+from notification_service.delivery.ledger.tables import (
+    COUNTERS,
+    ERRORS,
+    EVENTS,
+    IS_HEAD,
+    IS_OPEN,
+    JOBS,
+    KEYS,
+    ROWS,
+    SOURCES,
+    chunks,
+)
+from notification_service.delivery.settings import Receiver, Step
+from resequencer.clock import SKEW_MS, Instant, Unchanged
+
+_FITTED_AT_ONCE = 500
+
+
+def fit_steps(database: Database, receiver: Receiver, name: str) -> int:
+    """Give heads that wait for a wrong step the step that is next for their unit; return how many.
+
+    The other rows get their step when they become heads. A row that is being called is fitted after its call. Whether units
+    must be announced first is looked at only after the receiver's steps have changed: it means to look at all heads.
+    """
+    with database.read() as connection:
+        is_known = read_gate(connection, name).steps == receiver.steps.value
+        strange = select(ROWS.c.id, ROWS.c.key).where(ROWS.c.receiver == name, IS_HEAD, _is_wrong(receiver, is_known=is_known))
+        if is_known and connection.execute(strange.limit(1)).first() is None:
+            return 0
+    with database.write() as connection:
+        now = database.now(connection)
+        finishing = Finishing(connection, receiver, name, now)
+        found = connection.execute(strange.where(ROWS.c.owner.is_(None)).limit(_FITTED_AT_ONCE)).all()
+        if not is_known and connection.execute(strange.limit(1)).first() is None:
+            write_gate(connection, name, msgspec.structs.replace(finishing.gate, steps=receiver.steps.value))
+        finishing.lock({key for _, key in found})
+        finishing.load([row for row, _ in found])
+        for row in finishing.rows.values():
+            finishing.fit(row)
+        finishing.write()
+    return len(found)
+
+
+def _is_wrong(receiver: Receiver, *, is_known: bool) -> ColumnElement[bool]:
+    """Return whether a head waits for a step that there is no more, or is to be delivered although nothing has announced it."""
+    # Those that are not known are named: by what it is not, no index leads to a row.
+    unknown = ROWS.c.step.in_([each.value for each in Step if each not in receiver.steps.all])
+    if is_known or receiver.steps.first is Step.DELIVER:
+        return unknown
+    of_unit = (KEYS.c.receiver == ROWS.c.receiver) & (KEYS.c.key == ROWS.c.key)
+    is_announced = select(KEYS.c.is_announced).where(of_unit).scalar_subquery()
+    return unknown | ((ROWS.c.step == Step.DELIVER.value) & ~is_announced)
+
+
+_PAST = (JOBS.c.taken_at, JOBS.c.caught_up_at, JOBS.c.completed_at)
+
+
+def end_long_pauses(database: Database, receiver: Receiver, name: str, pauses: Unchanged) -> int:
+    """End pauses of rows, and of a probe, that last longer than they can have been meant to; return how many.
+
+    `pauses` are those that this process has noticed: from then on each lasts as long as it can have been meant to. So a clock
+    that is behind for one look shortens none.
+    """
+    longest = _longest(receiver)
+    paused = (ROWS.c.receiver == name, ROWS.c.step.in_([each.value for each in Step]), IS_HEAD, ROWS.c.owner.is_(None))
+    with database.read() as connection:
+        gate, latest = read_gate(connection, name), database.now(connection) + SKEW_MS
+        # All of them, each with its instant: rows that were written together wait until the same one.
+        far = select(ROWS.c.due_at, longest).where(*paused, ROWS.c.due_at > latest, ROWS.c.due_at - longest > latest)
+        found = {(due_at, pause) for due_at, pause in connection.execute(far.distinct())}
+    if gate.state is GateState.SHUT and gate.probe_at > latest + receiver.suspension.max_ms:
+        found.add((gate.probe_at, gate.pause_ms))
+    over = [pause for pause, since_ms in pauses.look(dict.fromkeys(found)).items() if since_ms >= pause[1]]
+    if not over:
+        return 0
+    with database.write() as connection:
+        gate, now = lock_gate(connection, name), database.now(connection)
+        if is_probe := (gate.probe_at, gate.pause_ms) in over:
+            write_gate(connection, name, msgspec.structs.replace(gate, probe_at=now))
+    ended = int(is_probe)
+    for pause in sorted({each for _, each in over}):
+        for instants in chunks([due_at for due_at, each in over if each == pause]):
+            far = select(ROWS.c.id).where(*paused, ROWS.c.due_at.in_(instants), longest == pause)
+            while some := _end_some(database, name, far):
+                ended += some
+    return ended
+
+
+def _end_some(database: Database, name: str, far: Select[Any]) -> int:
+    """Let some of the rows continue; return how many."""
+    with database.write() as connection:
+        lock_gate(connection, name)
+        now = database.now(connection)
+        some = far.where(ROWS.c.due_at > now).limit(_CHUNK)
+        return connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(due_at=now)).rowcount
+
+
+def date_back(database: Database) -> int:
+    """Let some rows and jobs that end in the future have ended now, so that their retention begins; return how many rows.
+
+    Only where the clock is trusted: it cannot be undone.
+    """
+    with database.read() as connection:
+        latest = database.now(connection) + SKEW_MS
+        later = exists().where(ROWS.c.job == JOBS.c.id, ROWS.c.ended_at > latest)
+        is_gone_later = exists().where(SOURCES.c.job == JOBS.c.id, SOURCES.c.gone_at > latest)
+        is_later = or_(later, is_gone_later, *(column > latest for column in _PAST))
+        jobs = list(connection.scalars(select(JOBS.c.id).where(is_later)))
+    dated = 0
+    for job in jobs if database.clock.was_trusted else []:
+        with database.write() as connection:
+            now = database.now(connection)
+            if not database.clock.was_trusted:
+                break
+            latest = now + SKEW_MS
+            some = select(ROWS.c.id).where(ROWS.c.job == job, ROWS.c.ended_at > latest).limit(_CHUNK)
+            dated += connection.execute(update(ROWS).where(ROWS.c.id.in_(some)).values(ended_at=now)).rowcount
+            for column in _PAST:
+                connection.execute(update(JOBS).where(JOBS.c.id == job, column > latest).values({column.name: now}))
+            connection.execute(update(SOURCES).where(SOURCES.c.job == job, SOURCES.c.gone_at > latest).values(gone_at=now))
+    return dated
+
+
+def _longest(receiver: Receiver) -> ColumnElement[Any]:
+    """Return for how long a row waits at most after what happened to it last."""
+    back_off = max(receiver.retry.max_ms, *receiver.retry.intervals_ms, 0)
+    of_mode = {
+        RetryMode.SUSPENSION: receiver.suspension.max_ms,
+        RetryMode.VERIFICATION: receiver.verify.delay_ms,
+        RetryMode.BACK_OFF: round(back_off * (1 + receiver.retry.jitter)),
+        RetryMode.LIMIT: max(receiver.suspension.max_ms, round(back_off * (1 + receiver.retry.jitter))),
+    }
+    whens = [(ROWS.c.mode == mode.value, longest) for mode, longest in of_mode.items()]
+    return case(*whens, (ROWS.c.status == Status.IN_PROGRESS.value, receiver.verify.delay_ms), else_=0)
+
 
 _CHUNK = 1_000
 _LOOKED, _WENT_AHEAD = "looked-at", "went-ahead-at"
 _MAX_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
-"""By how much the clock goes on between two looks if it is right and workers run, and how often a look is noted."""
+"""By how much the clock advances between two looks if it is right and workers run, and how often a look is noted."""
 
 
 def delete_expired(database: Database, retention_ms: int) -> int:
@@ -26,7 +165,7 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     that holds its unit stays until an operator decides. Nothing is deleted by a clock that is not trusted, nor for a whole
     retention after the clock has gone ahead by more than a day between two looks: what ended before may have ended just now.
     """
-    if _rests(database, retention_ms):
+    if _note_look(database, retention_ms):
         return 0
     with database.read() as connection:
         before = database.now(connection) - retention_ms
@@ -42,7 +181,7 @@ def delete_expired(database: Database, retention_ms: int) -> int:
     return 0
 
 
-def _rests(database: Database, retention_ms: int) -> bool:
+def _note_look(database: Database, retention_ms: int) -> bool:
     """Note the look; return whether a retention has not passed since the clock went ahead. Looks of any process count."""
     asked = select(COUNTERS.c.name, COUNTERS.c.value).where(COUNTERS.c.name.in_([_LOOKED, _WENT_AHEAD]))
     with database.read() as connection:

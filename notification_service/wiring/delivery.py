@@ -1,20 +1,30 @@
-"""Makes ledger, feeds and delivery workers from the configuration."""
+"""Makes what delivers, from the configuration: ledger, delivery workers, and receivers straight from topics."""
 
 import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import sleep
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import kafka_settings
+from notification_service.connectors.dead_letters.port import AskedFor, Sign
+from notification_service.delivery.caller import Network
 from notification_service.delivery.core.jobs import GateReport
-from notification_service.delivery.direct.receiver import DirectReport
+from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
+from notification_service.delivery.direct.owned import StageClients
+from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport
+from notification_service.delivery.errors import ReceiverUnknown
 from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.ledger import Ledger
@@ -23,7 +33,7 @@ from notification_service.delivery.schedules.keys import make_keys
 from notification_service.delivery.schedules.runner import ScheduleReport, ScheduleRunner
 from notification_service.delivery.schedules.settings import Schedule
 from notification_service.delivery.schedules.sink import LedgerSink, RequestSink
-from notification_service.delivery.settings import DeliverySettings
+from notification_service.delivery.settings import DeliverySettings, Receiver
 from notification_service.delivery.source_reader import Sources
 from notification_service.delivery.worker import DeliveryWorker, Others, Reporting
 from notification_service.lookups.directory import LookupsDirectory
@@ -38,10 +48,10 @@ from notification_service.status.delivery import (
 )
 from notification_service.status.file import SideFile
 from notification_service.supervision.system_clock import SystemClock, steady_clock
-from notification_service.wiring.delivery.direct import make_direct_receiver
-from notification_service.wiring.delivery.sources import live_source, open_feed
+from notification_service.wiring.delivery_sources import live_source, open_feed
 from resequencer.clock import Clock, Instant, SteadyClock, instant_text
 from resequencer.errors import ConfigurationError
+from resequencer.record import OutputNumber, Partition
 
 
 def make_runner(
@@ -55,7 +65,7 @@ def make_runner(
 def _sink_of(configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str) -> RequestSink:
     if schedule.receiver:
         return LedgerSink(ledger, name, schedule.receiver, owner, schedule.waiting)
-    from notification_service.delivery.schedules.topic_sink import TopicSink
+    from notification_service.delivery.published_topics import TopicSink
 
     group = f"{configuration.storage.namespace}-schedule-{name}"
     return TopicSink(kafka_settings(configuration), name, schedule.topic, group)
@@ -107,7 +117,7 @@ def _event_publisher(configuration: Configuration, ledger: Ledger) -> Callable[[
     notification = configuration.notification
     if notification.transport is TransportType.FILE:
         return EventFile(notification.output_directory / "job-events.jsonl", ledger.events).publish
-    from notification_service.delivery.event_topic import EventTopic
+    from notification_service.delivery.published_topics import EventTopic
 
     group = f"{configuration.storage.namespace}-events"
     return EventTopic(kafka_settings(configuration), configuration.delivery.events_topic, group, ledger.events).publish
@@ -121,16 +131,16 @@ def _report(
     direct: Sequence[DirectReport],
     schedules: Sequence[ScheduleReport],
 ) -> None:
-    statuses = tuple(map(_told_gate, gates))
+    statuses = tuple(map(_gate_status, gates))
     file.write(
         DeliveryReport(
             os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses,
-            tuple(map(_told, direct)), tuple(map(_told_schedule, schedules)),
+            tuple(map(_direct_status, direct)), tuple(map(_schedule_status, schedules)),
         )
     )  # fmt: skip
 
 
-def _told_gate(gate: GateReport) -> GateStatus:
+def _gate_status(gate: GateReport) -> GateStatus:
     return GateStatus(
         receiver=gate.receiver,
         is_open=gate.is_open,
@@ -147,7 +157,7 @@ def _told_gate(gate: GateReport) -> GateStatus:
     )
 
 
-def _told(report: DirectReport) -> DirectStatus:
+def _direct_status(report: DirectReport) -> DirectStatus:
     is_shut = report.shut_because is not None
     return DirectStatus(
         receiver=report.receiver,
@@ -177,7 +187,7 @@ def _told(report: DirectReport) -> DirectStatus:
     )
 
 
-def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
+def _schedule_status(report: ScheduleReport) -> ScheduleStatus:
     return ScheduleStatus(
         schedule=report.name,
         expression=report.expression,
@@ -194,3 +204,122 @@ def _told_schedule(report: ScheduleReport) -> ScheduleStatus:
 
 def _text(instant: Instant | None) -> str | None:
     return None if instant is None else instant_text(instant)
+
+
+if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
+    from notification_service.connectors.kafka.settings import KafkaSettings
+    from notification_service.delivery.direct.order_topic import OrderTopic
+
+_HEADERS_BYTES = 64 << 10
+
+
+def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiver) -> tuple[Stage, ...]:
+    """Return the stages of a receiver, with the names of its topics and groups."""
+    group = receiver.group or f"{configuration.storage.namespace}-{name}"
+    return stages_of(receiver, receiver.topic or configuration.notification.topic, group)
+
+
+def settings_of_stage(configuration: Configuration, stage: Stage, slot: int | None) -> "KafkaSettings":
+    """Return the settings to read the stage's topic. Without a slot the transactional id is a new one."""
+    settings = kafka_settings(configuration, slot or 0)
+    service = settings.transactional_id.split(".")[-2]
+    consumer = {name: value for name, value in settings.consumer.items() if name != "group_instance_id"}
+    member = uuid4().hex if slot is None else f"{service}.{slot}"
+    # What is read is sent again: with more headers, as a moved record or a dead letter.
+    largest = max(settings.max_request_bytes, settings.max_value_bytes + _HEADERS_BYTES)
+    return replace(
+        settings,
+        topics=stage.topics,
+        consumer={**consumer, "group_id": stage.group},
+        producer={**settings.producer, "max_request_size": largest, "transactional_id": f"{stage.group}.{member}"},
+        begins_at_earliest=True,
+    )
+
+
+def make_direct_receiver(
+    configuration: Configuration,
+    name: str,
+    receiver: Receiver,
+    slot: int | None,
+    forbidden: Sequence[Network],
+    clock: SteadyClock,
+) -> DirectReceiver:
+    """Return the receiver; nothing is connected yet."""
+    stages = stages_of_receiver(configuration, name, receiver)
+    clients = partial(_clients_of, configuration, slot)
+    return DirectReceiver(name, receiver, stages, partial(_make_topics, configuration, stages), clients, clock, forbidden)
+
+
+def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) -> StageClients:
+    from notification_service.connectors.kafka.orders import KafkaOrderSource
+    from notification_service.connectors.kafka.sink import KafkaTransport
+
+    settings = settings_of_stage(configuration, stage, slot)
+    orders = KafkaOrderSource(settings) if stage.orders else None
+    return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
+
+
+def _make_topics(configuration: Configuration, stages: Sequence[Stage]) -> Mapping[str, str]:
+    """Make the topics; return the retry topics of earlier intervals that are not read up to their ends, with their groups."""
+    from notification_service.connectors.kafka.preflight import find_unread
+    from notification_service.connectors.kafka.topics import make_topics
+
+    settings = kafka_settings(configuration)
+    make_topics(settings, stages[0].topic, topics_to_make(stages))
+    return find_unread(settings, partial(find_former_group, stages))
+
+
+def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
+    """Return where orders for a receiver's partitions are given.
+
+    Raises:
+        ReceiverUnknown: There is no such receiver.
+    """
+    from notification_service.delivery.direct.order_topic import OrderTopic
+
+    return OrderTopic(settings_of_stage(configuration, _source_of(configuration, name), None))
+
+
+def order_delivery(
+    configuration: Configuration, name: str, partition: Partition, order: DirectOrder, seconds: float
+) -> DirectOutcome | None:
+    """Give an order for a partition of a receiver, and return its outcome; None if it has none after so many seconds.
+
+    Raises:
+        ReceiverUnknown: There is no such receiver.
+        OrderRefused: The source has no such partition.
+        TransportUnavailable, TransportRefused: It is not known whether the order was given.
+    """
+    topic = _open_order_topic(configuration, name)
+    return topic.wait_for_outcome(partition, order, topic.give(partition, order), seconds, sleep)
+
+
+def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedFor, sign: Sign) -> "KafkaDeadLetterStore":
+    """Open the dead letters of a receiver; nothing is written.
+
+    Raises:
+        ReceiverUnknown: There is no such receiver.
+    """
+    from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
+    from notification_service.delivery.direct.requeue import requeue_route
+
+    source = _source_of(configuration, name)
+    route = requeue_route(source.topic, source.group, SystemClock())
+    return KafkaDeadLetterStore(settings_of_stage(configuration, source, None), asked_for, sign, route)
+
+
+def find_receiver_of(configuration: Configuration, dead_letter: str) -> str | None:
+    """Return the receiver of a dead letter with this number; None if it is the service's own."""
+    number = OutputNumber.find(dead_letter)
+    for name, receiver in configuration.delivery.of_topics:
+        if number and stages_of_receiver(configuration, name, receiver)[0].dead_letters == number.partition.topic:
+            return name
+    return None
+
+
+def _source_of(configuration: Configuration, name: str) -> Stage:
+    receivers = dict(configuration.delivery.of_topics)
+    if name not in receivers:
+        raise ReceiverUnknown(name, receivers)
+    return stages_of_receiver(configuration, name, receivers[name])[0]

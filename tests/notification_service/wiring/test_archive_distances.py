@@ -17,7 +17,7 @@ from notification_service.console.history import History, Sampler
 from notification_service.console.sources import ArchiveDistance
 from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.manifest import NAME, ArchivedTopic, DirectoryManifest, encode
-from notification_service.wiring.console.sources import find_archive_distances
+from notification_service.wiring.console import find_archive_distances
 from resequencer.record import Partition
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage

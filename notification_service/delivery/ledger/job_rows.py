@@ -1,4 +1,5 @@
-"""The completion of jobs: one event, written with the change that ended the last row. It is numbered when it is published."""
+"""The rows of jobs: found by their names, and completed with one event, which is written with the change that ended the last
+row. The event is numbered when it is published."""
 
 import secrets
 from collections.abc import Sequence
@@ -9,8 +10,34 @@ from sqlalchemy import Connection, RowMapping, select, update
 from sqlalchemy.exc import IntegrityError
 
 from notification_service.delivery.core.jobs import JobEvent, JobState
+from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.tables import COUNTERS, EVENTS, JOBS, SERVICES
+from notification_service.delivery.settings import Receiver
 from resequencer.clock import Instant
+
+SCHEDULE = "schedule"
+"""The source of the job of a schedule, which is no feed."""
+
+
+def get_job(connection: Connection, job: str) -> RowMapping:
+    """Return the row of the job.
+
+    Raises:
+        JobRefused: There is none.
+    """
+    # PostgreSQL takes no NUL, not even to look for it.
+    found = None if "\x00" in job else connection.execute(select(JOBS).where(JOBS.c.id == job)).mappings().first()
+    if found is None:
+        raise JobRefused(f"there is no job {job}; `resequencer delivery jobs` lists them")
+    return found
+
+
+def check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
+    """Raise JobRefused if the receiver of the job is not configured."""
+    if job["receiver"] not in receivers:
+        remedy = "configure it again, with live = false if nothing new shall be delivered to it"
+        raise JobRefused(f"the receiver {job['receiver']} of {job['id']} is not configured with policy = ledger: {remedy}")
+
 
 ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled
 """How many rows of a job have ended."""
@@ -36,7 +63,7 @@ def complete_jobs(connection: Connection, jobs: Sequence[str], now: Instant) -> 
 
 
 def ledger_id(connection: Connection) -> str:
-    """Return what tells this ledger from others, also from one that was in the same place before: 16 hexadecimal digits."""
+    """Return what identifies this ledger, also beside one that was in the same place before: 16 hexadecimal digits."""
     asked = select(COUNTERS.c.value).where(COUNTERS.c.name == _LEDGER)
     found = connection.scalar(asked)
     if found is None:
@@ -80,7 +107,7 @@ def _write(connection: Connection, job: RowMapping, now: Instant) -> None:
 
 
 def _next_number(connection: Connection) -> int:
-    """Return the next number. Its row stays locked until the transaction ends, so that no number is left out."""
+    """Return the next number. Its row stays locked until the transaction ends, so that no number is skipped."""
     taken = update(COUNTERS).where(COUNTERS.c.name == _EVENT).values(value=COUNTERS.c.value + 1).returning(COUNTERS.c.value)
     number = connection.scalar(taken)
     if number is None:

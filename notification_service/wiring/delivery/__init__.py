@@ -1,1 +1,0 @@
-"""Delivery as the commands run it: made from the configuration."""
