@@ -209,22 +209,22 @@ def _digest(line: Line) -> int:
 
 def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[OutputRecord]:
     """Yield ever smaller records to send under the number of this one. `problem` is why the broker refuses it."""
-    letter = record
+    dead_letter = record
     if record.channel is Channel.NOTIFICATIONS:
         source = dict(record.headers).get(SOURCE_POSITION, b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
-        letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
-        yield letter
+        dead_letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
+        yield dead_letter
     elif record.channel is not Channel.DEAD_LETTERS:
         return
-    headers = letter.headers
+    headers = dead_letter.headers
     if all(name != DEAD_LETTER_VALUE_LENGTH for name, _ in headers):
-        headers = (*headers, *cut_headers(Cut(len(letter.value), sha256(letter.value).hexdigest())))
-    yield OutputRecord(letter.number, letter.channel, letter.key, headers, letter.value[:BEGINNING_BYTES])
+        headers = (*headers, *cut_headers(Cut(len(dead_letter.value), sha256(dead_letter.value).hexdigest())))
+    yield OutputRecord(dead_letter.number, dead_letter.channel, dead_letter.key, headers, dead_letter.value[:BEGINNING_BYTES])
     needed = tuple(
         (name, value[:200]) for name, value in headers if name.startswith(DEAD_LETTER_PREFIX) or name == POSSIBLE_DUPLICATE
     )
-    yield OutputRecord(letter.number, letter.channel, None, needed, b"")
+    yield OutputRecord(dead_letter.number, dead_letter.channel, None, needed, b"")
 
 
 def find_fitting(record: OutputRecord, find_problem: Callable[[OutputRecord], str | None], now: Instant) -> OutputRecord | None:

@@ -83,8 +83,8 @@ class ModelPartition:
 
     def apply(self, commit: Commit) -> None:
         self.commit, self.attempt = commit.number, commit.attempt
-        told = (commit.caught_up_ms, commit.orders, commit.source_state)
-        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset, *told)
+        others = (commit.caught_up_ms, commit.orders, commit.source_state)
+        self.progress = (commit.next_offset, commit.highest_number, commit.heal_offset, *others)
         for change in commit.changes:
             self.units.setdefault(change.unit, ModelUnit()).change(change, commit.caught_up_ms)
         self.pending |= {each.number: each.body for each in commit.added}
@@ -228,13 +228,13 @@ class StorageMachine(RuleBasedStateMachine):
         self.now += 1
         progress = (self.now + number, number % 7, number % 5)
         attempt, caught_up_ms = f"attempt-{next(self.attempts)}", owner.store.header.caught_up_ms + self.now % 2
-        said = {"caught_up_ms": caught_up_ms, "orders": "" if number % 3 else f"orders of {attempt}"}
-        said["source_state"] = f"taken by {attempt}" if number % 2 else ""
-        return Commit(number, attempt, *progress, unit_changes, added, published, **said)
+        fields = {"caught_up_ms": caught_up_ms, "orders": "" if number % 3 else f"orders of {attempt}"}
+        fields["source_state"] = f"taken by {attempt}" if number % 2 else ""
+        return Commit(number, attempt, *progress, unit_changes, added, published, **fields)
 
     def check_progress(self, header: Header, model: ModelPartition) -> None:
-        told = (header.caught_up_ms, header.orders, header.source_state)
-        known = (header.next_offset, header.highest_number, header.heal_offset, *told)
+        others = (header.caught_up_ms, header.orders, header.source_state)
+        known = (header.next_offset, header.highest_number, header.heal_offset, *others)
         assert known == model.progress
 
     def draw_owner(self, data: Any) -> Owner:

@@ -92,9 +92,9 @@ def test_a_damaged_release_is_refused_once_and_a_whole_one_taken_after_it(
         for _ in range(3):
             follower.look()
             assert follower.take() is None
-    (said,) = caplog.messages
-    assert "the published lookups cannot be used" in said
-    assert str(file) in said
+    (message,) = caplog.messages
+    assert "the published lookups cannot be used" in message
+    assert str(file) in message
     publish({"t": {b"k": b"2"}})
     follower.look()
     taken = follower.take()
@@ -170,7 +170,7 @@ def test_whatever_a_look_fails_on_is_said_once_and_the_next_release_is_taken_all
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "resequencer.lookups"):
         patch.setattr("notification_service.lookups.follower.open_release", _fail)
         follower.start()
-        wait_until(lambda: caplog.messages, "the failure is said")
+        wait_until(lambda: caplog.messages, "the failure is logged")
     kept = "the published lookups cannot be used, the present ones stay in use"
     assert caplog.messages == [f"{kept}: ArithmeticError: a bug of ours"]
     taken = wait_until(follower.take, "the release is taken")

@@ -22,7 +22,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> FaultyDisk:
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(
-    ("name", "calls", "error", "said"),
+    ("name", "calls", "error", "text"),
     [
         ("state.db-log-1", Call.WRITE, ENOSPC, "No space left on device"),
         ("state.db-log-1", Call.SYNC | Call.TRUNCATE, EIO, "Input/output error"),
@@ -42,13 +42,13 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> FaultyDisk:
     ],
 )
 def test_a_call_that_fails_is_a_storage_that_is_away(
-    disk: FaultyDisk, name: str, calls: Call, error: int, said: str, times: int
+    disk: FaultyDisk, name: str, calls: Call, error: int, text: str, times: int
 ) -> None:
     found = runs(disk, name, calls, error, times)
     assert found["problems"] == []
     assert found["refusals"] == 0
     assert found["runs"] > 0
-    assert any(said in each for each in found["outages"]), found["outages"]
+    assert any(text in each for each in found["outages"]), found["outages"]
 
 
 @pytest.mark.parametrize("calls", [Call.WRITE, Call.SYNC, Call.TRUNCATE])

@@ -181,7 +181,7 @@ class SimulatedRun:
             _answered(lambda: self.owner.store.commit(commit))
 
     def _apply(self, commit: Commit) -> None:
-        """Apply a commit to the model. The owner starts units anew that it was told do not exist; units in
+        """Apply a commit to the model. The owner starts units again that do not exist for it; units in
         `leaving` are gone now.
         """
         begun = self.owner.refused & {change.unit for change in commit.changes}
@@ -273,8 +273,8 @@ class SimulatedRun:
     def _look_at_everything(self) -> None:
         store, model = self.owner.store, self.model
         header = store.header
-        told = (header.caught_up_ms, header.orders, header.source_state)
-        known = (header.next_offset, header.highest_number, header.heal_offset, *told)
+        others = (header.caught_up_ms, header.orders, header.source_state)
+        known = (header.next_offset, header.highest_number, header.heal_offset, *others)
         assert known == model.progress
         waiting = {name: unit.waits for name, unit in model.units.items() if unit.waits is not None}
         assert dict(_answered(store.waiting)) == waiting
@@ -285,8 +285,8 @@ class SimulatedRun:
         number = (store or self.owner.store).header.commit + 1
         added = tuple(Pending(self.chance.randrange(1, 50), b"blocks") for _ in range(self.chance.randrange(2)))
         attempt, published = f"attempt-{next(self.attempts)}", self.chance.randrange(60)
-        said = {"caught_up_ms": self.clock, "orders": str(number % 3), "source_state": str(number % 2)}
-        return Commit(number, attempt, number, number, 0, changes, added, published, **said)
+        fields = {"caught_up_ms": self.clock, "orders": str(number % 3), "source_state": str(number % 2)}
+        return Commit(number, attempt, number, number, 0, changes, added, published, **fields)
 
     def _change(self, unit: str) -> UnitChange:
         chance = self.chance

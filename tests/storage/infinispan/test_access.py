@@ -80,10 +80,10 @@ def test_a_user_is_let_in_for_all_that_is_made_side_by_side(secured, fresh_name)
 def test_whom_the_server_does_not_know_is_told_which_keys_to_set(secured, login):
     with (
         closing(rest(secured, **login)) as cache,
-        pytest.raises(StorageRefused, match=r"infinispan\.username and password") as said,
+        pytest.raises(StorageRefused, match=r"infinispan\.username and password") as refused,
     ):
         cache.set_up()
-    assert "wrong" not in str(said.value)
+    assert "wrong" not in str(refused.value)
 
 
 def test_tls_is_spoken_to_whom_the_authority_signed_for_and_refused_otherwise(secured, tmp_path):
@@ -112,12 +112,12 @@ def test_a_cache_that_is_not_there_is_made_on_disk(infinispan, fresh_name, caplo
         cache.set_up()
         cache.set_up()
         assert cache.preflight() == [f"cache {name}: on one server, on disk, synced with every write"]
-    said = [record.getMessage() for record in caplog.records if record.name == "resequencer.storage"]
-    assert said == [f"created cache {name}", f"cache {name}: on one server, on disk, synced with every write"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "resequencer.storage"]
+    assert messages == [f"created cache {name}", f"cache {name}: on one server, on disk, synced with every write"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [
         ({"expiration": {"lifespan": 100_000}}, r"expire \(lifespan 100000\)"),
         ({"expiration": {"max-idle": 5_000}}, r"expire \(max-idle 5000\)"),
@@ -125,10 +125,10 @@ def test_a_cache_that_is_not_there_is_made_on_disk(infinispan, fresh_name, caplo
         ({"encoding": {"media-type": "application/x-protostream"}}, "create it with the media-type application/octet-stream"),
     ],
 )
-def test_a_cache_in_which_something_would_vanish_or_change_is_refused(infinispan, fresh_name, settings, said):
+def test_a_cache_in_which_something_would_vanish_or_change_is_refused(infinispan, fresh_name, settings, text):
     name = fresh_name("refused")
     infinispan.create_cache(name, {"local-cache": IN_MEMORY["local-cache"] | settings})
-    with closing(rest(infinispan, cache=name)) as cache, pytest.raises(StorageRefused, match=said):
+    with closing(rest(infinispan, cache=name)) as cache, pytest.raises(StorageRefused, match=text):
         cache.set_up()
 
 

@@ -28,7 +28,7 @@ def test_what_the_service_makes_itself_loses_nothing(definition):
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "said"),
+    ("kind", "settings", "text"),
     [
         (
             "distributed-cache",
@@ -40,12 +40,12 @@ def test_what_the_service_makes_itself_loses_nothing(definition):
         ("local-cache", {"persistence": {"rocksdb-store": {"path": "x"}}}, "on one server, on disk"),
     ],
 )
-def test_a_cache_is_told_by_its_mode_its_owners_and_its_place(kind, settings, said):
-    assert str(durability(kind, **settings)) == said
+def test_a_cache_is_told_by_its_mode_its_owners_and_its_place(kind, settings, text):
+    assert str(durability(kind, **settings)) == text
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "said"),
+    ("kind", "settings", "text"),
     [
         ("distributed-cache", {"mode": "ASYNC", "persistence": ON_DISK}, "it is asynchronous"),
         ("replicated-cache", {"mode": "SYNC"}, "when the whole cluster restarts, all state is lost"),
@@ -58,8 +58,8 @@ def test_a_cache_is_told_by_its_mode_its_owners_and_its_place(kind, settings, sa
         ("local-cache", {"persistence": {"file-store": {"read-only": "true"}}}, "it is not on disk"),
     ],
 )
-def test_what_may_be_lost_is_said(kind, settings, said):
-    assert said in shortcomings(kind, **settings)
+def test_what_may_be_lost_is_said(kind, settings, text):
+    assert text in shortcomings(kind, **settings)
     assert not durability(kind, **settings).objections
 
 
@@ -109,7 +109,7 @@ def answer(status, text=""):
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "text"),
     [
         (400, "it answers 400 broken to PUT /rest/v2/caches/state/key"),
         (401, "username and password"),
@@ -120,8 +120,8 @@ def answer(status, text=""):
         (999, "it answers 999"),
     ],
 )
-def test_what_a_person_must_mend_is_refused_with_the_remedy(status, said):
-    with pytest.raises(StorageRefused, match=said):
+def test_what_a_person_must_mend_is_refused_with_the_remedy(status, text):
+    with pytest.raises(StorageRefused, match=text):
         refuse("http://server", answer(status, "broken\nby us"))
 
 

@@ -112,9 +112,9 @@ def test_a_format_that_is_not_read_is_refused_with_the_remedy(version, remedy):
         joined(Kind.PAGE, "it", body, _no_other_part)
 
 
-@pytest.mark.parametrize(("told", "version"), [({}, 2), ({"orders": "some"}, 3), ({"source_state": "some"}, 4)])
-def test_a_version_that_does_not_know_a_field_refuses_a_header_that_has_it(told, version):
-    segment = Segment(Header("0000000a", 1, **told))
+@pytest.mark.parametrize(("fields", "version"), [({}, 2), ({"orders": "some"}, 3), ({"source_state": "some"}, 4)])
+def test_a_version_that_does_not_know_a_field_refuses_a_header_that_has_it(fields, version):
+    segment = Segment(Header("0000000a", 1, **fields))
     ((_, body),) = cut(Value(Kind.SEGMENT, "it", encode_segment(segment), segment.format))
     assert body[4] == version
     assert decode_segment("it", joined(Kind.SEGMENT, "it", body, _no_other_part)) == segment

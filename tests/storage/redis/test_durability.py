@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def said(caplog):
+def warnings(caplog):
     caplog.set_level(logging.WARNING, "resequencer.storage")
 
     def texts():
@@ -30,32 +30,32 @@ def said(caplog):
     return texts
 
 
-def test_a_server_that_syncs_every_commit_is_not_remarked_on(own_redis, said):
+def test_a_server_that_syncs_every_commit_is_not_remarked_on(own_redis, warnings):
     own_redis(append="always").open()
-    assert said() == []
+    assert warnings() == []
 
 
 @pytest.mark.parametrize(("append", "text"), [("everysec", "appendfsync is everysec"), ("none", "keeps no append-only file")])
-def test_a_server_that_may_forget_is_warned_of_once_in_its_life(own_redis, said, append, text):
+def test_a_server_that_may_forget_is_warned_of_once_in_its_life(own_redis, warnings, append, text):
     own = own_redis(append=append)
     storage = own.harness.make()
     for number in range(3):
         storage.open(Partition("topic", number))
-    (warning,) = said()
+    (warning,) = warnings()
     assert text in warning
     assert "possible-duplicate" in warning
     own.server.restart()
     with pytest.raises(StorageUnavailable):
         storage.open(Partition("topic", 0))
     storage.open(Partition("topic", 0))
-    assert len(said()) == 1
+    assert len(warnings()) == 1
 
 
-def test_a_server_whose_settings_may_not_be_read_is_warned_of(own_redis, said):
+def test_a_server_whose_settings_may_not_be_read_is_warned_of(own_redis, warnings):
     own = own_redis()
     own.client.execute_command("ACL", "SETUSER", "default", "-config")
     own.open()
-    (warning,) = said()
+    (warning,) = warnings()
     assert "it is unknown whether it syncs" in warning
 
 
@@ -69,9 +69,9 @@ def test_a_server_that_would_evict_is_refused_with_the_remedy(own_redis, policy)
     own.open()
 
 
-def test_a_server_that_cannot_get_full_yet_is_only_warned_of(own_redis, said):
+def test_a_server_that_cannot_get_full_yet_is_only_warned_of(own_redis, warnings):
     own_redis(max_memory_policy="allkeys-lru").open()
-    (warning,) = said()
+    (warning,) = warnings()
     assert "once a maxmemory is set" in warning
 
 

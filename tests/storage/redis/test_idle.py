@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def said(caplog):
+def warnings(caplog):
     caplog.set_level(logging.WARNING, "resequencer.storage")
     return lambda: [each.getMessage() for each in caplog.records if "append" not in each.getMessage()]
 
@@ -141,13 +141,13 @@ def test_a_replica_that_takes_over_forgets_what_is_due_and_keeps_the_rest(own_re
 # Keys that were deleted by hand.
 
 
-def test_an_index_that_was_deleted_is_made_again_at_the_next_takeover(client, keys, store, redis, said):
+def test_an_index_that_was_deleted_is_made_again_at_the_next_takeover(client, keys, store, redis, warnings):
     put(store, waiting("a"), idle("b"))
     put(store, idle("c"), idle("d"), caught_up_ms=7)
     client.delete(keys.idle)
     taken = redis.make().open(PARTITION)
     assert indexed(client, keys) == {b"b": 7, b"c": 7, b"d": 7}
-    assert "idle units in the index: 0 instead of 3" in said()[0]
+    assert "idle units in the index: 0 instead of 3" in warnings()[0]
     assert taken.expire(6, ()) == 0
     assert taken.expire(7, ()) == 3
     assert taken.load("abcd").keys() == {"a"}
@@ -161,15 +161,15 @@ def test_a_unit_that_was_taken_out_of_the_index_is_put_back_and_the_others_keep_
     assert indexed(client, keys) == {b"a": 7, b"b": 0, b"c": 7}
 
 
-def test_an_idle_unit_that_was_deleted_is_told_of_and_begins_anew(client, keys, store, said):
+def test_an_idle_unit_that_was_deleted_is_told_of_and_begins_anew(client, keys, store, warnings):
     put(store, idle("a"), idle("b"))
     client.delete(unit_key(keys, "a"))
     assert store.load(["a", "b", "new"]).keys() == {"b"}
-    (text,) = said()
+    (text,) = warnings()
     assert f"keys of idle units are missing (1, for example Redis key {unit_key(keys, 'a').decode()})" in text
     put(store, UnitChange("a", b"anew"), caught_up_ms=1)
     assert store.load(["a"]) == {"a": Snapshot("a", b"anew", None, ())}
-    assert len(said()) == 1
+    assert len(warnings()) == 1
     assert indexed(client, keys) == {b"a": 1, b"b": 0}
 
 

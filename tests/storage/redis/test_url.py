@@ -43,7 +43,7 @@ def test_certificates_go_with_tls():
 
 
 @pytest.mark.parametrize(
-    ("url", "login", "said"),
+    ("url", "login", "text"),
     [
         ("redis://a:b", RedisLogin(), "has an invalid port in 'a:b'"),
         ("redis://a:70000", RedisLogin(), "has an invalid port in 'a:70000'"),
@@ -56,8 +56,8 @@ def test_certificates_go_with_tls():
         ("rediss://a", RedisLogin(key_file=Path("own.key")), "needs both"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_without_telling_the_password(url, login, said):
-    with pytest.raises(ValueError, match=said) as refused:
+def test_what_cannot_be_meant_is_refused_without_telling_the_password(url, login, text):
+    with pytest.raises(ValueError, match=text) as refused:
         read_place(url.replace("://", "://me:s3cret@") if "//a" in url else url, login)
     assert "s3cret" not in str(refused.value)
 

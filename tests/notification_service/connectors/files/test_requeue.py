@@ -25,13 +25,13 @@ FRESH = b'{"key":"k","value":{"fresh":true}}\n'
 EDITS = {"T-0#2": Edit(b'{"two":\n 2}', "a typing error"), "T-1#1": Edit(b"\xff" * 60, "the end was missing")}
 
 
-def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("schema-version", b"2"),), **said):
+def letter(number, partition=P0, value=b'{"a": 1}', key=b"uow-1", headers=(("schema-version", b"2"),), **more):
     ours = {
         "dead-letter-reason": "handler-failed",
         "dead-letter-error": "no",
         "dead-letter-source-position": f"{partition}@0",
         "dead-letter-at": "2026-03-28T23:33:55.941Z",
-        **said,
+        **more,
     }
     return OutputRecord(
         number, Channel.DEAD_LETTERS, key, (*headers, *((name, text.encode()) for name, text in ours.items())), value

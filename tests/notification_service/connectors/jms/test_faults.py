@@ -246,7 +246,7 @@ def test_errors_of_an_old_connection_have_no_effect_after_a_reset(server: Artemi
     read.records.clear()
     patiently(lambda: read.seek(one))
     assert read.source._connection is not old
-    # The old one ends, and is told so late that the new one works already.
+    # The old one ends, and learns that so late that the new one works already.
     old.close()
     old._problem = TransportUnavailable("too late")
     old.arrived.set()

@@ -149,5 +149,5 @@ def test_without_the_client_a_service_without_jms_runs_and_one_with_jms_names_th
         "from resequencer.errors import ConfigurationError\n"
         "try:\n    client.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "install it by `make setup-jms`" in said.stdout
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "install it by `make setup-jms`" in printed.stdout

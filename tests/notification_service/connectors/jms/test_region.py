@@ -55,8 +55,8 @@ def send_at_least_once(queues: Queues, envelopes: list[tuple[str, int]]) -> None
     wait_until(are_sent, "the broker has taken them")
 
 
-def told(records: list[Record]) -> dict[str, list[int]]:
-    """Return the sequences that were told of each unit, in order."""
+def sequences(records: list[Record]) -> dict[str, list[int]]:
+    """Return the sequences that each unit was notified of, in order."""
     found: dict[str, list[int]] = defaultdict(list)
     for each in records:
         found[dict(each.headers)["notification-id"].decode().split("-")[0]].append(json.loads(each.value)["sequence"])
@@ -64,7 +64,7 @@ def told(records: list[Record]) -> dict[str, list[int]]:
 
 
 def is_right(queues: Queues, units: int) -> None:
-    found = told(queues.left(Channel.NOTIFICATIONS, units * EACH))
+    found = sequences(queues.left(Channel.NOTIFICATIONS, units * EACH))
     assert found == {f"U{unit}": list(range(1, EACH + 1)) for unit in range(units)}
     assert queues.left(Channel.DEAD_LETTERS) == []
     assert queues.browse(queues.events) == []

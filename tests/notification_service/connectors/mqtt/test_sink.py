@@ -144,9 +144,9 @@ def test_any_text_in_a_header_arrives_in_a_form_that_clients_take(topics: Topics
         sink.position(ONE)
         sink.publish([output(ONE, (*records, invalid), 1)])
     came = sorted(subscriber.wait_for(10), key=lambda each: int(each.value[5:-1]))
-    told = [dict(each.headers)[ENVELOPE_ID].decode() for each in came]
-    assert told[:7] == ["Zürich\ufffd", "a\ufffdb", *["\ufffd"] * 5]
-    assert [len(each) for each in told[7:]] == [65_535, 32_767, 2]
+    ids = [dict(each.headers)[ENVELOPE_ID].decode() for each in came]
+    assert ids[:7] == ["Zürich\ufffd", "a\ufffdb", *["\ufffd"] * 5]
+    assert [len(each) for each in ids[7:]] == [65_535, 32_767, 2]
     assert came[9].key == b"k" * 65_535
 
 

@@ -377,11 +377,11 @@ def test_errors_of_an_old_producer_are_forgotten_once_the_partition_is_taken_ove
 
 
 def test_capabilities_are_told_by_role() -> None:
-    told = [
+    participants = [
         (each.role, each.can_replay, each.is_transactional, each.remembers)
         for each in Stage("jms", "kafka").transport.standing().participants
     ]
-    assert told == [("source", True, None, False), ("sink", None, True, True), ("sink", None, True, True)]
+    assert participants == [("source", True, None, False), ("sink", None, True, True), ("sink", None, True, True)]
 
 
 # The rest
