@@ -24,7 +24,6 @@ from notification_service.connectors.dead_letters.port import AskedFor, DeadLett
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.source import partition_numbers
 from notification_service.console.access.identity import Authenticator, NoLogin
-from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
 from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
 from notification_service.console.sources import ArchiveDistance, Sources, not_known
@@ -369,6 +368,9 @@ def make_authenticator(settings: HttpSettings) -> Authenticator:
     """
     if settings.auth == "none":
         return NoLogin()
+    # Imported here: it needs the extra [console], which `units`, `orders` and `verify` do without.
+    from notification_service.console.access.logins import BasicLogin, BearerLogin, ProxyLogin
+
     if settings.auth == "proxy":
         return ProxyLogin(settings.proxy)
     file = UsersFile(settings.users_file)

@@ -38,7 +38,7 @@ class WithToy(Sections, frozen=True, kw_only=True):
 
 KEY = "payment-status-notification.toy.idle"
 COMMENTED = f"\n# How long a toy is idle.\n{KEY} = 3s\n"
-ROW = f'| `{KEY}` | `"3s"` | a duration with its unit from 1s to 1h |'
+ROW = f'| `{KEY}` | `"3s"` | 1s to 1h |'
 
 
 @pytest.fixture(scope="module")
