@@ -1,11 +1,12 @@
-"""The least loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
+"""The smallest loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
 
 Its clients have the options and limits of the service's. Each input record makes one output record of a notification's size, with
 the same headers and value except for the record's key and position. Nothing is decoded, ordered, remembered or checked. The
 ownership of partitions, and the outcome of a transaction, are the matter of the client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
@@ -49,14 +50,20 @@ class KafkaLoop:
         self._consumer.close(autocommit=False)
         self._producer.close()
 
-    def _pass_on(self, polled: dict[TopicPartition, list]) -> None:  # type: ignore[type-arg]  # kafka-python ships no types.
-        producer, topic, headers, value = self._producer, self._topic, self._headers, self._value
+    def _pass_on(self, polled: dict[TopicPartition, list[Any]]) -> None:
+        producer = self._producer
         producer.begin_transaction()
-        for records in polled.values():
-            for record in records:
-                position = f"{record.topic}-{record.partition}@{record.offset}".encode()
-                producer.send(topic, value, record.key, [*headers, (SOURCE_POSITION, position)])
+        for output in self._output(polled):
+            producer.send(*output)
         offsets = {each: OffsetAndMetadata(records[-1].offset + 1, "", -1) for each, records in polled.items()}
         producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
         producer.flush()
         producer.commit_transaction()
+
+    def _output(self, polled: dict[TopicPartition, list[Any]]) -> Iterator[tuple[Any, ...]]:
+        """Yield what is sent for the records, as arguments of the producer."""
+        topic, headers, value = self._topic, self._headers, self._value
+        for records in polled.values():
+            for record in records:
+                position = f"{record.topic}-{record.partition}@{record.offset}".encode()
+                yield topic, value, record.key, [*headers, (SOURCE_POSITION, position)]

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks._worker import in_process, run_through
-from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, made
+from benchmarks._workload import ENVELOPES_PER_UNIT, SEED, TOPIC, line_of, made
 from guardian.headers import ENVELOPE_ID, NOTIFICATION_ID, SOURCE_POSITION
-from notification_service.connectors.line_format import Line, decode_line
+from notification_service.connectors.line_format import Line
 from resequencer.clock import Instant, instant_text
 from resequencer.notification import notification_id
 from resequencer.record import Headers, Origin, Partition
@@ -71,12 +71,12 @@ def one_run() -> Run:
         run_through(cycle, len(lines))
     received, places, offset = list[Received](), dict[int, int](), 0
     for line in lines:
-        read = _read(line)
+        read = line_of(line)
         assert read.key is not None
         places[offset], offset = len(received), offset + len(line)
         received.append(Received(read.key, read.value, read.headers, _text(read.value, b'"MsgId":"')))
     messages = {each.unit: each.message for each in received if each.message}
-    return Run(received, [_published(_read(line), places, messages) for line in transport.output])
+    return Run(received, [_published(line_of(line), places, messages) for line in transport.output])
 
 
 def received_of(run: Run, number: int) -> Iterator[Row]:
@@ -164,16 +164,10 @@ def _other(message: bytes, number: int) -> bytes:
     return message[: 35 - len(ending)] + ending
 
 
-def _read(line: bytes) -> Line:
-    read = decode_line(line.removesuffix(b"\n"))
-    assert isinstance(read, Line)
-    return read
-
-
 def _text(value: bytes, opening: bytes) -> bytes:
     """Return the text up to the next quotation mark; empty if `opening` does not occur."""
-    _, opened, rest = value.partition(opening)
-    return rest.partition(b'"')[0] if opened else b""
+    _, opened, remainder = value.partition(opening)
+    return remainder.partition(b'"')[0] if opened else b""
 
 
 def _sequence(value: bytes) -> bytes:

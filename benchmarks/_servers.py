@@ -12,7 +12,7 @@ import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from benchmarks._kafka_loop import KafkaLoop
-from benchmarks._runner import Spent, Stopwatch, cpu_of_family, directory
+from benchmarks._runner import Spent, Stopwatch, WrongResult, cpu_of_family, directory
 from benchmarks._workload import override
 from notification_service.commands.simulate import new_retry
 from notification_service.configuration.configuration import Configuration, load
@@ -26,6 +26,7 @@ from servers.lease import leased
 from servers.redis import RedisServer
 
 PARTITIONS = 4
+GIVE_UP_SECONDS = 120
 _JAVA = ("-Xmx1g",)
 """The default compilers, as `make servers` uses."""
 
@@ -59,15 +60,11 @@ class Servers(msgspec.Struct, frozen=True):
         return run
 
 
-class Run(msgspec.Struct, frozen=True):
-    """One measurement, with names that only it uses. `notifications` are expected; `sample` is a typical output line."""
+class Measurement(msgspec.Struct, frozen=True):
+    """What one program does that is measured, in a process of its own, with names that only it uses."""
 
     servers: Servers
     name: str
-    topic: str
-    envelopes: int = 0
-    notifications: int = 0
-    sample: bytes = b"{}"
 
     @property
     def directory(self) -> Path:
@@ -80,6 +77,15 @@ class Run(msgspec.Struct, frozen=True):
     def wait_until_ready(self) -> None:
         while not (self.directory / "ready").exists():
             time.sleep(0.1)
+
+
+class Run(Measurement, frozen=True):
+    """A worker over the envelopes of a topic. `notifications` are expected; `sample` is a typical output line."""
+
+    topic: str
+    envelopes: int = 0
+    notifications: int = 0
+    sample: bytes = b"{}"
 
     def configuration(self, storage: str, *chosen: str) -> Configuration:
         """Return the configuration of a worker with default keys; no deadline passes, even on a slow machine."""
@@ -169,6 +175,24 @@ def records_of(servers: Servers, topic: str) -> Iterator[Any]:
         while any(consumer.position(each) < end for each, end in ends.items()):
             for records in consumer.poll(timeout_ms=500, max_records=5_000).values():
                 yield from records
+
+
+def seen_at(measurement: Measurement, topic: str, header: str, count: int) -> dict[str, float]:
+    """Return when a record with each of so many values of the header could be read; wait for the next one for so long.
+
+    Raises:
+        WrongResult: Some did not come.
+    """
+    seen, give_up = dict[str, float](), None
+    with reader(measurement.servers, topic) as consumer:
+        while len(seen) < count:
+            found = consumer.poll(timeout_ms=500)
+            now = time.time()
+            seen |= {dict(each.headers)[header].decode(): now for records in found.values() for each in records}
+            give_up = now + GIVE_UP_SECONDS if found or give_up is None else give_up
+            if now > give_up:
+                raise WrongResult(f"{len(seen)} of {count} were seen")
+    return seen
 
 
 def bare(run: Run, batch_size: int) -> Spent:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks._runner import ROOT, directory
+from notification_service.connectors.line_format import Line, decode_line
 
 CONFIGURATION = ROOT / "conf" / "application.conf"
 TOPIC = "IPF_PROCESSING_DATA"
@@ -43,6 +44,13 @@ def made(
     """
     with directory() as place:
         yield _make(place, envelopes, ("--window", window, "--duplicates", duplicates, *disorder))
+
+
+def line_of(encoded: bytes) -> Line:
+    """Return the key, the headers and the value of a line of a file."""
+    read = decode_line(encoded)
+    assert isinstance(read, Line)
+    return read
 
 
 def override(key: str, value: object) -> str:

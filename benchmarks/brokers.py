@@ -31,14 +31,13 @@ from guardian.ports import Channel, OutputRecord, PartitionOutput, Position
 from notification_service.bridge.file_start import FileStart
 from notification_service.bridge.runner import Bridge
 from notification_service.connectors.files.operations import SystemFiles
-from notification_service.connectors.jms.settings import BrokerSettings as JmsBrokerSettings
 from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, QueuePartition
 from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.jms.source import JmsSource
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
-from notification_service.connectors.mqtt.settings import BrokerSettings
-from notification_service.connectors.mqtt.source import MqttSource, MqttSourceSettings
+from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSourceSettings
+from notification_service.connectors.mqtt.source import MqttSource
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
 from servers.artemis import ArtemisServer, ArtemisSettings
@@ -62,8 +61,8 @@ class Work:
 
     @property
     def settings(self) -> MqttSourceSettings:
-        broker = BrokerSettings(f"mqtt://{LOOPBACK}:{self.port}", client_id=self.name)
-        return MqttSourceSettings(broker, (f"{self.name}/#",), 1, 1_000 * EXPIRY_SECONDS, self.queue_size)
+        session = {"session_expiry_ms": 1_000 * EXPIRY_SECONDS, "queue_size": self.queue_size}
+        return MqttSourceSettings(f"mqtt://{LOOPBACK}:{self.port}", client_id=self.name, topics=(f"{self.name}/#",), **session)
 
     def fill(self, bodies: Sequence[bytes]) -> None:
         MqttSource(self.settings, connect).close()
@@ -187,9 +186,10 @@ def bare_loop(url: str, name: str, count: int) -> None:
 
 
 def source_and_sink(url: str, name: str, count: int) -> None:
-    broker, one = JmsBrokerSettings(url), Partition(f"{name}-IN", 0)
-    source = JmsSource(JmsSourceSettings(broker, [QueuePartition(one.topic)], AT_ONCE))
-    sink = JmsSink(JmsSinkSettings(broker, f"{name}-OUT", f"{name}-DEAD", f"{name}-MARKERS"), SystemClock())
+    one = Partition(f"{name}-IN", 0)
+    source = JmsSource(JmsSourceSettings(url, partitions=[QueuePartition(one.topic)], window=AT_ONCE))
+    names = {"notifications": f"{name}-OUT", "dead_letters": f"{name}-DEAD", "markers": f"{name}-MARKERS"}
+    sink = JmsSink(JmsSinkSettings(url, **names), SystemClock())
     sink.position(one)
     source.seek(one, 0)
     done = 0

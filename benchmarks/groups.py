@@ -16,20 +16,18 @@ if anything becomes a dead letter, or if values are missing.
 """
 
 import logging
-import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import cycle, islice
 from multiprocessing import get_context
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
-from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 from benchmarks._commands import SEED, Sent, Shape, commands_of
 from benchmarks._kafka_loop import KafkaLoop
@@ -47,7 +45,7 @@ from benchmarks._runner import (
     steadily,
     wanted,
 )
-from benchmarks._servers import PARTITIONS, Servers, reader, records_of, running
+from benchmarks._servers import PARTITIONS, Measurement, Servers, records_of, running, seen_at
 from guardian.headers import GROUP_ID, INCOMPLETE, MEMBER
 from notification_service.aggregation.core import Processor, Slot, Stored
 from notification_service.aggregation.files import ValuesFile
@@ -66,7 +64,6 @@ GOAL = 0.7
 """The goal for the ratio to the bare loop's commands per second."""
 
 WARM_UP_SECONDS = 5
-_GIVE_UP_SECONDS = 120
 _SAMPLE = 20_000
 _NOW = 1_774_740_835_941
 _MAX_VALUE_BYTES = 5 << 20
@@ -81,11 +78,9 @@ class Load(msgspec.Struct, frozen=True):
     members: int = 0
 
 
-class Job(msgspec.Struct, frozen=True):
-    """What one program does that is measured, in a process of its own, with names that only it uses."""
+class Job(Measurement, frozen=True):
+    """What one program does with commands."""
 
-    servers: Servers
-    name: str
     load: Load
 
     @property
@@ -101,23 +96,11 @@ class Job(msgspec.Struct, frozen=True):
         return f"dead-letters-{self.name}"
 
     @property
-    def directory(self) -> Path:
-        return self.servers.directory / "runs" / self.name
-
-    @property
     def settings(self) -> KafkaSettings:
         topics = KafkaTopics(self.load.commands, self.completions, self.dead_letters, values=self.values)
         own = {"bootstrap.servers": self.servers.addresses["kafka"]}
         options, _, _ = read_options({**own, "group.id": self.name}, own)
         return KafkaSettings.make(topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
-
-    def note_ready(self) -> None:
-        """Note that the program holds its partitions."""
-        (self.directory / "ready").touch()
-
-    def wait_until_ready(self) -> None:
-        while not (self.directory / "ready").exists():
-            time.sleep(0.1)
 
 
 def new_job(servers: Servers, what: str, load: Load) -> Job:
@@ -234,18 +217,12 @@ class _Loop(KafkaLoop):
         self._rate, self._due = written.per_command, 0.0
         self._records = cycle(written.sample)
 
-    def _pass_on(self, polled: dict[TopicPartition, list[Any]]) -> None:
-        producer, topics = self._producer, self._topics
-        producer.begin_transaction()
+    def _output(self, polled: dict[TopicPartition, list[Any]]) -> Iterator[tuple[Any, ...]]:
         for partition, records in polled.items():
             self._due += len(records) * self._rate
             for each in islice(self._records, int(self._due)):
-                producer.send(topics[each.is_value], each.value, each.key, each.headers, partition.partition)
+                yield self._topics[each.is_value], each.value, each.key, each.headers, partition.partition
             self._due %= 1
-        offsets = {each: OffsetAndMetadata(records[-1].offset + 1, "", -1) for each, records in polled.items()}
-        producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
-        producer.flush()
-        producer.commit_transaction()
 
 
 def _speed(chosen: Namespace, servers: Servers) -> None:
@@ -293,34 +270,19 @@ def latencies(servers: Servers, shape: Shape, members: int, rate: float) -> Figu
     servers.make_topics(load.commands, message_timestamp_type="LogAppendTime")
     with get_context("spawn").Pool(2) as processes:
         program = processes.apply_async(processor, (job,))
-        seen_at = processes.apply_async(_seen_at, (job, members // shape.total(members)))
+        reading = processes.apply_async(seen_at, (job, job.completions, GROUP_ID, members // shape.total(members)))
         job.wait_until_ready()
         with closing(KafkaProducer(bootstrap_servers=servers.addresses["kafka"], linger_ms=0)) as producer:
             for each in steadily(sent, rate):
                 send(producer, load.commands, each)
             producer.flush()
-        seen = seen_at.get()
+        seen = reading.get()
         program.get()
     check(job)
     came = _last_came_at(job)
     counts_from = min(came.values()) + (WARM_UP_SECONDS if len(came) > 1 else 0)
     found = [(seen[group] - at) * 1_000 for group, at in came.items() if at >= counts_from]
     return {"groups": len(found), **at_quantiles(found)}
-
-
-def _seen_at(job: Job, groups: int) -> dict[str, float]:
-    """Return when the completion of each group could be read."""
-    seen: dict[str, float] = {}
-    give_up: float | None = None
-    with reader(job.servers, job.completions) as consumer:
-        while len(seen) < groups:
-            found = consumer.poll(timeout_ms=500)
-            now = time.time()
-            seen |= {dict(each.headers)[GROUP_ID].decode(): now for records in found.values() for each in records}
-            give_up = now + _GIVE_UP_SECONDS if found or give_up is None else give_up
-            if now > give_up:
-                raise WrongResult(f"{len(seen)} of {groups} groups have completed")
-    return seen
 
 
 def _last_came_at(job: Job) -> dict[str, float]:

@@ -21,16 +21,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from benchmarks._bare_loop import checked
 from benchmarks._runner import Case, Figures, apart, arguments, directory, measure
 from benchmarks._worker import PARTITION, in_process, on_files, run_through
-from benchmarks._workload import Workload, made, override
+from benchmarks._workload import Workload, line_of, made, override
 from guardian.cycle import Cycle
-from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.batch import UnitKey
 from resequencer.envelope import DataEnvelope
 from resequencer.gc_tuning import calm_collector
-from resequencer.record import Origin, Record
+from resequencer.record import Origin
 from resequencer.storage_port import Snapshot, UnitChange
 
 FEW = 1_000
@@ -55,7 +54,7 @@ class Idle:
         _store_idle(cycle)
         snapshots = self._owned.store.load(list(last))
         over = [each for each in snapshots.values() if each.payment_data is not None and not each.stash]
-        self._samples = [(each, _envelope(last[each.unit])) for each in over]
+        self._samples = [(each, checked(last[each.unit], Origin(PARTITION, 0))) for each in over]
 
     @property
     def bytes_each(self) -> float:
@@ -113,21 +112,9 @@ def renamed(lines: list[bytes]) -> list[bytes]:
 
 
 def _unit_of(line: bytes) -> str:
-    key = _read(line).key
+    key = line_of(line).key
     assert key is not None
     return key.decode()
-
-
-def _envelope(line: bytes) -> DataEnvelope:
-    envelope = EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode(Record(Origin(PARTITION, 0), _read(line).value))
-    assert isinstance(envelope, DataEnvelope)
-    return envelope
-
-
-def _read(line: bytes) -> Line:
-    read = decode_line(line)
-    assert isinstance(read, Line)
-    return read
 
 
 def measured(workload: Workload, many: int, *, on_disk: bool, alive: bool) -> Figures:

@@ -22,14 +22,13 @@ import msgspec
 
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._runner import Case, Figures, WrongResult, arguments, at_quantiles, directory, measure, steadily, wanted
-from benchmarks._servers import Servers, bare, input_of, key_of, reader, records_of, running, worker
+from benchmarks._servers import GIVE_UP_SECONDS, Servers, bare, input_of, key_of, records_of, running, seen_at, worker
 from benchmarks._worker import PARTITION
 from benchmarks._workload import command, made
 from guardian.headers import ENVELOPE_ID, SOURCE_POSITION
 from resequencer.record import Origin, Partition
 
 WARM_UP_SECONDS = 5
-GIVE_UP_SECONDS = 120
 _STORAGES = ("redis", "infinispan")
 _LOOK_EVERY_S = 0.001
 
@@ -44,7 +43,7 @@ def on_servers(servers: Servers, name: str, lines: list[bytes], rate: float) -> 
     with get_context("spawn").Pool(2) as processes:
         program, given = (bare, (run, 500)) if name == "bare loop" else (worker, (run, name, 500))
         working = processes.apply_async(program, given)
-        reading = processes.apply_async(_seen_on_kafka, (servers, f"out-{run.name}", expected))
+        reading = processes.apply_async(seen_at, (run, f"out-{run.name}", SOURCE_POSITION, expected))
         run.wait_until_ready()
         with input_of(run, linger_ms=0) as sink:
             for line in steadily(lines, rate):
@@ -56,18 +55,6 @@ def on_servers(servers: Servers, name: str, lines: list[bytes], rate: float) -> 
         for each in records_of(servers, topic)
     }
     return _quantiles(arrived, seen, expected)
-
-
-def _seen_on_kafka(servers: Servers, topic: str, count: int) -> dict[str, float]:
-    """Return, by the position of its input, when the output of each of so many records could be read."""
-    seen: dict[str, float] = {}
-    with reader(servers, topic) as consumer:
-        give_up = time.time() + GIVE_UP_SECONDS
-        while len(seen) < count and time.time() < give_up:
-            found = consumer.poll(timeout_ms=500)
-            now = time.time()
-            seen |= {dict(each.headers)[SOURCE_POSITION].decode(): now for records in found.values() for each in records}
-    return seen
 
 
 def on_files(lines: list[bytes], rate: float) -> Figures:
@@ -96,14 +83,14 @@ def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float
 
 def _seen_in_file(file: Path, count: int) -> dict[str, float]:
     """Return when each of so many notifications could first be read, by the envelope's id."""
-    seen, rest = dict[str, float](), b""
+    seen, remainder = dict[str, float](), b""
     give_up = time.time() + GIVE_UP_SECONDS
     descriptor = os.open(file, os.O_RDONLY | os.O_CREAT)
     while len(seen) < count and time.time() < give_up:
         time.sleep(_LOOK_EVERY_S)
         if content := os.read(descriptor, 1 << 24):
             now = time.time()
-            *lines, rest = (rest + content).split(b"\n")
+            *lines, remainder = (remainder + content).split(b"\n")
             seen |= dict.fromkeys(map(_notified, lines), now)
     os.close(descriptor)
     return seen

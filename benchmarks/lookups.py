@@ -75,7 +75,7 @@ class Answers:
         return encoded
 
     def _answer(self, table: str, key: bytes) -> Sequence[str | None] | None:
-        kind, _, rest = key.decode().partition(SEPARATOR)
+        kind, _, name = key.decode().partition(SEPARATOR)
         if table == SETTINGS:
             return self._settings.get(key)
         if table == REASONS:
@@ -84,7 +84,7 @@ class Answers:
             return None if kind == "party" and crc32(key) % 2 else ["BANK_001", "de", "email", None, "2026-01-01"]
         if kind == "iban":
             return ["0", "8"]
-        return ["A bank with a name of ordinary length", rest if kind == "bic" else "COBADEFFXXX", "DE"]
+        return ["A bank with a name of ordinary length", name if kind == "bic" else "COBADEFFXXX", "DE"]
 
 
 def looked_up(workload: Workload) -> Found:

@@ -46,13 +46,13 @@ class Prepared(msgspec.Struct, frozen=True):
 class Decided(msgspec.Struct, frozen=True):
     """The turn of each unit that took one, and the latest instant for the next poll.
 
-    `is_held_up` is set when the remainders are larger than the output of one cycle. Then the cycle should read as little as
+    `is_blocked` is set when the remainders are larger than the output of one cycle. Then the cycle should read as little as
     possible until they are worked off.
     """
 
     turns: Sequence[Turn]
     next_wake_at: Instant | None
-    is_held_up: bool = False
+    is_blocked: bool = False
 
 
 class UnitsReport(msgspec.Struct, frozen=True):
@@ -128,9 +128,9 @@ class ActorGateway:
         self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != partition}
 
     @_whole
-    def rest(self, partition: Partition, pauses: Pauses) -> None:
+    def note_pauses(self, partition: Partition, pauses: Pauses) -> None:
         """Take over the pauses of a partition. While it is paused, its deadlines rest; afterwards they are later by that time."""
-        self._registry.rest(partition, pauses)
+        self._registry.note_pauses(partition, pauses)
 
     @_whole
     def prepare(
@@ -187,10 +187,10 @@ class ActorGateway:
             self._ask(TakeTurns(batch, turns), TurnsTaken)
         for turn in batch.turns:
             registry.note(turn, now)
-        for key in batch.put_off:
-            registry.put_off(key, now)
+        for key in batch.postponed:
+            registry.postpone(key, now)
         self._tell_of_servers()
-        return Decided(batch.turns, registry.next_wake_at, registry.is_held_up)
+        return Decided(batch.turns, registry.next_wake_at, registry.is_blocked)
 
     @_whole
     def active(self) -> Mapping[Partition, Collection[str]]:

@@ -75,7 +75,7 @@ class Cycle:
         self._tools = tools
         self._settings = settings
         self._next_wake_at: Instant | None = None
-        self._is_held_up = False
+        self._is_blocked = False
         self.partitions = Partitions(servers, tools, settings)
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
@@ -129,7 +129,7 @@ class Cycle:
     def drop_all(self) -> None:
         """Drop everything from memory that is not committed; the next cycle takes over what is assigned."""
         self.partitions.drop_all()
-        self._next_wake_at, self._is_held_up, self.refusal = None, False, None
+        self._next_wake_at, self._is_blocked, self.refusal = None, False, None
 
     def stay_in_group(self) -> None:
         """Poll without reading records. A source that does not answer or refuses changes nothing."""
@@ -157,7 +157,7 @@ class Cycle:
 
     def _end_interval(self) -> None:
         """Tell the region whether a participant refuses something, and that the interval is complete if nothing is owed."""
-        now, refused = self._tools.clock.now(), self.partitions.put_off_takeovers.refused
+        now, refused = self._tools.clock.now(), self.partitions.postponed_takeovers.refused
         why = self.refusal if self.refusal is not None else refused.reason if refused is not None else None
         if why is not None:
             self.region.note_refused(why, now, self._tools.retry.is_stopping)
@@ -169,8 +169,8 @@ class Cycle:
     def _note_times(self, polled: Polled, turns: Sequence[Turn], instants: Sequence[Instant]) -> None:
         """Record how long the steps took. `instants` enclose four steps: poll, decide, commit, publish."""
         taken = max(len(polled.records), len(turns))
-        let_out = sum([each.let_out for each in turns])
-        self._batch_size.note(max(taken, let_out // _BYTES_OF_ONE), instants[-1] - instants[1])
+        output_bytes = sum([each.output_bytes for each in turns])
+        self._batch_size.note(max(taken, output_bytes // _BYTES_OF_ONE), instants[-1] - instants[1])
         self.metrics.log_ends, self.metrics.readable_ends = polled.log_ends, polled.ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
@@ -185,9 +185,9 @@ class Cycle:
         return any(owned.unpublished for owned in self.partitions.owned.values())
 
     def _poll(self, now: Instant) -> Polled:
-        wakes_at = [each for each in (self._next_wake_at, self.partitions.put_off_takeovers.next_at) if each is not None]
+        wakes_at = [each for each in (self._next_wake_at, self.partitions.postponed_takeovers.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
-        at_once = 1 if self._is_held_up else self._at_once
+        at_once = 1 if self._is_blocked else self._at_once
         capacities = self._capacities()
         full = [name for name, room in capacities.items() if not room]
         full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
@@ -241,7 +241,7 @@ class Cycle:
                 self.partitions.owned[name].note_reach(end, polled_at, answered_at)
 
     def _take_orders(self, ends: Mapping[Partition, int]) -> Mapping[Partition, TakenOrders]:
-        """Read the orders of the owned partitions. If that fails, everything else goes on, and the next cycle tries again."""
+        """Read the orders of the owned partitions. If that fails, everything else continues, and the next cycle tries again."""
         owned, now = self.partitions.owned, self._tools.clock.now()
         try:
             batches = self._orders.poll({name: each.orders.next_offset for name, each in owned.items()}, _ORDERS)
@@ -275,7 +275,7 @@ class Cycle:
         began_at = self._tools.clock.now()
         decided = self._actors.decide(began_at, known, snapshots, orders)
         self._check_drain(max(len(arrivals.envelopes), len(decided.turns)), self._tools.clock.now() - began_at)
-        self._next_wake_at, self._is_held_up = decided.next_wake_at, decided.is_held_up
+        self._next_wake_at, self._is_blocked = decided.next_wake_at, decided.is_blocked
         return decided.turns
 
     def _check_drain(self, count: int, took_ms: int) -> None:
@@ -375,7 +375,7 @@ class Cycle:
         self.metrics.histograms.storage_commit.observe(made_ms + committed_at - began_at)
         owned.note_committed(commit, turns, committed_at)
         if owned.orders.pauses != before.pauses:
-            self._actors.rest(owned.partition, owned.orders.pauses)
+            self._actors.note_pauses(owned.partition, owned.orders.pauses)
         self._account(owned.partition, output, turns)
         return True
 

@@ -262,7 +262,7 @@ class OwnedPartition:
         """Whether there is output to publish, or a position that is due."""
         return bool(self.unpublished) or self.positions.due(now)
 
-    def has_left(self, offset: int) -> bool:
+    def is_published(self, offset: int) -> bool:
         """Whether everything committed is published, with a position beyond this offset."""
         return not self.unpublished and not self.positions.has_moved() and self.positions.acknowledged > offset
 

@@ -43,7 +43,7 @@ def is_paused(pauses: Pauses) -> bool:
     return bool(pauses) and pauses[-1].until is None
 
 
-def rested_ms(pauses: Pauses, since: Instant) -> int:
+def paused_ms(pauses: Pauses, since: Instant) -> int:
     """Return for how long the deadline of a unit that waits since `since` has rested in pauses that are over."""
     return sum(max(0, each.until - max(each.since, since)) for each in pauses if each.until is not None)
 

@@ -74,7 +74,7 @@ class Tools(NamedTuple):
 
 
 class Partitions:
-    """The owned partitions, and the takeovers that are put off.
+    """The owned partitions, and the takeovers that are postponed.
 
     `heals` counts the takeovers that found the storage behind the position. `losses` counts the partitions that another worker
     took over.
@@ -86,7 +86,7 @@ class Partitions:
         self._settings = settings
         self.owned: dict[Partition, OwnedPartition] = {}
         self._has_owned = False
-        self.put_off_takeovers = TakeoverBackoff(BackoffSettings())
+        self.postponed_takeovers = TakeoverBackoff(BackoffSettings())
         self.heals = 0
         self.losses = 0
 
@@ -95,10 +95,10 @@ class Partitions:
         """Whether records that the storage has lost are being read again."""
         return any(owned.is_healing for owned in self.owned.values())
 
-    def has_left(self, origin: Origin) -> bool:
+    def is_published(self, origin: Origin) -> bool:
         """Whether the record's output is published and the record is not read again after a restart."""
         owned = self.owned.get(origin.partition)
-        return owned is not None and owned.has_left(origin.offset)
+        return owned is not None and owned.is_published(origin.offset)
 
     def follow_assignment(self) -> None:
         """Drop partitions that are no longer assigned, and take over new ones.
@@ -115,10 +115,10 @@ class Partitions:
             fields = {"partition": str(partition)}
             _log.warning("%s was reassigned; its waiting envelopes stay in storage", partition, extra=fields)
             self._drop(partition)
-        for partition in self.put_off_takeovers.untaken.keys() - assigned:
-            self.put_off_takeovers.forget(partition)
+        for partition in self.postponed_takeovers.untaken.keys() - assigned:
+            self.postponed_takeovers.forget(partition)
         for partition in sorted(assigned - self.owned.keys()):
-            if self.put_off_takeovers.is_due(partition, self._tools.clock.now()):
+            if self.postponed_takeovers.is_due(partition, self._tools.clock.now()):
                 refusal = self._try_to_take_over(partition) or refusal
         self._has_owned = self._has_owned or bool(self.owned)
         if refusal is not None and not (self._has_owned or self._tools.retry.waits_for_people):
@@ -137,11 +137,11 @@ class Partitions:
         self._drop(partition)
 
     def drop_all(self) -> None:
-        """Drop all partitions from memory, and the takeovers that were put off: the next cycle takes over what is assigned."""
+        """Drop all partitions from memory, and the takeovers that were postponed: the next cycle takes over what is assigned."""
         for partition in list(self.owned):
             self._drop(partition)
-        for partition in list(self.put_off_takeovers.untaken):
-            self.put_off_takeovers.forget(partition)
+        for partition in list(self.postponed_takeovers.untaken):
+            self.postponed_takeovers.forget(partition)
 
     def _drop(self, partition: Partition) -> None:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
@@ -150,34 +150,34 @@ class Partitions:
         self._storage.give_up(partition)
 
     def _try_to_take_over(self, partition: Partition) -> TransportRefused | StorageRefused | None:
-        """Return why the partition is refused until an operator acts; None if it is taken over, or only put off."""
+        """Return why the partition is refused until an operator acts; None if it is taken over, or only postponed."""
         try:
             self.take_over(partition)
         except OwnershipLost as error:
             # Another worker opened the partition meanwhile. The worker that it is assigned to tries again and comes last.
             self.losses += 1
-            self._put_off(partition, "storage", error, is_refused=True)
+            self._postpone(partition, "storage", error, is_refused=True)
         except (TransientError, Withheld, PublishRefused) as error:
             if isinstance(error, Withheld) and not self._tools.retry.can_wait_for(error):
                 raise
             what = "storage" if is_of_storage(error) else "output"
-            self._put_off(partition, what, error, is_refused=isinstance(error, PublishRefused))
+            self._postpone(partition, what, error, is_refused=isinstance(error, PublishRefused))
         except (TransportRefused, StorageRefused) as error:
-            self._set_aside(partition, error)
+            self._exclude(partition, error)
             return error
         else:
-            self.put_off_takeovers.forget(partition)
+            self.postponed_takeovers.forget(partition)
         return None
 
-    def _set_aside(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
+    def _exclude(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
         what = "storage" if is_of_storage(error) else "source"
-        if self.put_off_takeovers.put_off(partition, what, str(error), self._tools.clock.now()):
+        if self.postponed_takeovers.postpone(partition, what, str(error), self._tools.clock.now()):
             fields = {"partition": str(partition)}
-            _log.error("%s is set aside until an operator acts, the other partitions go on: %s", partition, error, extra=fields)
+            _log.error("%s is excluded until an operator acts, the other partitions continue: %s", partition, error, extra=fields)
 
-    def _put_off(self, partition: Partition, what: str, error: Exception, *, is_refused: bool = False) -> None:
+    def _postpone(self, partition: Partition, what: str, error: Exception, *, is_refused: bool = False) -> None:
         now = self._tools.clock.now()
-        if self.put_off_takeovers.put_off(partition, what, str(error), now, is_refused=is_refused):
+        if self.postponed_takeovers.postpone(partition, what, str(error), now, is_refused=is_refused):
             fields = {"partition": str(partition)}
             _log.warning(
                 "the %s is unavailable, retrying the takeover of %s until it answers: %s", what, partition, error, extra=fields
@@ -199,7 +199,7 @@ class Partitions:
             self._transport.publish([output])
             owned.note_published(output, self._tools.clock.now())
         self._transport.seek(partition, owned.read_to, owned.source_state)
-        self._actors.rest(partition, owned.orders.pauses)
+        self._actors.note_pauses(partition, owned.orders.pauses)
         self._actors.arm(partition, waiting)
         self.owned[partition] = owned
         fields = {"partition": str(partition), "position": owned.read_to}
@@ -251,7 +251,7 @@ class Partitions:
         """Return the plan with what is known of the partition's orders, and the outcomes of those that the storage has lost.
 
         A storage without durability knows nothing after a restart: older orders are not executed again. A storage that has lost
-        the whole partition goes on with new orders, too, and reports the others as lost.
+        the whole partition continues with new orders, too, and reports the others as lost.
         """
         orders = PartitionOrders.decode(header.orders)
         if not self._storage.is_durable:
@@ -324,7 +324,7 @@ def _report_gone(partition: Partition, plan: Takeover) -> None:
     )
     if not plan.must_heal or plan.has_expired:
         remedy = (
-            "Raise the topic's retention, or put the archived records back. To go on without them, reset the group's "
+            "Raise the topic's retention, or put the archived records back. To continue without them, reset the group's "
             "position to the earliest, or move positions.json away"
         )
         if plan.done is not None:

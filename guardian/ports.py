@@ -147,7 +147,7 @@ class Polled(msgspec.Struct, frozen=True):
 class Participant(msgspec.Struct, frozen=True):
     """A source or a sink of a region, for operators. `role` is `source`, `sink`, or `source and sink` where one object is both.
 
-    `can_replay`, `is_transactional` and `remembers`: notification_service/connectors/region/port.py; None where that is no
+    `can_replay`, `is_transactional` and `remembers`: notification_service/connectors/region_port.py; None where that is no
     question of its role. `problem` is why its last call failed, None if it did not.
     """
 
@@ -165,7 +165,7 @@ class TransportStatus(msgspec.Struct, frozen=True):
     `has_joined` is False until the group has made its first assignment, which may be empty. Without a group it is always True.
     `notes` are sentences about problems that do not stop the service. `misplaced` counts the records read from another partition
     than the default partitioner gives for their key, for transports that have one. `remembers` is False for a transport that
-    keeps no positions; the storage alone says then where to go on. `window` is the most records that a source without replay
+    keeps no positions; the storage alone says then where to continue. `window` is the most records that a source without replay
     hands out before they are acknowledged: so many may come again, under new offsets. It is 0 for a source that can replay.
     `participants` are those of a transport made of several.
     """
@@ -228,7 +228,7 @@ class Transport(Protocol):
 
         Raises:
             TransportUnavailable: The source does not answer.
-            TransportRefused: Reading cannot go on without an operator.
+            TransportRefused: Reading cannot continue without an operator.
         """
         ...
 
@@ -254,7 +254,7 @@ class OrderRecord(NamedTuple):
 
 
 class OrderBatch(NamedTuple):
-    """Records in order, and the offset at which reading goes on."""
+    """Records in order, and the offset at which reading continues."""
 
     records: tuple[OrderRecord, ...]
     next_offset: int
@@ -275,8 +275,8 @@ class OrderSource(Protocol):
     def poll(self, next_offsets: Mapping[Partition, int], max_records: int) -> Mapping[Partition, OrderBatch]:
         """Return up to `max_records` records of each of these partitions, from its offset on, without partitions that have none.
 
-        An offset before the log's start goes on at the start: retention deleted the orders in between. An offset beyond the log's
-        end goes on at the start, too: the log was made again.
+        An offset before the log's start continues at the start: retention deleted the orders in between. An offset beyond the
+        log's end continues at the start, too: the log was made again.
         """
         ...
 

@@ -74,7 +74,7 @@ class Positions:
         return tuple(range(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True))
 
     def read(self, offsets: Sequence[int], next_offset: int, now: Instant) -> None:
-        """Note a poll: reading goes on at `next_offset`, and of the records before it `offsets` (ascending) are not settled yet.
+        """Note a poll: reading continues at `next_offset`; of the records before it `offsets` (ascending) are not settled yet.
 
         `next_offset` may be greater than the last record's offset plus one: the source knows what it skipped (the length of a
         line, a control record), even if it delivered nothing.

@@ -48,7 +48,7 @@ class RegionLimits(msgspec.Struct, frozen=True):
 
 
 class MustReset(ResequencerError):
-    """The region cannot go on without a reset. `are_units` says that its units are the cause, and no participant."""
+    """The region cannot continue without a reset. `are_units` says that its units are the cause, and no participant."""
 
     def __init__(self, problem: str, *, are_units: bool = False) -> None:
         super().__init__(problem)
@@ -160,7 +160,7 @@ class Region:
     def fail(self, participant: str, reason: str, now: Instant) -> None:
         """Begin a reset because of a failure, or give up: then the state is `FAILED`."""
         self.failure = RegionFailure(participant, reason, now)
-        self._begin_anew(now)
+        self._begin_again(now)
         if self.attempts >= self.limits.max_resets:
             self.state = RegionState.FAILED
             return
@@ -170,17 +170,17 @@ class Region:
     def reset_by_order(self, now: Instant) -> None:
         """Begin a reset that an operator ordered. The resets in a row are counted from the beginning."""
         self.attempts = 0
-        self._begin_anew(now)
+        self._begin_again(now)
         self._begin_reset()
 
     def end_reset(self, took_ms: int, now: Instant) -> None:
-        """End a reset: what is assigned was taken over, or its takeover is put off."""
+        """End a reset: what is assigned was taken over, or its takeover is postponed."""
         self.reset_ms, self._reset_at, self.state = max(0, took_ms), now, RegionState.RUNNING
 
     def stop(self) -> None:
         self.state = RegionState.STOPPED
 
-    def _begin_anew(self, now: Instant) -> None:
+    def _begin_again(self, now: Instant) -> None:
         self._has_work, self._refused_since, self._refused_at, self._reset_at = False, None, None, now
 
     def _begin_reset(self) -> None:

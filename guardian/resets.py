@@ -31,7 +31,7 @@ class ResetAnswer(NamedTuple):
 
 
 class RegionCycles:
-    """Runs cycles, resets the region, and obeys an operator. `wait` sleeps for that many milliseconds.
+    """Runs cycles, resets the region, and executes an operator's orders. `wait` sleeps for that many milliseconds.
 
     `name` is that of the participant where one is both source and sink.
 
@@ -54,7 +54,7 @@ class RegionCycles:
         return self._cycle.region
 
     def run_once(self) -> bool:
-        """Run one cycle and return whether anything was committed; or go on with a reset, or rest while the region has failed.
+        """Run one cycle and return whether anything was committed; or continue a reset, or pause while the region has failed.
 
         Raises: as `Cycle.run_once`. Before the service has begun, and while it stops, also what else leads to a reset.
         """
@@ -63,7 +63,7 @@ class RegionCycles:
             return False
         try:
             if self.region.state is RegionState.RESETTING:
-                self._begin_anew()
+                self._begin_again()
             return self._cycle.run_once()
         except (TransportRefused, MustReset) as error:
             if not self._tools.retry.waits_for_people or self._tools.retry.is_stopping():
@@ -103,7 +103,7 @@ class RegionCycles:
         participants = self._transport.standing().participants
         return next((each.name for each in participants if each.problem is not None), self._name)
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         began_at = self._tools.clock.now()
         self._cycle.partitions.follow_assignment()
         now = self._tools.clock.now()

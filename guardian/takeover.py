@@ -44,7 +44,7 @@ class Metadata(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Takeover(msgspec.Struct, frozen=True):
-    """How to go on with a partition.
+    """How to continue with a partition.
 
     `offset` is where to read on. `highest_number` is the last number used. `pending` must still be published. `is_new`: nothing
     was ever read.
@@ -89,9 +89,9 @@ def plan_takeover(
 ) -> Takeover:
     """Compare the storage with what was published. `log` runs from the first offset in the log to its end.
 
-    A storage that is not durable loses its content with the process, by design. Its partition goes on from the position, and
-    nothing is healed. If the transport remembers no positions (`standing`), the storage alone says where to go on, and all that
-    is pending is published once more.
+    A storage that is not durable loses its content with the process, by design. Its partition continues from the position, and
+    nothing is healed. If the transport remembers no positions (`standing`), the storage alone says where to continue, and all
+    that is pending is published once more.
     """
     if not standing.remembers and not header.is_empty:
         assert header.next_offset is not None
@@ -197,7 +197,7 @@ class TakeoverBackoff:
 
     @property
     def next_at(self) -> Instant | None:
-        """When the next takeover is due, None if none is put off."""
+        """When the next takeover is due, None if none is postponed."""
         return min((each.next_at for each in self.untaken.values()), default=None)
 
     @property
@@ -210,7 +210,7 @@ class TakeoverBackoff:
         known = self.untaken.get(partition)
         return known is None or not 0 < known.next_at - now <= known.pause_ms
 
-    def put_off(self, partition: Partition, what: str, reason: str, now: Instant, *, is_refused: bool = False) -> bool:
+    def postpone(self, partition: Partition, what: str, reason: str, now: Instant, *, is_refused: bool = False) -> bool:
         """Put a takeover off, and return whether this is the first failure since the partition was last owned."""
         known = self.untaken.get(partition)
         pause_ms = min(2 * known.pause_ms, self._settings.longest_pause_ms) if known else self._settings.first_pause_ms

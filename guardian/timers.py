@@ -1,4 +1,4 @@
-"""What is due, what waits for its backlog, and whose turn goes on."""
+"""What is due, what waits for its backlog, and whose turn continues."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -125,10 +125,10 @@ class UnfinishedTurns:
     def __len__(self) -> int:
         return len(self._line)
 
-    def note(self, key: UnitKey, waits: Waits | None, *, has_let_out: bool) -> None:
+    def note(self, key: UnitKey, waits: Waits | None, *, has_output: bool) -> None:
         """Take over how a unit waits now. A unit that let nothing out keeps its place, even if envelopes arrived for it."""
         is_left_over = waits is not None and waits.kind is WaitKind.REMAINDER
-        if has_let_out or not is_left_over:
+        if has_output or not is_left_over:
             self._remove(key)
         if waits is not None and is_left_over:
             self.stashed_bytes += waits.stashed_bytes - self._line.get(key, 0)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from guardian.dependencies import Dependencies
-from guardian.partition_orders import Pauses, is_paused, pauses_by_this_clock, rested_ms
+from guardian.partition_orders import Pauses, is_paused, paused_ms, pauses_by_this_clock
 from guardian.timers import Backlog, Timers, UnfinishedTurns
 from resequencer.batch import UnitKey
 from resequencer.clock import SKEW_MS, Instant
@@ -31,7 +31,7 @@ _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 """The kinds of waits that wake their unit as soon as they are due."""
 
 _END_UNKNOWN_MS = 200
-"""How long a deadline is put off if nothing says where the log of its partition ends."""
+"""How long a deadline is postponed if nothing says where the log of its partition ends."""
 
 AT_ONCE = 1_000
 """Default limit of units that are woken or stopped at once: a million idle units must not stop the reading."""
@@ -43,7 +43,7 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
     `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
     leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
     waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it
-    arrives in the same poll. `budget_bytes` is about the most that one turn may let out; a cycle lets out two to four times as
+    arrives in the same poll. `budget_bytes` is about the maximum output of one turn; that of a cycle is two to four times as
     much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a deadline.
     """
 
@@ -91,7 +91,7 @@ class UnitRegistry:
         self._latest: Instant = 0
         self._undated: list[UnitKey] = []
         # Units whose wait began in the future by this clock: the stored instant, and the instant at which that was noticed.
-        self._anew: dict[UnitKey, tuple[Instant, Instant]] = {}
+        self._ahead: dict[UnitKey, tuple[Instant, Instant]] = {}
         self._pauses: dict[Partition, Pauses] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
@@ -131,7 +131,7 @@ class UnitRegistry:
         return self._dependencies.waiting
 
     @property
-    def is_held_up(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
         return self._unfinished.stashed_bytes > 2 * self._settings.budget_bytes
 
@@ -141,7 +141,7 @@ class UnitRegistry:
         self._remember(key, waits)
         self._arm(key, waits)
 
-    def put_off(self, key: UnitKey, now: Instant) -> None:
+    def postpone(self, key: UnitKey, now: Instant) -> None:
         """Make a unit due again at once that was not woken as planned. A deadline does not wait for its backlog again."""
         waits = self.waits.get(key)
         if waits is None:
@@ -152,7 +152,7 @@ class UnitRegistry:
             self._dependencies.put_back(key, now)
             self._arm(key, waits)
 
-    def rest(self, partition: Partition, pauses: Pauses) -> None:
+    def note_pauses(self, partition: Partition, pauses: Pauses) -> None:
         """Take over the pauses of a partition, and set all its deadlines again: during a pause they rest.
 
         The next `dues` checks their ends against this worker's clock.
@@ -214,12 +214,12 @@ class UnitRegistry:
         else:
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
-            self._unfinished.note(key, None, has_let_out=False)
+            self._unfinished.note(key, None, has_output=False)
             self._timers.disarm(key)
             self._note_idle(key, turn, now)
         else:
             self._idle.pop(key, None)
-            self._arm(key, waits, has_let_out=turn.let_out > 0)
+            self._arm(key, waits, has_output=turn.output_bytes > 0)
             if self._settings.can_reload and self._is_heavy(waits):
                 self._over.append(key)
 
@@ -279,7 +279,7 @@ class UnitRegistry:
                 stops[key] = None
             else:
                 wakes.setdefault(key, Wake.BOUND)
-        self._put_off_beyond_memory(wakes, now)
+        self._postpone_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
 
     def _passivated(self, idle: Iterable[UnitKey], wakes: dict[UnitKey, Wake]) -> Iterable[UnitKey]:
@@ -312,7 +312,7 @@ class UnitRegistry:
         """
         for partition, pauses in list(self._pauses.items()):
             if (possible := pauses_by_this_clock(pauses, now)) != pauses:
-                self.rest(partition, possible)
+                self.note_pauses(partition, possible)
         is_set_back, self._latest = now < self._latest - SKEW_MS, now
         looked_at, self._undated = list(self.waits) if is_set_back else self._undated, []
         for key in looked_at:
@@ -334,9 +334,9 @@ class UnitRegistry:
             return waits
         latest = now + self._settings.longest_pause_ms
         if since > now + SKEW_MS:
-            known = self._anew.get(key)
+            known = self._ahead.get(key)
             since = known[1] if known is not None and known[0] == waits.since else now
-            self._anew[key] = waits.since, since
+            self._ahead[key] = waits.since, since
         if waits.kind is _DEADLINE:
             wakes_at += since - waits.since
             wakes_at = now if wakes_at > now + self._settings.longest_deadline_ms + SKEW_MS else wakes_at
@@ -346,13 +346,13 @@ class UnitRegistry:
             wakes_at = latest
         return waits if (since, wakes_at) == (waits.since, waits.wakes_at) else replace(waits, since=since, wakes_at=wakes_at)
 
-    def _put_off_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
-        """Put units off whose load would exceed the memory bound. They are due again at once."""
+    def _postpone_beyond_memory(self, wakes: dict[UnitKey, Wake], now: Instant) -> None:
+        """Postpone units whose load would exceed the memory bound. They are due again at once."""
         loaded, limit = 0, self._settings.stash_bytes * _LOADED_PART
         for key in [key for key, wake in wakes.items() if wake is not Wake.REMAINDER and key not in self._active]:
             if loaded >= limit:
                 del wakes[key]
-                self.put_off(key, now)
+                self.postpone(key, now)
             loaded += self._size(key)
 
     def drop(self, partition: Partition) -> list[UnitKey]:
@@ -376,12 +376,12 @@ class UnitRegistry:
         first = [entry for entry, _ in zip(self.waits.items(), range(100 * count), strict=False)]
         return sorted(first, key=lambda entry: entry[1].since)[:count]
 
-    def _arm(self, key: UnitKey, waits: Waits, *, has_let_out: bool = False) -> None:
+    def _arm(self, key: UnitKey, waits: Waits, *, has_output: bool = False) -> None:
         """Set the timer of a waiting unit.
 
         A unit with a remainder gets no timer: it waits in the queue of remainders. A deadline of a paused partition gets none.
         """
-        self._unfinished.note(key, waits, has_let_out=has_let_out)
+        self._unfinished.note(key, waits, has_output=has_output)
         self._set_timer(key, waits)
 
     def _set_timer(self, key: UnitKey, waits: Waits) -> None:
@@ -389,11 +389,11 @@ class UnitRegistry:
         if (pauses and is_paused(pauses)) or waits.kind is WaitKind.REMAINDER:
             self._timers.disarm(key)
         else:
-            self._timers.arm(key, waits.wakes_at + rested_ms(pauses, waits.since) if pauses else waits.wakes_at)
+            self._timers.arm(key, waits.wakes_at + paused_ms(pauses, waits.since) if pauses else waits.wakes_at)
 
     def _deadline(self, key: UnitKey, waits: Waits) -> Instant:
         pauses = self._pauses.get(key.partition)
-        return waits.wakes_at + rested_ms(pauses, waits.since) if pauses else waits.wakes_at
+        return waits.wakes_at + paused_ms(pauses, waits.since) if pauses else waits.wakes_at
 
     def _remember(self, key: UnitKey, waits: Waits | None) -> None:
         """Take over how a unit waits."""
@@ -405,7 +405,7 @@ class UnitRegistry:
             self.waits[key] = waits
         elif known is not None:
             del self.waits[key]
-            self._anew.pop(key, None)
+            self._ahead.pop(key, None)
 
     def _is_heavy(self, waits: Waits | None) -> bool:
         if waits is None or waits.kind is not WaitKind.DEPENDENCY:

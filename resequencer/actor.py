@@ -53,7 +53,7 @@ class Resequencer(Actor):
             turn.key = message.key
             batch.note(turn, is_remainder=is_remainder)
         else:
-            batch.put_off.append(message.key)
+            batch.postponed.append(message.key)
         if batch.count_off():
             self.send(sender, TurnsTaken(batch))
 

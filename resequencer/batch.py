@@ -1,4 +1,4 @@
-"""The turns of one cycle: what they led to, what they may still let out, and the messages to and from the resequencers.
+"""The turns of one cycle: what they led to, their output budgets, and the messages to and from the resequencers.
 
 Messages are frozen, because Thespian delivers them without a copy.
 """
@@ -33,19 +33,19 @@ class Batch:
     """The turns of a cycle. `out` counts those that have not ended; `turns` has the others, in order.
 
     The output of a cycle's turns is limited, in bytes, so that a cycle fits into memory, a commit and a publication. There are
-    two budgets: the first for remainders of earlier turns, the second and the rest of the first for other turns. So neither kind
-    holds up the other: `for_remainders` and `for_others` are what a turn of each kind may let out that begins now. A turn may
-    exceed its budget by one envelope, and by its unit's payment data. `put_off` are the units whose wake got no budget.
+    two budgets: the first for remainders of earlier turns, the second and what remains of the first for other turns. So neither
+    kind blocks the other: `for_remainders` and `for_others` are the budgets of a turn of each kind that begins now. A turn may
+    exceed its budget by one envelope, and by its unit's payment data. `postponed` are the units whose wake got no budget.
     """
 
-    __slots__ = ("_budget", "_of_others", "_of_remainders", "for_others", "now", "out", "put_off", "turns")
+    __slots__ = ("_budget", "_of_others", "_of_remainders", "for_others", "now", "out", "postponed", "turns")
 
     def __init__(self, now: Instant, budget: int = WITHOUT_END) -> None:
         assert budget > 0
         self.now = now
         self.out = 0
         self.turns: list[Turn] = []
-        self.put_off: list[UnitKey] = []
+        self.postponed: list[UnitKey] = []
         self._budget = budget
         self._of_remainders = 0
         self._of_others = 0

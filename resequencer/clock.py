@@ -1,7 +1,7 @@
 """The interface of the clock, which is passed to all code that needs an instant.
 
-A clock that was wrong for one look must neither end what is young nor put off what is due. So a process compares the wall clock
-with the time that has really passed since the machine was started, and goes on by that one while the two disagree.
+A clock that was wrong for one look must neither end what is young nor postpone what is due. So a process compares the wall clock
+with the time that has really passed since the machine was started, and continues by that one while the two disagree.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -54,7 +54,7 @@ TRUSTED_MS = 3_600_000
 """What cannot be undone waits until the clock has agreed for so long."""
 
 MAX_AHEAD_MS = 86_400_000
-"""By how much a clock goes on between two looks, if it was right before and a process looked."""
+"""By how much a clock advances between two looks, if it was right before and a process looked."""
 
 _DRIFT = 1_000
 """Two clocks may drift apart by a thousandth of the time between two looks: twice what a clock is slewed by at most."""
@@ -88,7 +88,7 @@ class Belief(msgspec.Struct, frozen=True):
 
 
 class SteadyClock:
-    """A `Clock` that goes on by the time that passes while the wall clock disagrees with it. One thread, or a `lock`.
+    """A `Clock` that advances by the time that passes while the wall clock disagrees with it. One thread, or a `lock`.
 
     A jump is believed after `SETTLED_MS`, and at once before the clock was settled; one to before the `floor` after `trusted_ms`.
     `passed` returns the milliseconds since the machine was started, with those in which it was suspended. `known` is what an
@@ -164,19 +164,19 @@ class SteadyClock:
         with self._lock:
             return -1 if self._belief is None else self._belief.seen - self._belief.agreed_since
 
-    def _compared(self, least: int, most: int, passed: int) -> Belief:
-        """Return what is known after a look. The offset was from `least` to `most`, for the answer took that long."""
+    def _compared(self, lowest: int, highest: int, passed: int) -> Belief:
+        """Return what is known after a look. The offset was from `lowest` to `highest`, for the answer took that long."""
         believed = self._belief
         if believed is None:
             # Time does not begin before what was written.
-            begins = max(least, self._floor - passed)
+            begins = max(lowest, self._floor - passed)
             return Belief(self._boot, begins, passed, passed, floor=self._floor, ahead_at=self._ahead_at)
         slack = SKEW_MS + max(0, passed - believed.seen) // _DRIFT
-        if least - slack <= believed.offset <= most + slack:
-            return self._agreed(believed, min(max(believed.offset, least), most), passed)
+        if lowest - slack <= believed.offset <= highest + slack:
+            return self._agreed(believed, min(max(believed.offset, lowest), highest), passed)
         offset, since = believed.other, believed.other_since
-        if offset is None or not least - SKEW_MS <= offset <= most + SKEW_MS:
-            offset, since = least, passed
+        if offset is None or not lowest - SKEW_MS <= offset <= highest + SKEW_MS:
+            offset, since = lowest, passed
         waits = self._settled_ms if believed.is_settled else 0
         if offset + passed < self._floor:
             waits = self._trusted_ms

@@ -29,7 +29,7 @@ class InFlight(Protocol):
         """
         ...
 
-    def put_off(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: DataEnvelope) -> None:
         """Note that the call failed and will be repeated: the exits counted for the envelope still count."""
         ...
 
@@ -44,7 +44,7 @@ class Untracked:
     def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         pass
 
-    def put_off(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: DataEnvelope) -> None:
         pass
 
     def clear(self) -> None:

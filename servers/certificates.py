@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs.maven import locked
 from servers.server import ProgramMissing
 
 _DAYS = "30"

@@ -222,7 +222,7 @@ class KafkaServer(Server):
         return KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=60_000)
 
     def create_topics(self, *names: str, partitions: int = 4, config: Mapping[str, str] | None = None) -> None:
-        """Create the topics, and return once all have leaders. Existing topics are left unchanged."""
+        """Create the topics, and return once all have leaders. Existing topics do not change."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
         with closing(self.admin()) as admin:
             for name in names:

@@ -16,7 +16,7 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def leased(directory: Path) -> Iterator[Path]:
-    """Yield `directory`. Its servers are stopped, and it is removed, when the last process has left this context or ended.
+    """Yield `directory`. Its servers are stopped, and it is removed, when the last process has exited this context or ended.
 
     A lease is a shared file lock, which the kernel tracks. Each holder starts a keeper, a process that waits for the exclusive
     lock. The first keeper that gets it clears the directory; the others find nothing to do.

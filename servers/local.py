@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs.maven import locked
 from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings

@@ -137,8 +137,8 @@ class PostgresqlServer(Server):
     def kill(self) -> None:
         """As `Server.kill`. The server's System V segment goes, too: only a further start would remove it."""
         super().kill()
-        told = self.directory / DATA / "cluster" / "postmaster.pid"
-        for line in told.read_text().splitlines()[6:7] if told.exists() else ():
+        file = self.directory / DATA / "cluster" / "postmaster.pid"
+        for line in file.read_text().splitlines()[6:7] if file.exists() else ():
             subprocess.run(["ipcrm", "-m", line.split()[1]], capture_output=True, check=False)  # noqa: S603, S607 - a number.
 
     def _prepared(self) -> tuple[Sequence[str], Mapping[str, str]]:
@@ -178,10 +178,10 @@ class PostgresqlServer(Server):
         alone = [*prefix, str(programs / "postgres"), "--single", "-D", str(cluster), "-c", "exit_on_error=on", "postgres"]
         self._run(alone, "".join(f"{each}\n" for each in statements))
 
-    def _run(self, command: Sequence[str], said: str = "") -> None:
+    def _run(self, command: Sequence[str], text: str = "") -> None:
         with self.log.open("ab") as log:
             done = subprocess.run(  # noqa: S603 - all ours.
-                command, input=said.encode(), stdout=log, stderr=log, timeout=_CREATE_SECONDS, check=False
+                command, input=text.encode(), stdout=log, stderr=log, timeout=_CREATE_SECONDS, check=False
             )
         if done.returncode:
             raise self._failure("could not create its data")

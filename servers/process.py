@@ -14,7 +14,7 @@ from typing import Self
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LOOK_SECONDS = 0.001
 _RUNNING, _ANY = b"RSDTtIKWP", b"RSDTtIKWPZX"
-"""State letters of proc(5); Z and X, which `_RUNNING` leaves out, mean that the process has ended."""
+"""State letters of proc(5); Z and X, which `_RUNNING` does not have, mean that the process has ended."""
 
 
 @dataclass(frozen=True, slots=True)

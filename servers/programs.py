@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from notification_service.jobs.jars import maven
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs import maven
+from notification_service.jobs.maven import locked
 from servers.server import ProgramMissing, ServersError
 
 _SECONDS = 600
@@ -111,8 +111,8 @@ def find_java() -> Path:
 
 def _java_version(java: str) -> int:
     """Return the major version; 0 if the program does not print one. `1.8.0` is 8."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - found by us.
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(match[1]) if match else 0
 
 

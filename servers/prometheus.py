@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import httpx
 
-from notification_service.jobs.jars.maven import CACHE, locked
+from notification_service.jobs.maven import CACHE, locked
 from servers.server import LOOPBACK, ProgramMissing, Server
 
 _REMEDY = (

@@ -40,8 +40,8 @@ class ReceiverServer(Server):
         Raises:
             httpx.HTTPError: No answer, or the change was refused.
         """
-        told = {name.replace("_", "-"): value for name, value in changes.items()}
-        httpx.put(f"{self.url}/_behaviour", json=told, timeout=_CLIENT_SECONDS, trust_env=False).raise_for_status()
+        settings = {name.replace("_", "-"): value for name, value in changes.items()}
+        httpx.put(f"{self.url}/_behaviour", json=settings, timeout=_CLIENT_SECONDS, trust_env=False).raise_for_status()
 
     def counts(self, seconds: float = _CLIENT_SECONDS) -> Mapping[str, Any]:
         """Return what it did since its start, as `Receiver.counts`; wait so long for its answer.

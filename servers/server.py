@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import ClassVar, Self
 from weakref import finalize
 
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs.maven import locked
 from servers.process import Process
 
 
@@ -33,8 +33,8 @@ class StartFailed(ServersError):
 
     def __init__(self, name: str, reason: str, log: Path, words: Sequence[str]) -> None:
         self.log = log
-        said = "".join(f"\n  {word}" for word in words)
-        super().__init__(f"{name} {reason}; from {log}:{said}" if said else f"{name} {reason}; its log is {log}")
+        lines = "".join(f"\n  {word}" for word in words)
+        super().__init__(f"{name} {reason}; from {log}:{lines}" if lines else f"{name} {reason}; its log is {log}")
 
 
 class NotRunning(ServersError):
@@ -220,9 +220,9 @@ class Server(ABC):
 
     def _failure(self, reason: str) -> StartFailed:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        said = text.rpartition(f"{_BEGINNING}\n")[2].splitlines()
-        first = next((number for number, line in enumerate(said) if _TELLING.search(line)), -_LINES_SHOWN)
-        return StartFailed(self.name, reason, self.log, said[first:][:_LINES_SHOWN])
+        lines = text.rpartition(f"{_BEGINNING}\n")[2].splitlines()
+        first = next((number for number, line in enumerate(lines) if _TELLING.search(line)), -_LINES_SHOWN)
+        return StartFailed(self.name, reason, self.log, lines[first:][:_LINES_SHOWN])
 
 
 def forget_taken_ports(directory: Path) -> bool:

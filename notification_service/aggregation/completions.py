@@ -1,10 +1,11 @@
 """Reads what stores have completed, from outside of their workers: in the order of writing, from any place, and up to the end."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.operations import FileOperations, find_end_of_lines
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Defect, decode_line
 from resequencer.record import Headers
@@ -56,7 +57,14 @@ class FileCompletions:
         return {ONLY: 0}
 
     def ends(self) -> Place:
-        return {ONLY: _end_of_last_line(self._path)}
+        try:
+            descriptor = self._files.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return {ONLY: 0}
+        try:
+            return {ONLY: find_end_of_lines(self._files, descriptor, os.fstat(descriptor).st_size)}
+        finally:
+            os.close(descriptor)
 
     def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         found: list[Completed] = []
@@ -76,22 +84,3 @@ class FileCompletions:
 
     def close(self) -> None:
         """Nothing is kept open."""
-
-
-_BLOCK = 65_536
-
-
-def _end_of_last_line(path: Path) -> int:
-    try:
-        with path.open("rb") as file:
-            at = file.seek(0, 2)
-            while at > 0:
-                first = max(0, at - _BLOCK)
-                file.seek(first)
-                found = file.read(at - first).rfind(b"\n")
-                if found >= 0:
-                    return first + found + 1
-                at = first
-    except FileNotFoundError:
-        pass
-    return 0

@@ -19,34 +19,6 @@ from resequencer.clock import SteadyClock
 _PREFIX, _SUFFIX = "partition-", ".db"
 
 
-class TopicView:
-    """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
-
-    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: SteadyClock) -> None:
-        self._restoring = Restoring(settings, clock)
-        self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
-        self._copies = CopiedView(directory, partitions)
-
-    def refresh(self, key: str | None = None) -> None:
-        for number in self._files if key is None else [number_of(key, len(self._files))]:
-            self._restoring.restore(number, self._files[number])
-
-    def find(self, key: str) -> Stored | None:
-        return self._copies.find(key)
-
-    def heads(self) -> Iterator[tuple[str, bytes]]:
-        return self._copies.heads()
-
-    def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        return self._copies.members(key, after, limit)
-
-    def close(self) -> None:
-        self._restoring.close()
-        for file in self._files.values():
-            file.close()
-        self._copies.close()
-
-
 class CopiedView:
     """Reads the files that a `TopicView` keeps in `directory`, as they are; `refresh` does nothing.
 
@@ -72,6 +44,25 @@ class CopiedView:
     def close(self) -> None:
         for each in self._views.values():
             each.close()
+
+
+class TopicView(CopiedView):
+    """`directory` is this view's alone. What was read before is not read again. A jump does not move `clock` at once."""
+
+    def __init__(self, settings: KafkaSettings, directory: Path, partitions: int, clock: SteadyClock) -> None:
+        super().__init__(directory, partitions)
+        self._restoring = Restoring(settings, clock)
+        self._files = {number: ValuesFile(_file_of(directory, number), is_copy=True) for number in range(partitions)}
+
+    def refresh(self, key: str | None = None) -> None:
+        for number in self._files if key is None else [number_of(key, len(self._files))]:
+            self._restoring.restore(number, self._files[number])
+
+    def close(self) -> None:
+        self._restoring.close()
+        for file in self._files.values():
+            file.close()
+        super().close()
 
 
 def number_of(key: str, partitions: int) -> int:

@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 
 from resequencer.keys.configuration_key import Key, NamedSections, Section
-from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Names, Switch, TopicName, Whole
+from resequencer.keys.list_types import Names
+from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Switch, TopicName, Whole
 
 
 class ReportType(StrEnum):

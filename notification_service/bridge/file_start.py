@@ -8,11 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.connectors.files.operations import FileOperations, make_directory, sync_directory, translated, write_all
+from notification_service.connectors.files.operations import (
+    FileOperations,
+    find_end_of_lines,
+    make_directory,
+    sync_directory,
+    translated,
+    write_all,
+)
 from notification_service.connectors.line_format import Line, encode_line, partition_of
 
 _NAME = "partition-{}.jsonl"
-_SEARCH_BYTES = 64 * 1024
 
 
 class FileStart:
@@ -88,14 +94,8 @@ class FileStart:
 
     def _cut_torn_line(self, descriptor: int) -> None:
         """Cut off what is behind the last line. It was never acknowledged."""
-        stop = size = os.fstat(descriptor).st_size
-        while stop:
-            start = max(0, stop - _SEARCH_BYTES)
-            at = self._files.read(descriptor, stop - start, start).rfind(b"\n")
-            if at >= 0:
-                stop = start + at + 1
-                break
-            stop = start
-        if stop < size:
-            self._files.truncate(descriptor, stop)
+        size = os.fstat(descriptor).st_size
+        end = find_end_of_lines(self._files, descriptor, size)
+        if end < size:
+            self._files.truncate(descriptor, end)
             self._files.fsync(descriptor)

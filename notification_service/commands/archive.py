@@ -62,7 +62,7 @@ class ArchiveLimit:
             yield from self._limits_of(partition, find_progress(self._configuration, partition))
         else:
             position = self._position(partition)
-            yield Limit(position.offset if position else 0, "the rest is not handled yet")
+            yield Limit(position.offset if position else 0, "what follows is not handled yet")
         for action in self._actions.last().values():
             if isinstance(action, Requeueing) and action.partition == partition.number:
                 yield Limit(action.beyond, f"the requeue of {action.number} was interrupted: run it again to finish it")
@@ -71,16 +71,16 @@ class ArchiveLimit:
         if progress is None:
             yield Limit(0, "no record of it has been read yet")
             return
-        position = self._position_once_left(partition, progress)
+        position = self._position_once_published(partition, progress)
         if position is None:
             yield Limit(0, "the last output is not sent yet: start the service, which sends it")
             return
-        yield Limit(progress.next_offset, "the rest is not read yet")
-        yield Limit(position.offset, "the rest is not acknowledged yet")
+        yield Limit(progress.next_offset, "what follows is not read yet")
+        yield Limit(position.offset, "what follows is not acknowledged yet")
         if progress.oldest_stashed is not None:
             yield Limit(progress.oldest_stashed, "the next record is stashed and waits")
 
-    def _position_once_left(self, partition: Partition, progress: Progress) -> Position | None:
+    def _position_once_published(self, partition: Partition, progress: Progress) -> Position | None:
         for _ in range(_LONGEST_WAIT_MS // _LOOK_MS):
             position = self._position(partition)
             if position is None or _tells_of(position, progress.highest_number):
@@ -107,7 +107,7 @@ class ArchivingUnderWay(ResequencerError):
 
 
 def archive(arguments: Namespace) -> ExitCode:
-    """Archive, and print a line per partition: what was moved, and what keeps the rest. Nothing is ever deleted.
+    """Archive, and print a line per partition: what was moved, and what keeps the remainder. Nothing is ever deleted.
 
     Raises:
         ArchivingUnderWay: Another `archive` command is running.
@@ -140,8 +140,8 @@ def _archive(partition: Partition, configuration: Configuration, *, as_json: boo
             pieces.append(piece)
     finally:
         # What was moved before a failure is reported too.
-        told = _as_json(partition, pieces, limit) if as_json else _as_text(partition, pieces, limit)
-        sys.stdout.write(told + "\n")
+        text = _as_json(partition, pieces, limit) if as_json else _as_text(partition, pieces, limit)
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 

@@ -72,7 +72,9 @@ def archive_topics(arguments: Namespace) -> ExitCode:
 
 def add_arguments(parser: ArgumentParser) -> None:
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--continuous", action="store_true", help="go on until SIGTERM (default: end when everything is archived)")
+    mode.add_argument(
+        "--continuous", action="store_true", help="continue until SIGTERM (default: end when everything is archived)"
+    )
     mode.add_argument(
         "--compact", action="store_true", help="merge small files into large ones, also while another process archives"
     )
@@ -95,7 +97,7 @@ def _lock(held: ExitStack, location: str, *, is_compacting: bool) -> None:
 
 
 def _spark(configuration: Configuration, master: str | None) -> Any:
-    from notification_service.jobs.jars.maven import with_kafka
+    from notification_service.jobs.maven import with_kafka
     from notification_service.jobs.spark.session import spark_session
 
     settings = load_spark_settings(configuration, Job.ARCHIVE_TOPICS)
@@ -125,15 +127,15 @@ def _settings(configuration: Configuration, location: str) -> "ArchiveSettings":
 
 def _go_on(archiver: "Archiver", stop: StopSignal) -> None:
     """Archive until stopped, and wait for unavailable servers. An outage is reported once, and again after a success."""
-    told: tuple[str, int] | None = None
+    reported: tuple[str, int] | None = None
     while not stop.is_set:
         try:
             archiver.run(_tell, lambda: stop.is_set, is_continuous=True)
         except TransientError as error:
             failed = str(error), archiver.records
-            if failed != told:
+            if failed != reported:
                 _tell(f"waiting: {error}")
-            told = failed
+            reported = failed
             stop.wait(_AGAIN_MS)
 
 
@@ -155,8 +157,8 @@ def _report(archiver: "Archiver", location: str, *, as_json: bool) -> None:
         )
         return
     for topic, ends in sorted(archiver.ends.items()):
-        told = ", ".join(f"{number}: {end}" for number, end in sorted(ends.items()))
-        sys.stdout.write(f"{topic}: archived up to {told}\n")
+        archived = ", ".join(f"{number}: {end}" for number, end in sorted(ends.items()))
+        sys.stdout.write(f"{topic}: archived up to {archived}\n")
     _tell(f"new records: {archiver.records:,}; archive: {location}")
 
 

@@ -18,7 +18,7 @@ from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.jobs.jars.maven import with_kafka
+from notification_service.jobs.maven import with_kafka
 from notification_service.supervision.exit_code import ExitCode, NotJudged
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
@@ -84,7 +84,7 @@ def _run(configuration: Configuration, target: Path, master: str | None, *, is_a
     """Run the audit. The jobs are imported here, because Spark takes a second to import and the service never needs it."""
     from notification_service.jobs.audit.counting import summarize
     from notification_service.jobs.audit.job import PAGE, SUMMARY, audit_records, begin_results, publish_results
-    from notification_service.jobs.audit.page.page import write_page
+    from notification_service.jobs.audit.page import write_page
     from notification_service.jobs.audit.summary import write_summary
     from notification_service.jobs.spark.session import spark_session
 

@@ -37,7 +37,7 @@ from resequencer.errors import ConfigurationError, ResequencerError, TransientEr
 def bridge_is_usable(configuration: Configuration) -> None:
     """Check the broker of the bridge's source, the login, and the right to its topics or its queue. No message is taken.
 
-    The session of a bridge that runs is left alone.
+    The session of a bridge that runs is not touched.
 
     Raises:
         TransportUnavailable, TransportRefused: As the bridge would meet them.
@@ -51,8 +51,7 @@ def bridge_is_usable(configuration: Configuration) -> None:
     else:
         from notification_service.connectors.jms.preflight import preflight_queue
 
-        settings = xms_source_settings(configuration)
-        preflight_queue(settings.broker, settings.queue)
+        preflight_queue(xms_source_settings(configuration))
 
 
 def start_is_usable(configuration: Configuration) -> None:
@@ -175,7 +174,7 @@ def mqtt_is_usable(configuration: Configuration) -> Sequence[str]:
 
     settings = CurrentSettings(configuration, None)()
     preflight_sink(settings)
-    return () if settings.told is None else (settings.told,)
+    return () if settings.changes is None else (settings.changes,)
 
 
 def ledger_is_usable(configuration: Configuration) -> None:

@@ -44,15 +44,16 @@ class Command(NamedTuple):
 
 
 class Subcommand(NamedTuple):
-    """A subcommand; `add_arguments` adds its options to those of every command."""
+    """A subcommand; `add_arguments` adds its options to those of every command, `run` is its function if it has its own."""
 
     name: str
     summary: str
     add_arguments: Callable[[ArgumentParser], None] = lambda _: None
+    run: Callable[..., int] | None = None
 
 
 def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_required: bool) -> None:
-    """Add the subcommands. The parsed name is `subcommand`, None if none was given."""
+    """Add the subcommands. The parsed name is `subcommand`, None if none was given; `run_subcommand` is its function."""
     names = " | ".join(subcommand.name for subcommand in subcommands)
     parsers = parser.add_subparsers(dest="subcommand", metavar=names, required=is_required)
     for subcommand in subcommands:
@@ -60,6 +61,7 @@ def add_subcommands(parser: ArgumentParser, *subcommands: Subcommand, is_require
         each.add_argument("--config", type=Path, default=SUPPRESS, metavar="FILE", help=SUPPRESS)
         add_overrides(each, "more_overrides", help=SUPPRESS)
         each.add_argument("--json", action="store_true", default=SUPPRESS, help="print JSON")
+        each.set_defaults(run_subcommand=subcommand.run)
         subcommand.add_arguments(each)
 
 

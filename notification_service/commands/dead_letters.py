@@ -4,7 +4,7 @@ import base64
 import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -74,8 +74,8 @@ class DeadLetterUnknown(ResequencerError):
         super().__init__(f"{number}: no dead letter has this number in {where}")
 
 
-def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Print one line or JSON object per dead letter, in the order in which they were set aside.
+def list_dead_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
+    """Print one line or JSON object per dead letter, in the order in which they were made.
 
     Of an edited one it also has the person, the time and the reason.
     """
@@ -92,7 +92,7 @@ def list_letters(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     return ExitCode.DONE
 
 
-def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
+def show_dead_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     """Print one dead letter with all details, or only the bytes of its value.
 
     Raises:
@@ -116,15 +116,15 @@ def show_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
 def _facts(stored: StoredDeadLetter, state: str) -> dict[str, str | None]:
     """The fields of a dead letter, in the order in which they stand on a line."""
-    letter = stored.letter
+    dead_letter = stored.letter
     return {
         "number": stored.number,
         "state": state,
-        "reason": letter.reason.value,
+        "reason": dead_letter.reason.value,
         "unit": stored.unit,
-        "source_position": str(letter.record.origin),
-        "at": instant_text(letter.dead_at),
-        "error": letter.error,
+        "source_position": str(dead_letter.record.origin),
+        "at": instant_text(dead_letter.dead_at),
+        "error": dead_letter.error,
     }
 
 
@@ -146,7 +146,7 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     yield printable(f"number: {stored.number}")
     yield printable(f"unit: {stored.unit or '-'}")
     yield f"state: {state_after(history, SystemClock().now())}"
-    yield from (printable(_told(action)) for action in history)
+    yield from (printable(_action_text(action)) for action in history)
     if record.key is not None:
         yield f"key: {_on_a_line(record.key)}"
     yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in stored.headers)
@@ -156,7 +156,7 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     yield base64.b64encode(record.value).decode() if text is None else text
 
 
-def _told(action: Action) -> str:
+def _action_text(action: Action) -> str:
     what = f"{action.state} at {action.at} by {action.by}"
     if isinstance(action, Requeued):
         what = f"{what}: {action.position}"
@@ -208,7 +208,7 @@ class ValueUnreadable(ResequencerError):
 
 
 def requeue(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
-    """Requeue dead letters in the order in which they were set aside, however they are named.
+    """Requeue dead letters in the order in which they were made, however they are named.
 
     Before that, finish the requeueing that a crash interrupted.
 
@@ -230,8 +230,8 @@ def edit(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
     configuration = load_for(arguments)
     decoder = make_decoder(configuration)
 
-    def find_flaw_of(letter: StoredDeadLetter) -> str | None:
-        flaw = None if arguments.anyway else find_flaw(letter, decoder.decode)
+    def find_flaw_of(dead_letter: StoredDeadLetter) -> str | None:
+        flaw = None if arguments.anyway else find_flaw(dead_letter, decoder.decode)
         return flaw and f"{flaw}; use --anyway to send it all the same"
 
     edited = Edit(_read(arguments.value), arguments.because)
@@ -253,12 +253,12 @@ def _report(arguments: Namespace, store: DeadLetterStore, outcomes: Iterable[Out
     with DeadLetterReport(as_json=arguments.json) as report:
         for each in outcomes:
             failed += each.problem is not None
-            report.tell(*_told_outcome(each))
+            report.tell(*_outcome_text(each))
         say(f"{report.count - failed} {done}, {failed} not; read {store.where}")
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _told_outcome(outcome: Outcome) -> tuple[str, dict[str, str]]:
+def _outcome_text(outcome: Outcome) -> tuple[str, dict[str, str]]:
     number, position, problem, done = outcome
     if problem is not None:
         return f"{number}: refused: {problem}", {"number": number, "problem": problem}
@@ -285,30 +285,22 @@ def _refused(usage: str) -> ExitCode:
     return ExitCode.USAGE
 
 
-_SUBCOMMANDS: dict[str, Callable[[Namespace, DeadLetterStore], ExitCode]] = {
-    "list": list_letters,
-    "show": show_letter,
-    "requeue": requeue,
-    "edit": edit,
-    "discard": discard,
-}
-
-
 def dead_letters(arguments: Namespace) -> ExitCode:
     """Run one subcommand. Exit code 0 only if every named dead letter exists and was processed."""
     with closing(open_store(load_for(arguments), _asked_for(arguments))) as store:
-        return _SUBCOMMANDS[arguments.subcommand](arguments, store)
+        code: ExitCode = arguments.run_subcommand(arguments, store)
+    return code
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of each subcommand."""
     add_subcommands(
         parser,
-        Subcommand("list", "one line per dead letter, with its state", _add_list),
-        Subcommand("show", "one dead letter with its exact headers and value", _add_show),
-        Subcommand("requeue", "put the records back to where they are read again, each once", _add_requeue),
-        Subcommand("edit", "put one record back with a corrected value", _add_edit),
-        Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard),
+        Subcommand("list", "one line per dead letter, with its state", _add_list, list_dead_letters),
+        Subcommand("show", "one dead letter with its exact headers and value", _add_show, show_dead_letter),
+        Subcommand("requeue", "put the records back to where they are read again, each once", _add_requeue, requeue),
+        Subcommand("edit", "put one record back with a corrected value", _add_edit, edit),
+        Subcommand("discard", "mark dead letters as needing no action; nothing is deleted", _add_discard, discard),
         is_required=True,
     )
 
@@ -341,7 +333,9 @@ def _add_show(parser: ArgumentParser) -> None:
 
 def _add_requeue(parser: ArgumentParser) -> None:
     parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="the numbers that `list` shows")
-    parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="all new letters of this reason")
+    parser.add_argument(
+        "--reason", choices=[reason.value for reason in DeadLetterReason], help="all new dead letters of this reason"
+    )
     parser.add_argument("--all", action="store_true", help="all new dead letters")
     _add_receiver(parser)
     parser.add_argument("--again", action="store_true", help="also those that were requeued, edited or discarded before")

@@ -61,7 +61,7 @@ class _Blocked(BlockedStatus, frozen=True, kw_only=True):
 
     @property
     def is_moved(self) -> bool:
-        """Whether it blocks nothing: it has left the source, and ends by itself."""
+        """Whether it blocks nothing: it is no longer in the source, and ends by itself."""
         origin = Origin.find(self.position)
         return origin is None or str(origin.partition) != self.lies_in
 
@@ -77,7 +77,7 @@ def direct_subcommands() -> tuple[Subcommand, ...]:
     """Return the subcommands of `delivery` for receivers that are delivered to straight from topics."""
     return (
         Subcommand("blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked),
-        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key goes on", _add_skip),
+        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key continues", _add_skip),
         Subcommand("skip-all", "order that all that fails in a partition becomes dead letters, until `block`", _add_partition),
         Subcommand("block", "order that what fails in a partition is tried again, as the policy says", _add_partition),
     )
@@ -189,7 +189,8 @@ def delivery(arguments: Namespace) -> ExitCode:
             return _run(arguments, configuration, ledger)
         if arguments.subcommand == "start":
             return _start(arguments, configuration, ledger)
-        return _COMMANDS[arguments.subcommand](arguments, ledger)
+        code: ExitCode = arguments.run_subcommand(arguments, ledger)
+    return code
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -198,16 +199,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
         Subcommand("start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start),
-        Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is"),
-        Subcommand("show", "show one job", _add_job),
-        Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job),
-        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept),
-        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry),
-        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job),
-        Subcommand("gates", "list the receivers: whether their gates are open, and what waits"),
-        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver),
-        Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver),
-        Subcommand("release", "let a unit go on that a failed row holds", _add_release),
+        Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is", run=_jobs),
+        Subcommand("show", "show one job", _add_job, _show),
+        Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job, _cancel),
+        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept, _accept_loss),
+        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry, _retry_failed),
+        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job, _errors),
+        Subcommand("gates", "list the receivers: whether their gates are open, and what waits", run=_gates),
+        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver, _open_gate),
+        Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
+        Subcommand("release", "let a unit continue that a failed row holds", _add_release, _release),
         *direct_subcommands(),
         Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
@@ -282,10 +283,10 @@ def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
 
 
 def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
-    done, left = ledger.retry_failed(arguments.job, with_late=arguments.late)
+    done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
-    if left:
-        text += f"; {left} left, because a later one of the unit was delivered already: --late delivers them all the same"
+    if remaining:
+        text += f"; {remaining} are not, because a later one of the unit was delivered already: --late delivers them all the same"
     say(text)
     return ExitCode.DONE
 
@@ -322,20 +323,6 @@ def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.release_unit(_known(arguments, ledger), arguments.unit)
     say(f"released {arguments.unit}")
     return ExitCode.DONE
-
-
-_COMMANDS: dict[str, Callable[[Namespace, Ledger], ExitCode]] = {
-    "jobs": _jobs,
-    "show": _show,
-    "cancel": _cancel,
-    "accept-loss": _accept_loss,
-    "retry-failed": _retry_failed,
-    "errors": _errors,
-    "gates": _gates,
-    "open-gate": _open_gate,
-    "waiting": _waiting,
-    "release": _release,
-}
 
 
 def job_line(job: Job) -> str:

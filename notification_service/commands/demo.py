@@ -171,7 +171,7 @@ def show_groups(console: Console, check: GroupsCheck) -> None:
 
 
 def show_report(console: Console, configuration: Configuration) -> None:
-    """Show one group report in full: that on the message with the most payments."""
+    """Show one group report in full: that on the message with the largest number of payments."""
     reports = next(stores_of(configuration)).directory / "completions.jsonl"
     found = None
     for _, line in scan_output(reports, SystemFiles()):
@@ -187,7 +187,7 @@ def show_report(console: Console, configuration: Configuration) -> None:
 
 
 def _sizes(complete: list[MessageOutcome]) -> list[tuple[int, int]]:
-    """Return how many messages have how many payments; of many sizes those that are the most frequent."""
+    """Return how many messages have how many payments; of many sizes those that occur most often."""
     return sorted(Counter(each.payments for each in complete).most_common(_SIZES))
 
 

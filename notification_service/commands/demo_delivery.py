@@ -51,13 +51,13 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
     """
     notifications = directory / "out" / "notifications.jsonl"
     receiver, port = directory / "receiver", _free_port()
-    told = " ".join(_SETTINGS.split())
+    settings = " ".join(_SETTINGS.split())
     more = [
         "payment-status-notification.delivery.ledger.url=null",
         "payment-status-notification.delivery.ledger.file=null",
-        f'payment-status-notification.delivery.receivers={{ {_RECEIVER} {{ url = "{_receiver_url(port)}", {told} }} }}',
+        f'payment-status-notification.delivery.receivers={{ {_RECEIVER} {{ url = "{_receiver_url(port)}", {settings} }} }}',
     ]
-    arguments = ["--config", str(config), *(said for each in (*overrides, *more) for said in ("--set", each))]
+    arguments = ["--config", str(config), *(text for each in (*overrides, *more) for text in ("--set", each))]
     served = ["--directory", str(receiver), "--port", str(port), *_BEHAVIOUR]
     work = ["delivery", "run", *arguments]
     with (
@@ -79,7 +79,7 @@ def deliver(config: Path, overrides: Sequence[str], directory: Path, progress: P
 
 
 class Delivered:
-    """What came of a delivery. `comparison` is what the check of the receiver said, `is_good` whether nothing deviates there."""
+    """What came of a delivery. `comparison` is what the check of the receiver found, `is_good` whether nothing deviates there."""
 
     def __init__(
         self, job: Job, gate: GateReport, reasons: Counter[str], seconds: float, comparison: str, *, is_good: bool

@@ -120,7 +120,7 @@ def _close(arguments: Namespace, configuration: Configuration, names: StoreNames
         raise GroupRefused(f"--because has {len(arguments.because)} characters; give 1 to {_MAX_BECAUSE}")
     before = _find(view, arguments.key)
     if before.state in (GroupState.CLOSED, GroupState.ENDED):
-        raise GroupRefused(f"group {arguments.key} is {before.state.value} already; nothing is left to close")
+        raise GroupRefused(f"group {arguments.key} is {before.state.value} already, so it cannot be closed")
     with closing(open_commands(configuration, names)) as commands:
         commands.update(arguments.key, None, encode_close(sign().by, arguments.because.strip()))
     until = monotonic() + _WAIT_SECONDS

@@ -149,9 +149,9 @@ def _workers(configuration: Configuration) -> Mapping[str, list[int]]:
 
 def _line(release: dict[str, Any]) -> str:
     mark = "* " if release["is_current"] else "  "
-    said = release.get("problem") or ", ".join(f"{name} {each['rows']}" for name, each in release["tables"].items())
+    content = release.get("problem") or ", ".join(f"{name} {each['rows']}" for name, each in release["tables"].items())
     users = "".join(f"; worker {slot} uses it" for slot in release["workers"])
-    return f"{mark}{release['version']}  {said}{users}\n"
+    return f"{mark}{release['version']}  {content}{users}\n"
 
 
 def _show(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -181,9 +181,9 @@ def _roll_back(arguments: Namespace, configuration: Configuration) -> ExitCode:
     directory = _directory(configuration)
     with directory.publishing():
         roll_back(directory, arguments.version)
-    said = {"version": arguments.version}
+    current = {"version": arguments.version}
     sys.stdout.write(
-        _as_json(said) if arguments.json else f"lookups {arguments.version} are current now; workers switch to them\n"
+        _as_json(current) if arguments.json else f"lookups {arguments.version} are current now; workers switch to them\n"
     )
     return ExitCode.DONE
 

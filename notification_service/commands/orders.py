@@ -47,7 +47,7 @@ _SUMMARIES = {
     OrderKind.RELEASE: "order that what waits in a unit is released now, as at its deadline",
     OrderKind.SKIP: "order that the lowest missing number of a unit is given up",
     OrderKind.HOLD: "order that nothing of a unit is handled for a time",
-    OrderKind.RESUME: "order that a held unit goes on",
+    OrderKind.RESUME: "order that a held unit continues",
     OrderKind.EXTEND: "order another deadline for a unit",
     OrderKind.RETRY: "order that the attempt that is due later is made now",
     OrderKind.DEAD_LETTER: "order that a stashed envelope becomes a dead letter",
@@ -93,8 +93,8 @@ def partitions(arguments: Namespace) -> ExitCode:
         return _list_partitions(arguments, sources)
     known, problems = known_partitions(sources, sources.find_report())
     if arguments.partition not in known:
-        told = "; ".join(problems) or f"known are {', '.join(map(str, known)) or 'none'}"
-        raise NotGiven(f"there is no partition {arguments.partition}: {told}")
+        known_text = "; ".join(problems) or f"known are {', '.join(map(str, known)) or 'none'}"
+        raise NotGiven(f"there is no partition {arguments.partition}: {known_text}")
     kind = OrderKind.PAUSE if arguments.subcommand == "pause" else OrderKind.RESUME_PARTITION
     order = make_order(Wish(kind, arguments.because), sign().by, sources.clock.now(), secrets.token_hex(16), None, None)
     with closing(make_order_book(configuration)) as book:
@@ -187,10 +187,10 @@ def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder
 def order_line(each: ToldOrder) -> str:
     """The order and what came of it, on one line for people."""
     approved = "" if each.approved_by is None else f", approved by {each.approved_by}"
-    told = "" if each.text is None else f": {each.text}"
+    text = "" if each.text is None else f": {each.text}"
     ended = "" if each.ended_at is None else f" at {each.ended_at}"
     what = f"{each.order.value} {each.unit or each.partition}"
-    return f"{each.at}  {what}  by {each.by}{approved}, because {each.because}  {each.result_or_state}{ended}{told}  {each.id}"
+    return f"{each.at}  {what}  by {each.by}{approved}, because {each.because}  {each.result_or_state}{ended}{text}  {each.id}"
 
 
 def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:

@@ -52,7 +52,7 @@ def add_region_arguments(parser: ArgumentParser) -> None:
     add_subcommands(
         parser,
         Subcommand("show", "the state of each worker's region, its last durations, and its participants"),
-        Subcommand("reset", "let a failed region go back to its last checkpoint and begin anew", _add_reset),
+        Subcommand("reset", "let a failed region go back to its last checkpoint and begin again", _add_reset),
         is_required=True,
     )
 

@@ -302,11 +302,11 @@ def stop(arguments: Namespace) -> ExitCode:
 
 
 def restart(arguments: Namespace) -> ExitCode:
-    """Stop, then start. If a start would be refused, the running service is left alone."""
+    """Stop, then start. If a start would be refused, the running service continues."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     if not _tell_problems(configuration):
-        sys.stderr.write("resequencer: the service was not restarted; the running one goes on\n")
+        sys.stderr.write("resequencer: the service was not restarted; the running one continues\n")
         return ExitCode.FAILED
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)

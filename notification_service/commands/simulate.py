@@ -51,7 +51,7 @@ def simulate(arguments: Namespace) -> ExitCode:
     except KeyboardInterrupt:
         say("interrupted; the input has lines that are not expected, so verify will report them")
         return ExitCode.FAILED
-    sys.stdout.write(_told(summary, pacer.rate, as_json=arguments.json))
+    sys.stdout.write(_summary_text(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
 
 
@@ -128,7 +128,7 @@ def _pause_for_late_ones(progress: Progress, milliseconds: int) -> None:
     pause(milliseconds)
 
 
-def _told(summary: Summary, rate: float, *, as_json: bool) -> str:
+def _summary_text(summary: Summary, rate: float, *, as_json: bool) -> str:
     if as_json:
         return msgspec.json.encode(msgspec.structs.asdict(summary) | {"lines_per_second": round(rate)}).decode() + "\n"
     return (

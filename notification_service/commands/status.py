@@ -92,15 +92,15 @@ def status(arguments: Namespace) -> ExitCode:
     delivery, aggregation = find_delivery_of(configuration, found), find_aggregation_of(configuration, found)
     bridge = find_bridge_of(configuration, found)
     if arguments.json:
-        told = {
-            **(_told(service, use) if service else {}),
+        fields = {
+            **(_service_fields(service, use) if service else {}),
             **msgspec.to_builtins(served),
             **msgspec.to_builtins(bridge),
             **msgspec.to_builtins(delivery),
             **msgspec.to_builtins(aggregation),
             "state": state,
         }
-        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     else:
         lines = [
             *(status_lines(service, in_words(use)) if service else [state]),
@@ -113,12 +113,12 @@ def status(arguments: Namespace) -> ExitCode:
     return ExitCode.DONE if state == State.READY else ExitCode.FAILED
 
 
-def _told(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
+def _service_fields(service: ServiceReport, use: dict[str, Taken]) -> dict[str, Any]:
     """Return the report as a dict; with several workers all in one, and each under `workers`."""
-    told = {**msgspec.to_builtins(service.whole), "disk": msgspec.to_builtins(use)}
+    fields = {**msgspec.to_builtins(service.whole), "disk": msgspec.to_builtins(use)}
     if len(service.workers) > 1:
-        told["workers"] = [{**msgspec.to_builtins(each), "state": state} for state, each in service.workers]
-    return told
+        fields["workers"] = [{**msgspec.to_builtins(each), "state": state} for state, each in service.workers]
+    return fields
 
 
 _LINES = 50

@@ -3,7 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from heapq import nsmallest
 from pathlib import Path
@@ -72,11 +72,8 @@ def units(arguments: Namespace) -> ExitCode:
     if arguments.subcommand in UNIT_ORDERS:
         return order_for_unit(arguments)
     sources = console_sources(load_for(arguments))
-    run: dict[str, Callable[[Namespace, Sources, StorageView | None], ExitCode]] = {"list": _list, "show": _show}
-    if sources.open_view is None:
-        return run[arguments.subcommand](arguments, sources, None)
-    with closing(sources.open_view()) as view:
-        return run[arguments.subcommand](arguments, sources, view)
+    with nullcontext() if sources.open_view is None else closing(sources.open_view()) as view:
+        return _list(arguments, sources, view) if arguments.subcommand == "list" else _show(arguments, sources, view)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -143,9 +140,9 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     return ExitCode.DONE
 
 
-def _json(told: msgspec.Struct) -> str:
+def _json(row: msgspec.Struct) -> str:
     """Return a line of JSON in ASCII: a control character of an id must not reach a terminal."""
-    return json.dumps(msgspec.to_builtins(told)) + "\n"
+    return json.dumps(msgspec.to_builtins(row)) + "\n"
 
 
 def _stored(
@@ -170,12 +167,12 @@ def _waiting_in(view: StorageView, partition: Partition) -> Iterator[WaitingUnit
 
 def _latest(view: StorageView, partition: Partition) -> dict[str, Waits | None]:
     """Return the last entry of each unit. A listing that breaks off because much changed is begun again."""
-    for tries_left in reversed(range(_TRIES)):
+    for remaining_tries in reversed(range(_TRIES)):
         try:
             changes = view.find_waiting(partition, None)
             return {unit: waits for portion in (changes.portions if changes else ()) for unit, waits in portion}
         except StorageUnavailable:
-            if not tries_left:
+            if not remaining_tries:
                 raise
     return {}
 
@@ -223,7 +220,7 @@ def story_lines(story: UnitStory) -> Iterator[str]:
         yield from (f"  {each}" for each in story.meaning)
     else:
         yield from _state_lines(story)
-    yield from _left_lines(story)
+    yield from _published_lines(story)
     yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
     yield from (
@@ -263,7 +260,7 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
 
 
-def _left_lines(story: UnitStory) -> Iterator[str]:
+def _published_lines(story: UnitStory) -> Iterator[str]:
     for gap in story.incomplete:
         more = f" ({counted(gap.notifications, 'notification')})" if gap.notifications > 1 else ""
         yield f"left incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
@@ -330,13 +327,13 @@ def agrees(telling: Telling, output: Output) -> bool:
 
     Events without a setting cause no notification.
     """
-    told = [
+    decided = [
         notification_id(envelope.unit, envelope.envelope_id, index)
         for envelope in telling.handled
         for index, _ in enumerate(envelope.process_objects)
     ]
-    left = set(output.ids)
-    return list(output.ids) == [each for each in told if each in left]
+    published = set(output.ids)
+    return list(output.ids) == [each for each in decided if each in published]
 
 
 def _consequences(envelope: DataEnvelope, turn: Turn, handled: Sequence[DataEnvelope], events: dict[str, str]) -> Iterator[Step]:

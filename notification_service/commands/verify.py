@@ -17,7 +17,7 @@ from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
 from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck
@@ -137,7 +137,7 @@ def _follow(arguments: Namespace, configuration: Configuration, expected: Path, 
         longest_wait_ms = Judge(settings.longest_deadline_ms, configuration.ingress.max_record_bytes).late_after_ms + _MINUTE_MS
 
     def say(look: Look) -> None:
-        sys.stdout.write(_told(look, as_json=arguments.json))
+        sys.stdout.write(_look_text(look, as_json=arguments.json))
         sys.stdout.flush()
 
     waiting = _Waiting()
@@ -213,8 +213,8 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
     """Open the output of one sink."""
     notification, payments = configuration.notification, next(stores_of(configuration))
     if sink is TransportType.FILE:
-        reports, letters = (payments.directory / f"{name}.jsonl" for name in _OF_GROUPS)
-        groups = payments.in_directory / "partition-0.jsonl", reports, letters
+        reports, dead_letters = (payments.directory / f"{name}.jsonl" for name in _OF_GROUPS)
+        groups = payments.in_directory / "partition-0.jsonl", reports, dead_letters
         directory = notification.output_directory
         yield _Output(directory, directory, groups, lambda: None)
         return
@@ -232,12 +232,12 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
     names = ("facts.jsonl", *(f"group-{name}.jsonl" for name in _OF_GROUPS))
     more = dict(zip(topics, names, strict=True)) if configuration.aggregation.is_enabled else {}
     with (
-        TemporaryDirectory(prefix="resequencer-verify-") as told,
-        closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(told), more))) as export,
+        TemporaryDirectory(prefix="resequencer-verify-") as temporary,
+        closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(temporary), more))) as export,
     ):
-        directory = Path(told)
-        facts, reports, letters = (directory / name for name in names)
-        yield _Output(directory, directory, (facts, reports, letters), lambda: answered(export.catch_up))
+        directory = Path(temporary)
+        facts, reports, dead_letters = (directory / name for name in names)
+        yield _Output(directory, directory, (facts, reports, dead_letters), lambda: answered(export.catch_up))
 
 
 @contextmanager
@@ -245,8 +245,8 @@ def _queues(configuration: Configuration, sink: TransportType, answered: _Asking
     """Open a copy of the output queues. There are no groups: their facts are in no queue."""
     from notification_service.connectors.jms.queue_export import QueueExport  # Imported here: its client may not be installed.
 
-    with TemporaryDirectory(prefix="resequencer-verify-") as told:
-        directory = Path(told)
+    with TemporaryDirectory(prefix="resequencer-verify-") as temporary:
+        directory = Path(temporary)
         repeats = Repeats() if sink is TransportType.XMS else None
         settings = jms_sink_settings(configuration) if repeats is None else xms_sink_settings(configuration)
         with closing(QueueExport(settings, directory, repeats)) as export:
@@ -322,7 +322,7 @@ def _rules(configuration: Configuration, strategy: str | None) -> Rules:
     )
 
 
-def _told(look: Look, *, as_json: bool) -> str:
+def _look_text(look: Look, *, as_json: bool) -> str:
     if as_json:
         return msgspec.json.encode(look).decode() + "\n"
     at_least = "" if look.has_read_all else "at least "

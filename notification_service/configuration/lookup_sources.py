@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.hocon.parser import Plain, parse_file, resolve
+from notification_service.configuration.hocon import Plain, parse_file, resolve
 from notification_service.configuration.resolution import find_shipped
 from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, TransportType
@@ -51,7 +51,7 @@ class SparkSettings(NamedTuple):
 
 
 def load_job_settings(configuration: Configuration) -> "JobSettings":
-    """What the job is told.
+    """The settings of the job.
 
     Raises:
         ConfigurationError: The file cannot be read, or something in it is unknown or wrong.

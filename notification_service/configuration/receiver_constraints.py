@@ -146,8 +146,8 @@ def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationEr
             yield ConfigurationError(f"{path}.{keys[_GROUP]}", f"is {group}, which others read in: give each receiver its own")
 
 
-def _is_more(found: Values, first: str, most: str) -> bool:
-    return found[first] is not None and found[most] is not None and found[first] > found[most]
+def _is_more(found: Values, first: str, maximum: str) -> bool:
+    return found[first] is not None and found[maximum] is not None and found[first] > found[maximum]
 
 
 def _has_retry_topics(found: Values) -> bool:

@@ -7,21 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings
-from notification_service.bridge.settings import BridgeMqtt, BridgeSettings, BridgeXms
+from notification_service.bridge.settings import BridgeSettings
 from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import (
     Ingress,
-    JmsInput,
-    JmsOutput,
-    MqttOutput,
     Notifications,
     Orders,
     RegionSettings,
     Sections,
     Trigger,
-    XmsOutput,
 )
 from notification_service.configuration.storages import DURABLE, STORAGE_TYPE, kind_named
+from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, XmsSinkSettings, XmsSourceSettings
+from notification_service.connectors.mqtt.settings import MqttSinkSettings, MqttSourceSettings
 
 _SOURCE = path_of(Ingress, "transport")
 _SINK = path_of(Notifications, "transport")
@@ -30,13 +28,13 @@ _WORKERS = path_of(Sections, "worker_count")
 _TRIGGER, _TRIGGER_COUNT = path_of(RegionSettings, "trigger"), path_of(RegionSettings, "trigger_count")
 _FIXED = path_of(Ingress, "kafka_partitions")
 _REGION = (_SOURCE, _SINK, _FURTHER, _FIXED)
-_PARTITIONS = path_of(JmsInput, "partitions")
-_IN_URL, _OUT_URL = path_of(JmsInput, "url"), path_of(JmsOutput, "url")
-_QUEUES = tuple(path_of(JmsOutput, f"{each}_queue") for each in ("notifications", "dead_letters", "markers"))
-_MQTT_TOPICS = path_of(MqttOutput, "notifications_topic"), path_of(MqttOutput, "dead_letters_topic")
-_QOS = path_of(MqttOutput, "qos")
-_XMS_URL = path_of(XmsOutput, "url")
-_XMS_QUEUES = path_of(XmsOutput, "notifications_queue"), path_of(XmsOutput, "dead_letters_queue")
+_PARTITIONS = path_of(JmsSourceSettings, "partitions")
+_IN_URL, _OUT_URL = path_of(JmsSourceSettings, "url"), path_of(JmsSinkSettings, "url")
+_QUEUES = tuple(path_of(JmsSinkSettings, each) for each in ("notifications", "dead_letters", "markers"))
+_MQTT_TOPICS = path_of(MqttSinkSettings, "notifications"), path_of(MqttSinkSettings, "dead_letters")
+_QOS = path_of(MqttSinkSettings, "qos")
+_XMS_URL = path_of(XmsSinkSettings, "url")
+_XMS_QUEUES = path_of(XmsSinkSettings, "notifications"), path_of(XmsSinkSettings, "dead_letters")
 _SINK_QUEUES = (("jms", _OUT_URL, _QUEUES), ("xms", _XMS_URL, _XMS_QUEUES))
 FORGOTTEN = ("jms", "mqtt", "xms")
 """Sinks whose output cannot be read again."""
@@ -227,9 +225,9 @@ def _at_least_once(values: Values) -> Iterator[str]:
 
 _ENABLED, _START = path_of(BridgeSettings, "is_enabled"), path_of(BridgeSettings, "start")
 _BRIDGE_SOURCE = path_of(BridgeSettings, "source")
-_BRIDGE_QOS, _FILTERS, _MQTT_URL = path_of(BridgeMqtt, "qos"), path_of(BridgeMqtt, "topics"), path_of(BridgeMqtt, "url")
-_BRIDGE_QUEUE, _BRIDGE_XMS_URL = path_of(BridgeXms, "queue"), path_of(BridgeXms, "url")
-_MQTT_OUT = path_of(MqttOutput, "url")
+_BRIDGE_QOS, _FILTERS, _MQTT_URL = (path_of(MqttSourceSettings, each) for each in ("qos", "topics", "url"))
+_BRIDGE_QUEUE, _BRIDGE_XMS_URL = path_of(XmsSourceSettings, "queue"), path_of(XmsSourceSettings, "url")
+_MQTT_OUT = path_of(MqttSinkSettings, "url")
 
 
 def _reads_a_queue_of_a_sink(values: Values) -> bool:

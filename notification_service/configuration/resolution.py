@@ -13,7 +13,7 @@ import msgspec
 
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.configuration.constraints import POLL_INTERVAL, broken_constraints
-from notification_service.configuration.hocon.parser import Document, Plain, Resolved, parse_file, parse_text, resolve
+from notification_service.configuration.hocon import Document, Plain, Resolved, parse_file, parse_text, resolve
 from notification_service.configuration.kafka_client_options import poll_interval_ms, refused_options
 from notification_service.configuration.receiver_constraints import broken_receivers, broken_stores
 from notification_service.configuration.schedule_constraints import broken_schedules

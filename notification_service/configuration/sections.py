@@ -1,6 +1,6 @@
 """The sections of a configuration: each field describes the key that it is made of. Durations are in ms, sizes in bytes.
 
-If the settings of a package are a section or most of one, the package describes the keys. Such settings are used here unchanged,
+If the settings of a package are a section or nearly one, the package describes the keys. Such settings are used here unchanged,
 or with further keys of the same section added.
 """
 
@@ -12,99 +12,23 @@ import msgspec
 
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.bridge.settings import BridgeSettings
-from notification_service.connectors.jms.settings import Missing
+from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, XmsSinkSettings
+from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section
-from resequencer.keys.list_types import QUEUE_PATTERN, QueuePart, QueueParts, Wholes
-from resequencer.keys.value_types import (
-    Choice,
-    Choices,
-    Duration,
-    FilePath,
-    Foreign,
-    Location,
-    Names,
-    SecretText,
-    Size,
-    Switch,
-    Text,
-    TopicName,
-    Url,
-    Whole,
-)
+from resequencer.keys.list_types import Choices, Names, Wholes
+from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Location, Size, Switch, Text, TopicName, Whole
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.registry import STRATEGIES
 from storage.infinispan.storage import ServerSettings
 from storage.redis.settings import RedisServerSettings
 
-_QUEUE = Text(QUEUE_PATTERN, "the name of a queue: 1 to 200 letters, digits, and . _ : / $ @ + -")
-_URL = Url(("amqp", "amqps"))
-TOPIC = Text(r"[A-Za-z0-9._:/@-]{1,200}", "a topic of MQTT: 1 to 200 letters, digits, and . _ : / @ -")
-"""Without wildcards, and without the $ with which a broker's own topics begin."""
-
-MQTT_URL = Url(("mqtt", "mqtts"))
-QOS = Whole(0, 2)
-_CLIENT = Text(r"[A-Za-z0-9._:@-]{1,100}", "1 to 100 letters, digits, and . _ : @ -", "the broker chooses one")
-_USER = Text(r"[^\x00-\x1f]{1,256}", "a text", "no login")
-_PASSWORD = SecretText("no login")
-
 
 class Trigger(StrEnum):
     OPERATOR_DRIVEN = "operator-driven"
     PERIODIC = "periodic"
-
-
-class JmsInput(msgspec.Struct, frozen=True):
-    """The broker and the queues of a JMS source. `url` is a `Secret`, for it may hold a password.
-
-    The partition with index N of the list has the number N, and the name of its queue as its topic.
-    """
-
-    url: Annotated[str, Key(_URL)]
-    user: Annotated[str | None, Key(_USER)]
-    password: Annotated[str | None, Key(_PASSWORD)]
-    partitions: Annotated[tuple[QueuePart, ...], Key(QueueParts())]
-    message_id: Annotated[Missing, Key(Choice(tuple(Missing)))]
-    heartbeat_ms: Annotated[int, Key(Duration("1s", "5m"))]
-
-
-class JmsOutput(msgspec.Struct, frozen=True):
-    """The broker and the queues of a JMS sink. `url` is a `Secret`, for it may hold a password."""
-
-    url: Annotated[str, Key(_URL)]
-    user: Annotated[str | None, Key(_USER)]
-    password: Annotated[str | None, Key(_PASSWORD)]
-    notifications_queue: Annotated[str, Key(_QUEUE, "notifications.queue")]
-    dead_letters_queue: Annotated[str, Key(_QUEUE, "dead-letters.queue")]
-    markers_queue: Annotated[str, Key(_QUEUE, "markers.queue")]
-
-
-class MqttOutput(msgspec.Struct, frozen=True):
-    """The broker and the topics of an MQTT sink. `url` is a `Secret`, for it may hold a password.
-
-    `client_id` None: the broker chooses one.
-    """
-
-    url: Annotated[str, Key(MQTT_URL)]
-    user: Annotated[str | None, Key(_USER)]
-    password: Annotated[str | None, Key(_PASSWORD)]
-    client_id: Annotated[str | None, Key(_CLIENT)]
-    qos: Annotated[int, Key(QOS)]
-    notifications_topic: Annotated[str, Key(TOPIC, "notifications.topic")]
-    dead_letters_topic: Annotated[str, Key(TOPIC, "dead-letters.topic")]
-    heartbeat_ms: Annotated[int, Key(Duration("1s", "5m"))]
-
-
-class XmsOutput(msgspec.Struct, frozen=True):
-    """The broker and the queues of an XMS sink. `url` is a `Secret`, for it may hold a password."""
-
-    url: Annotated[str, Key(_URL)]
-    user: Annotated[str | None, Key(_USER)]
-    password: Annotated[str | None, Key(_PASSWORD)]
-    notifications_queue: Annotated[str, Key(_QUEUE, "notifications.queue")]
-    dead_letters_queue: Annotated[str, Key(_QUEUE, "dead-letters.queue")]
 
 
 class RegionSettings(msgspec.Struct, frozen=True):
@@ -177,7 +101,7 @@ class Ingress(msgspec.Struct, frozen=True):
     topic: Annotated[str, Key(TopicName(), "kafka.consumer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.consumer.kafka-clients")]
     kafka_partitions: Annotated[tuple[int, ...], Key(Wholes(0, 999_999, "the group shares them out"), "kafka.partitions")]
-    jms: Annotated[JmsInput, Section("jms")]
+    jms: Annotated[JmsSourceSettings, Section("jms")]
     file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
     archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
     archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never by itself"), "file.archive-every")]
@@ -196,9 +120,9 @@ class Notifications(msgspec.Struct, frozen=True):
     topic: Annotated[str, Key(TopicName(), "kafka.producer.topic")]
     kafka_clients: Annotated[ClientOptions, OpenSection("kafka.producer.kafka-clients")]
     markers_topic: Annotated[str, Key(TopicName(), "kafka.markers.topic")]
-    jms: Annotated[JmsOutput, Section("jms")]
-    mqtt: Annotated[MqttOutput, Section("mqtt")]
-    xms: Annotated[XmsOutput, Section("xms")]
+    jms: Annotated[JmsSinkSettings, Section("jms")]
+    mqtt: Annotated[MqttSinkSettings, Section("mqtt")]
+    xms: Annotated[XmsSinkSettings, Section("xms")]
     output_directory: Annotated[Path, Key(FilePath("<run-directory>/out"), "file.directory")]
     rotate_bytes: Annotated[int | None, Key(Size("1M", "1024G", "never"), "file.rotate-at")]
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]

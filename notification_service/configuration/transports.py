@@ -14,18 +14,9 @@ from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.jms.settings import (
-    BrokerSettings,
-    JmsSinkSettings,
-    JmsSourceSettings,
-    QueuePartition,
-    XmsSinkSettings,
-)
-from notification_service.connectors.jms.xms_source import XmsSourceSettings
+from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, XmsSinkSettings, XmsSourceSettings
 from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
-from notification_service.connectors.mqtt.settings import BrokerSettings as MqttBroker
-from notification_service.connectors.mqtt.settings import MqttSinkSettings
-from notification_service.connectors.mqtt.source import MqttSourceSettings
+from notification_service.connectors.mqtt.settings import MqttSinkSettings, MqttSourceSettings
 from resequencer.errors import ConfigurationError
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
@@ -162,34 +153,19 @@ def jms_source_settings(configuration: Configuration, slot: int | None = None) -
 
     The slots share the partitions out by their numbers; None has all of them.
     """
-    jms = configuration.ingress.jms
-    return JmsSourceSettings(
-        BrokerSettings(jms.url, jms.user, jms.password, jms.heartbeat_ms),
-        tuple(QueuePartition(each.queue, each.selector, each.is_exclusive) for each in jms.partitions),
-        window=max_of_interval(configuration),
-        message_id=jms.message_id,
-        max_value_bytes=configuration.ingress.max_record_bytes,
-        slot=slot or 0,
-        slots=1 if slot is None else configuration.worker_count,
-    )
+    ingress = configuration.ingress
+    slots = {} if slot is None else {"slot": slot, "slots": configuration.worker_count}
+    return replace(ingress.jms, window=max_of_interval(configuration), max_value_bytes=ingress.max_record_bytes, **slots)
 
 
 def jms_sink_settings(configuration: Configuration) -> JmsSinkSettings:
     """Return broker and queues; no connection is made. The heartbeat is the source's."""
-    jms = configuration.notification.jms
-    return JmsSinkSettings(
-        BrokerSettings(jms.url, jms.user, jms.password, configuration.ingress.jms.heartbeat_ms),
-        jms.notifications_queue,
-        jms.dead_letters_queue,
-        jms.markers_queue,
-    )
+    return replace(configuration.notification.jms, heartbeat_ms=configuration.ingress.jms.heartbeat_ms)
 
 
 def xms_sink_settings(configuration: Configuration) -> XmsSinkSettings:
     """Return broker and queues; no connection is made. The heartbeat is that of a JMS source."""
-    xms = configuration.notification.xms
-    broker = BrokerSettings(xms.url, xms.user, xms.password, configuration.ingress.jms.heartbeat_ms)
-    return XmsSinkSettings(broker, xms.notifications_queue, xms.dead_letters_queue)
+    return replace(configuration.notification.xms, heartbeat_ms=configuration.ingress.jms.heartbeat_ms)
 
 
 def mqtt_sink_settings(configuration: Configuration, slot: int | None = None) -> MqttSinkSettings:
@@ -199,21 +175,15 @@ def mqtt_sink_settings(configuration: Configuration, slot: int | None = None) ->
     """
     mqtt = configuration.notification.mqtt
     suffix = "check" if slot is None else str(slot)
-    client_id = None if mqtt.client_id is None else f"{mqtt.client_id}-{suffix}"
-    broker = MqttBroker(mqtt.url, mqtt.user, mqtt.password, client_id, mqtt.heartbeat_ms)
-    return MqttSinkSettings(broker, mqtt.qos, mqtt.notifications_topic, mqtt.dead_letters_topic)
+    return replace(mqtt, client_id=None if mqtt.client_id is None else f"{mqtt.client_id}-{suffix}")
 
 
 def mqtt_source_settings(configuration: Configuration) -> MqttSourceSettings:
     """Return broker, session and topics; no connection is made."""
     mqtt = configuration.bridge.mqtt
-    client_id = mqtt.client_id or f"{configuration.storage.namespace}-bridge"
-    broker = MqttBroker(mqtt.url, mqtt.user, mqtt.password, client_id)
-    return MqttSourceSettings(broker, mqtt.topics, mqtt.qos, mqtt.session_expiry_ms, mqtt.queue_size)
+    return replace(mqtt, client_id=mqtt.client_id or f"{configuration.storage.namespace}-bridge")
 
 
 def xms_source_settings(configuration: Configuration) -> XmsSourceSettings:
     """Return broker and queue; no connection is made."""
-    xms = configuration.bridge.xms
-    largest = configuration.ingress.max_record_bytes
-    return XmsSourceSettings(BrokerSettings(xms.url, xms.user, xms.password), xms.queue, max_value_bytes=largest)
+    return replace(configuration.bridge.xms, max_value_bytes=configuration.ingress.max_record_bytes)

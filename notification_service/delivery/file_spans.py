@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.connectors.files.operations import FileOperations
+from notification_service.connectors.files.operations import FileOperations, SystemFiles, find_end_of_lines
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.delivery.core.jobs import Item
@@ -36,7 +36,7 @@ def span_of(path: Path, *, is_written: bool) -> FileSpan:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        size = _end_of_last_line(descriptor, size) if is_written else size
+        size = find_end_of_lines(SystemFiles(), descriptor, size) if is_written else size
         return FileSpan(str(path.absolute()), size, _mark(descriptor, size))
     finally:
         os.close(descriptor)
@@ -123,14 +123,3 @@ def _mark(descriptor: int, size: int) -> str:
     length = min(size, _COMPARED_BYTES)
     beginning, end = os.pread(descriptor, length, 0), os.pread(descriptor, length, size - length)
     return sha256(b"%d:%b%b" % (size, beginning, end)).hexdigest()[:32]
-
-
-def _end_of_last_line(descriptor: int, size: int) -> int:
-    at = size
-    while at > 0:
-        first = max(0, at - _COMPARED_BYTES)
-        found = os.pread(descriptor, at - first, first).rfind(b"\n")
-        if found >= 0:
-            return first + found + 1
-        at = first
-    return 0

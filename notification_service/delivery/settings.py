@@ -8,18 +8,15 @@ import msgspec
 
 from notification_service.delivery.schedules.settings import Schedule
 from resequencer.keys.configuration_key import Key, NamedSections, Section
-from resequencer.keys.list_types import Networks
+from resequencer.keys.list_types import Durations, Names, Networks, Statuses
 from resequencer.keys.value_types import (
     Choice,
     Duration,
-    Durations,
     FilePath,
-    Names,
     Number,
     PerSecond,
     SecretText,
     Size,
-    Statuses,
     Switch,
     Text,
     TopicName,

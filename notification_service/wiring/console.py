@@ -326,9 +326,9 @@ def _find_sent_of(configuration: Configuration) -> Callable[[str, float], Left]:
     if TransportType.KAFKA in sinks_of(configuration):
         return find_sent_in(configuration.archive.location, notification.topic)
     places = {
-        TransportType.JMS: f"queue {notification.jms.notifications_queue}",
-        TransportType.XMS: f"queue {notification.xms.notifications_queue}",
-        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic}",
+        TransportType.JMS: f"queue {notification.jms.notifications}",
+        TransportType.XMS: f"queue {notification.xms.notifications}",
+        TransportType.MQTT: f"topic {notification.mqtt.notifications}",
     }
     return not_known(f"they are in the {places[notification.transport]}, whose readers take them away")
 
@@ -345,9 +345,9 @@ def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:
     outputs = {
         TransportType.KAFKA: f"topic {notification.topic}",
         TransportType.FILE: f"files in {notification.output_directory}",
-        TransportType.JMS: f"queue {notification.jms.notifications_queue} of {without_secrets(notification.jms.url)}",
-        TransportType.MQTT: f"topic {notification.mqtt.notifications_topic} of {without_secrets(notification.mqtt.url)}",
-        TransportType.XMS: f"queue {notification.xms.notifications_queue} of {without_secrets(notification.xms.url)}",
+        TransportType.JMS: f"queue {notification.jms.notifications} of {without_secrets(notification.jms.url)}",
+        TransportType.MQTT: f"topic {notification.mqtt.notifications} of {without_secrets(notification.mqtt.url)}",
+        TransportType.XMS: f"queue {notification.xms.notifications} of {without_secrets(notification.xms.url)}",
     }
     return (
         ("Configuration", str(configuration.file)),

@@ -108,9 +108,9 @@ def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = s
         where = {
             TransportType.KAFKA: f"topic {notification.dead_letters_topic}",
             TransportType.FILE: f"file {notification.output_directory / 'dead-letters.jsonl'}",
-            TransportType.JMS: f"queue {notification.jms.dead_letters_queue}",
-            TransportType.MQTT: f"topic {notification.mqtt.dead_letters_topic}",
-            TransportType.XMS: f"queue {notification.xms.dead_letters_queue}",
+            TransportType.JMS: f"queue {notification.jms.dead_letters}",
+            TransportType.MQTT: f"topic {notification.mqtt.dead_letters}",
+            TransportType.XMS: f"queue {notification.xms.dead_letters}",
         }[notification.transport]
         raise ConfigurationError(refusal.path, f"{refusal.problem}. These dead letters are in the {where}")
     if notification.transport is TransportType.FILE:

@@ -179,7 +179,7 @@ class WatchedHandler:
             return self._handler.handle(envelope, data, marks, now)
         except Exception as error:
             if isinstance(error, TransientError):
-                in_flight.put_off(envelope)
+                in_flight.postpone(envelope)
             if isinstance(error, DependencyUnavailable):
                 self._server, self._counted_at = error.name, self._passed()
                 self._spent += self._counted_at - began_at

@@ -20,7 +20,7 @@ from guardian.ports import TransportRefused
 from notification_service.bridge.settings import BridgeSettings, SourceKind
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import ConfigurationRefused, path_of
-from notification_service.configuration.sections import MQTT_URL, QOS, TOPIC, Ingress, Notifications, TransportType
+from notification_service.configuration.sections import Ingress, Notifications, TransportType
 from notification_service.configuration.transports import (
     file_settings,
     jms_sink_settings,
@@ -34,10 +34,10 @@ from notification_service.configuration.transports import (
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource
-from notification_service.connectors.mqtt.settings import MqttSinkSettings
+from notification_service.connectors.mqtt.settings import MQTT_URL, QOS, TOPIC, MqttSinkSettings
 from notification_service.connectors.mqtt.topic_export import TopicExport
-from notification_service.connectors.region.port import Sink, Source
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink, Source
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.status.report import StatusReport
 from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile, SetAttributes, SinkAttributesFile
 from notification_service.supervision.system_clock import SystemClock
@@ -90,7 +90,7 @@ ATTRIBUTES = (
 
 def values_of(settings: MqttSinkSettings) -> dict[str, Any]:
     """Return the attributes by their names. The server is shown without a login."""
-    fields: dict[str, Any] = {"url": settings.broker.place} | msgspec.structs.asdict(settings)
+    fields: dict[str, Any] = msgspec.structs.asdict(settings) | {"url": settings.place}
     return {each.name: fields[each.field] for each in ATTRIBUTES}
 
 
@@ -110,13 +110,9 @@ def with_attributes(settings: MqttSinkSettings, found: SetAttributes | None) -> 
         change = found.get(each.name)
         if change is None or change.configured != configured[each.name]:
             continue
-        value = each.takes.read(change.value)
-        if each.name == "url":
-            settings = replace(settings, broker=replace(settings.broker, url=str(value)))
-        else:
-            settings = replace(settings, **{each.field: value})
+        settings = replace(settings, **{each.field: each.takes.read(change.value)})
         changes.append(f"{each.name} = {change.value} (configured: {change.configured}), set by {change.by} at {change.at}")
-    return replace(settings, told=f"sink mqtt: {'; '.join(changes)}") if changes else settings
+    return replace(settings, changes=f"sink mqtt: {'; '.join(changes)}") if changes else settings
 
 
 class CurrentSettings:
@@ -148,7 +144,7 @@ class CurrentSettings:
 
     def _take(self, settings: MqttSinkSettings) -> None:
         if settings != self._current:
-            _log.warning("%s", settings.told or "sink mqtt: its attributes are as configured")
+            _log.warning("%s", settings.changes or "sink mqtt: its attributes are as configured")
         self._current = settings
 
 

@@ -54,7 +54,7 @@ class WorkerInFlight:
         self._look_closer(envelope, kind)
         self._put(envelope, kind)
 
-    def put_off(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: DataEnvelope) -> None:
         self._settled.pop(envelope.record.origin, None)
 
     def forget_those_that(self, are_done: Callable[[Origin], bool]) -> None:
@@ -223,7 +223,7 @@ class Worker:
         has_joined = parts.servers.transport.standing().has_joined
         self._in_flight.look()
         parts.region.run_once()
-        self._in_flight.forget_those_that(parts.cycle.partitions.has_left)
+        self._in_flight.forget_those_that(parts.cycle.partitions.is_published)
         if has_joined and not self._has_begun:
             parts.retry.until_answered("storage", parts.servers.storage.connect)
             self._has_begun = parts.retry.waits_for_people = True
@@ -305,7 +305,7 @@ class Worker:
 
     def _reason(self, state: State) -> str | None:
         parts = self._get_parts()
-        untaken = next(iter(parts.cycle.partitions.put_off_takeovers.untaken.values()), None)
+        untaken = next(iter(parts.cycle.partitions.postponed_takeovers.untaken.values()), None)
         region = parts.cycle.region
         if region.state in _OF_REGION and region.failure is not None:
             return f"{region.failure.participant}: {region.failure.reason}"
@@ -317,14 +317,14 @@ class Worker:
     def _is_waiting(self) -> bool:
         """Whether a server does not answer. One that refuses something answers."""
         parts = self._get_parts()
-        untaken = parts.cycle.partitions.put_off_takeovers.untaken.values()
+        untaken = parts.cycle.partitions.postponed_takeovers.untaken.values()
         return parts.retry.unavailable is not None or any(not each.is_refused for each in untaken)
 
     def _find_unavailable(self) -> dict[str, str | None]:
         """Return why each server of the worker that does not answer does not."""
         parts = self._get_parts()
         found: dict[str, str | None] = {}
-        for each in parts.cycle.partitions.put_off_takeovers.untaken.values():
+        for each in parts.cycle.partitions.postponed_takeovers.untaken.values():
             found.setdefault(each.what, each.reason)
         if parts.cycle.refusal is not None:
             found["output"] = parts.cycle.refusal
@@ -334,7 +334,7 @@ class Worker:
 
     def _state(self) -> State:
         parts = self._get_parts()
-        cycle, untaken = parts.cycle, parts.cycle.partitions.put_off_takeovers.untaken
+        cycle, untaken = parts.cycle, parts.cycle.partitions.postponed_takeovers.untaken
         away = parts.retry.unavailable or next((each.what for each in untaken.values()), None)
         if away is not None:
             return State(f"{away} unavailable")

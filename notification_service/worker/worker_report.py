@@ -76,7 +76,9 @@ def with_metrics(
         notifications=dict(metrics.notifications),
         dead_letters=dict(metrics.dead_letters),
         longest_wait_ms=metrics.longest_wait_ms,
-        untaken=tuple(_untaken_partition(name, each, plain.slot) for name, each in partitions.put_off_takeovers.untaken.items()),
+        untaken=tuple(
+            _untaken_partition(name, each, plain.slot) for name, each in partitions.postponed_takeovers.untaken.items()
+        ),
         last_cycle=metrics.last_cycle,
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
         notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,))),

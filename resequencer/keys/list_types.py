@@ -1,114 +1,119 @@
-"""The value types of configuration keys that take a list of numbers, of objects, or of topic filters."""
+"""The value types of configuration keys that take a list."""
 
 import ipaddress
 import re
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
-from resequencer.keys.value_types import Mismatch, Switch, Url, Whole
+from resequencer.keys.value_types import Duration, Mismatch, Url, Whole, unquoted
 
-QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
-"""Braces and spaces are left out, for the names of storages and of source positions are made of it."""
-
-_MOST = 1_000
-_LONGEST_SELECTOR = 2_000
-_LONGEST_FILTER = 1_000
+MAX_ITEMS = 1_000
 
 
-class Wholes(msgspec.Struct, frozen=True):
-    """A list of different whole numbers. The text `empty` describes what an empty list means."""
+class _List:
+    """A list whose items `read_item` reads. `max_items` None: it may have any number of them."""
 
-    least: int
-    most: int
-    empty: str
+    __slots__ = ()
+    max_items: ClassVar[int | None] = None
 
-    @property
-    def expects(self) -> str:
-        return f"a list of different whole numbers from {self.least} to {self.most}, such as [0, 1]; empty: {self.empty}"
-
-    def read(self, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or len(value) > _MOST:
+    def read(self, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or (self.max_items is not None and len(value) > self.max_items):
             raise Mismatch
-        whole = Whole(self.least, self.most)
-        found = tuple(number for each in value if (number := whole.read(each)) is not None)
-        if len(set(found)) < len(value):
+        return tuple(map(self.read_item, value))
+
+    def read_item(self, item: Any) -> Any:
+        raise NotImplementedError
+
+    def show(self, value: tuple[Any, ...]) -> list[Any]:
+        return list(value)
+
+
+class DifferentItems(_List):
+    """A list without repetitions."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> tuple[Any, ...]:
+        found = super().read(value)
+        if len(set(found)) < len(found):
             raise Mismatch
         return found
 
-    def show(self, value: tuple[int, ...]) -> list[int]:
-        return list(value)
 
+class Names(DifferentItems, msgspec.Struct, frozen=True):
+    """A list of different names. Apostrophes are no quotes in HOCON; those of the documented examples are removed."""
 
-class TopicFilters(msgspec.Struct, frozen=True):
-    """A list of different topic filters of MQTT, at least one. A shared subscription is none: it keeps no order."""
+    expects: str = 'a list of different names, such as ["BusinessData"]'
 
-    expects: str = (
-        'a list of different topic filters of MQTT, such as ["IPF_PROCESSING_DATA/#"]; none of them begins with $share/'
-    )
-
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not 0 < len(value) <= _MOST or not all(map(_is_topic_filter, value)):
+    def read_item(self, item: Any) -> str:
+        name = unquoted(item) if isinstance(item, str) else ""
+        if not name.strip() or "'" in name or re.search(r"[\x00-\x1f\x7f]", name):
             raise Mismatch
-        if len(set(value)) < len(value):
+        return name
+
+
+class Choices(DifferentItems, msgspec.Struct, frozen=True):
+    """A list of different names, each of them one of these."""
+
+    names: tuple[str, ...]
+
+    @property
+    def expects(self) -> str:
+        return f"a list of different ones of {', '.join(self.names)}"
+
+    def read_item(self, item: Any) -> Any:
+        if item not in self.names:
             raise Mismatch
-        return tuple(value)
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
+        return item
 
 
-class QueuePart(NamedTuple):
-    """The messages of a queue that match a selector of JMS; with an empty selector all of them.
+class Wholes(DifferentItems, msgspec.Struct, frozen=True):
+    """A list of different whole numbers. The text `empty` describes what an empty list means."""
 
-    Of the consumers of an exclusive queue the broker serves one.
-    """
+    minimum: int
+    maximum: int
+    empty: str
+    max_items = MAX_ITEMS
 
-    queue: str
-    selector: str = ""
-    is_exclusive: bool = False
+    @property
+    def expects(self) -> str:
+        return f"a list of different whole numbers from {self.minimum} to {self.maximum}, such as [0, 1]; empty: {self.empty}"
 
-
-class QueueParts(msgspec.Struct, frozen=True):
-    """A list of parts of queues: objects with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
-
-    expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
-
-    def read(self, value: Any) -> tuple[QueuePart, ...]:
-        if not isinstance(value, list) or len(value) > _MOST:
-            raise Mismatch
-        return tuple(map(_queue_part, value))
-
-    def show(self, value: tuple[QueuePart, ...]) -> list[dict[str, str | bool]]:
-        return [
-            {"queue": each.queue}
-            | ({"selector": each.selector} if each.selector else {})
-            | ({"exclusive": True} if each.is_exclusive else {})
-            for each in value
-        ]
+    def read_item(self, item: Any) -> Any:
+        return Whole(self.minimum, self.maximum).read(item)
 
 
-def _is_topic_filter(value: Any) -> bool:
-    """Return whether it is a filter: `+` is a whole level, `#` is the whole last level."""
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_FILTER or not value.isprintable():
-        return False
-    levels = value.split("/")
-    is_whole = all(each == "+" or not ("+" in each or "#" in each) for each in levels[:-1])
-    return is_whole and (levels[-1] in ("+", "#") or not set("+#") & set(levels[-1])) and levels[0] != "$share"
+class Statuses(DifferentItems, msgspec.Struct, frozen=True):
+    """A list of different HTTP statuses."""
+
+    expects: str = "a list of HTTP statuses from 200 to 599, such as [404, 410]"
+
+    def read_item(self, item: Any) -> Any:
+        return Whole(200, 599).read(item)
 
 
-def _queue_part(value: Any) -> QueuePart:
-    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector", "exclusive"}:
-        raise Mismatch
-    queue, selector = value["queue"], value.get("selector", "")
-    if not isinstance(queue, str) or not re.fullmatch(QUEUE_PATTERN, queue, re.ASCII):
-        raise Mismatch
-    if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
-        raise Mismatch
-    return QueuePart(queue, selector.strip(), Switch().read(value.get("exclusive", False)))
+class Durations(_List, msgspec.Struct, frozen=True):
+    """A list of durations, each as `Duration` reads them."""
+
+    minimum: str
+    maximum: str
+    empty: str
+    max_items = 100
+
+    @property
+    def expects(self) -> str:
+        each = f"a list of durations with their units from {self.minimum} to {self.maximum}"
+        return f"{each}, such as [1s, 10s]; empty: {self.empty}"
+
+    def read_item(self, item: Any) -> Any:
+        return Duration(self.minimum, self.maximum).read(item)
+
+    def show(self, value: tuple[int, ...]) -> list[Any]:
+        return list(map(Duration(self.minimum, self.maximum).show, value))
 
 
-class Urls(msgspec.Struct, frozen=True):
+class Urls(_List, msgspec.Struct, frozen=True):
     """A list of URLs with one of the schemes. A password in a URL is refused, because the list is shown."""
 
     schemes: tuple[str, ...]
@@ -117,33 +122,21 @@ class Urls(msgspec.Struct, frozen=True):
     def expects(self) -> str:
         return "a list of URLs without a login that begin with " + " or ".join(f"{each}://" for each in self.schemes)
 
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list):
+    def read_item(self, item: Any) -> str:
+        if isinstance(item, str) and "@" in item:
             raise Mismatch
-        return tuple(str(Url(self.schemes).read(each)).rstrip("/") for each in map(_without_login, value))
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
+        return str(Url(self.schemes).read(item)).rstrip("/")
 
 
-class Networks(msgspec.Struct, frozen=True):
+class Networks(_List, msgspec.Struct, frozen=True):
     """A list of IP addresses and networks, such as 10.0.0.0/8."""
 
     expects: str = 'a list of IP addresses or networks, such as ["127.0.0.1", "10.0.0.0/8"]'
 
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    def read_item(self, item: Any) -> str:
+        if not isinstance(item, str):
             raise Mismatch
         try:
-            return tuple(str(ipaddress.ip_network(each)) for each in value)
+            return str(ipaddress.ip_network(item))
         except ValueError as error:
             raise Mismatch from error
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-def _without_login(value: Any) -> Any:
-    if isinstance(value, str) and "@" in value:
-        raise Mismatch
-    return value

@@ -22,7 +22,6 @@ _FOREIGN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _LONGEST_TOPIC = 249
 _TOPIC = re.compile(rf"(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}")
 """Kafka takes neither `.` nor `..`: a topic is a directory of the broker."""
-_MAX_DURATIONS = 100
 _LONGEST_OBJECT = 100_000
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4_000
@@ -52,7 +51,34 @@ class ValueType(Protocol):
         ...
 
 
-class Choice(msgspec.Struct, frozen=True):
+class _AsItIs:
+    """Its value is shown as it is."""
+
+    __slots__ = ()
+
+    def show(self, value: Any) -> Any:
+        return value
+
+
+class _OrNull(_AsItIs):
+    """The value may be null if `null` describes what that means. Any other is as `what` says."""
+
+    __slots__ = ()
+    null: str
+    what: Any
+
+    @property
+    def expects(self) -> str:
+        return f"{self.what}, or null: {self.null}" if self.null else str(self.what)
+
+    def read(self, value: Any) -> Any:
+        return None if value is None and self.null else self.read_other(value)
+
+    def read_other(self, value: Any) -> Any:
+        raise NotImplementedError
+
+
+class Choice(_AsItIs, msgspec.Struct, frozen=True):
     """One of the options. If `foreign` is set (the kind of object), also the user's own as `package.module:Name`.
 
     `remark` says what else a user may look for here.
@@ -69,63 +95,43 @@ class Choice(msgspec.Struct, frozen=True):
         return f"one of {', '.join(self.options)}{own}{remark}"
 
     def read(self, value: Any) -> str:
-        text = _unquoted(value) if isinstance(value, str) else ""
+        text = unquoted(value) if isinstance(value, str) else ""
         if text in self.options or (self.foreign and _FOREIGN.fullmatch(text)):
             return text
         raise Mismatch
 
-    def show(self, value: str) -> str:
-        return value
 
-
-class Foreign(msgspec.Struct, frozen=True):
-    """A user's own object as `package.module:Name`. The text `null` describes what null means."""
+class Foreign(_OrNull, msgspec.Struct, frozen=True):
+    """A user's own object as `package.module:Name`."""
 
     name: str
     null: str
 
     @property
-    def expects(self) -> str:
-        return f"your own as package.module:{self.name}, or null: {self.null}"
+    def what(self) -> str:
+        return f"your own as package.module:{self.name}"
 
-    def read(self, value: Any) -> str | None:
-        if value is None:
-            return None
-        text = _unquoted(value) if isinstance(value, str) else ""
+    def read_other(self, value: Any) -> str:
+        text = unquoted(value) if isinstance(value, str) else ""
         if not _FOREIGN.fullmatch(text):
             raise Mismatch
         return text
 
-    def show(self, value: str | None) -> str | None:
-        return value
 
-
-class Text(msgspec.Struct, frozen=True):
-    """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing.
-
-    Null is allowed if `null` describes its meaning.
-    """
+class Text(_OrNull, msgspec.Struct, frozen=True):
+    """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing."""
 
     pattern: str
     what: str
     null: str = ""
 
-    @property
-    def expects(self) -> str:
-        return self.what + (f", or null: {self.null}" if self.null else "")
-
-    def read(self, value: Any) -> str | None:
-        if value is None and self.null:
-            return None
-        if not isinstance(value, str) or not re.fullmatch(self.pattern, _unquoted(value), re.ASCII):
+    def read_other(self, value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(self.pattern, unquoted(value), re.ASCII):
             raise Mismatch
-        return _unquoted(value)
-
-    def show(self, value: str | None) -> str | None:
-        return value
+        return unquoted(value)
 
 
-class TopicName(msgspec.Struct, frozen=True):
+class TopicName(_AsItIs, msgspec.Struct, frozen=True):
     """The name of a Kafka topic. Empty is allowed if `empty` describes its meaning."""
 
     empty: str = ""
@@ -136,31 +142,22 @@ class TopicName(msgspec.Struct, frozen=True):
         return f"a Kafka topic: 1 to {_LONGEST_TOPIC} letters, digits, dots, underscores and hyphens{empty}"
 
     def read(self, value: Any) -> str:
-        text = _unquoted(value) if isinstance(value, str) else None
+        text = unquoted(value) if isinstance(value, str) else None
         if text is None or not (_TOPIC.fullmatch(text) or (self.empty and not text)):
             raise Mismatch
         return text
 
-    def show(self, value: str) -> str:
-        return value
 
-
-class SecretText(msgspec.Struct, frozen=True):
-    """A text that is kept unchanged, including apostrophes, and is never shown.
-
-    Null is allowed if `null` describes its meaning.
-    """
+class SecretText(_OrNull, msgspec.Struct, frozen=True):
+    """A text that is kept unchanged, including apostrophes, and is never shown."""
 
     null: str = ""
 
     @property
-    def expects(self) -> str:
-        null = f", or null: {self.null}" if self.null else ""
-        return f"a text (in double quotes if it looks like a number or a duration){null}"
+    def what(self) -> str:
+        return "a text (in double quotes if it looks like a number or a duration)"
 
-    def read(self, value: Any) -> Secret | None:
-        if value is None and self.null:
-            return None
+    def read_other(self, value: Any) -> Secret:
         if not isinstance(value, str):
             raise Mismatch
         return Secret(value)
@@ -169,25 +166,19 @@ class SecretText(msgspec.Struct, frozen=True):
         return None if value is None else value.masked
 
 
-class Url(msgspec.Struct, frozen=True):
-    """A URL with one of the schemes. The password in it is a secret, and with `hides_path` what follows the host, too.
-
-    Null is allowed if `null` describes its meaning.
-    """
+class Url(_OrNull, msgspec.Struct, frozen=True):
+    """A URL with one of the schemes. The password in it is a secret, and with `hides_path` what follows the host, too."""
 
     schemes: tuple[str, ...]
     null: str = ""
     hides_path: bool = False
 
     @property
-    def expects(self) -> str:
-        null = f", or null: {self.null}" if self.null else ""
-        return "a URL in double quotes that begins with " + " or ".join(f"{each}://" for each in self.schemes) + null
+    def what(self) -> str:
+        return "a URL in double quotes that begins with " + " or ".join(f"{each}://" for each in self.schemes)
 
-    def read(self, value: Any) -> Secret | None:
-        if value is None and self.null:
-            return None
-        text = _unquoted(value) if isinstance(value, str) else ""
+    def read_other(self, value: Any) -> Secret:
+        text = unquoted(value) if isinstance(value, str) else ""
         scheme, separator, rest = text.partition("://")
         if scheme not in self.schemes or not separator or not rest or re.search(r"[\s\x00-\x1f]", text):
             raise Mismatch
@@ -199,45 +190,6 @@ class Url(msgspec.Struct, frozen=True):
     def masked(self, text: str) -> str:
         """Return a text as it may be shown, also one that is refused."""
         return without_path(text) if self.hides_path else without_secrets(text)
-
-
-class Names(msgspec.Struct, frozen=True):
-    """A list of different names. Apostrophes are no quotes in HOCON; those of the documented examples are removed."""
-
-    expects: str = 'a list of different names, such as ["BusinessData"]'
-
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise Mismatch
-        names = tuple(map(_unquoted, value))
-        if any(not name.strip() or "'" in name or re.search(r"[\x00-\x1f\x7f]", name) for name in names) or len(set(names)) < len(
-            names
-        ):
-            raise Mismatch
-        return names
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-class Choices(msgspec.Struct, frozen=True):
-    """A list of different names, each of them one of these."""
-
-    names: tuple[str, ...]
-
-    @property
-    def expects(self) -> str:
-        return f"a list of different ones of {', '.join(self.names)}"
-
-    def read(self, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or len(set(map(str, value))) < len(value):
-            raise Mismatch
-        if any(each not in self.names for each in value):
-            raise Mismatch
-        return tuple(value)
-
-    def show(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
 
 
 class Object(msgspec.Struct, frozen=True):
@@ -260,7 +212,7 @@ class Object(msgspec.Struct, frozen=True):
         return msgspec.json.decode(value)
 
 
-class Switch(msgspec.Struct, frozen=True):
+class Switch(_AsItIs, msgspec.Struct, frozen=True):
     """True or false, or their texts, as environment variables are texts."""
 
     expects: str = "true or false"
@@ -272,23 +224,18 @@ class Switch(msgspec.Struct, frozen=True):
             raise Mismatch
         return found
 
-    def show(self, value: bool) -> bool:
-        return value
 
+class FilePath(_OrNull, msgspec.Struct, frozen=True):
+    """A path, relative to the working directory."""
 
-class FilePath(msgspec.Struct, frozen=True):
-    """A path, relative to the working directory. If `derived` is set, null is allowed, and `derived` describes its meaning."""
-
-    derived: str = ""
+    null: str = ""
 
     @property
-    def expects(self) -> str:
-        return "a path" + (f", or null: {self.derived}" if self.derived else "")
+    def what(self) -> str:
+        return "a path"
 
-    def read(self, value: Any) -> Path | None:
-        if value is None and self.derived:
-            return None
-        text = _unquoted(value) if isinstance(value, str) else ""
+    def read_other(self, value: Any) -> Path:
+        text = unquoted(value) if isinstance(value, str) else ""
         names = text.encode("utf-8", "surrogateescape").split(b"/")
         if not text.strip() or "\x00" in text or len(text) > _LONGEST_PATH or max(map(len, names)) > _LONGEST_NAME:
             raise Mismatch
@@ -298,19 +245,17 @@ class FilePath(msgspec.Struct, frozen=True):
         return None if value is None else str(value)
 
 
-class Location(msgspec.Struct, frozen=True):
-    """A path, or a URL of a file system that Hadoop knows. Null is allowed, and `derived` describes its meaning."""
+class Location(_OrNull, msgspec.Struct, frozen=True):
+    """A path, or a URL of a file system that Hadoop knows."""
 
-    derived: str
+    null: str
 
     @property
-    def expects(self) -> str:
-        return f"a path, a URL of Hadoop's such as hdfs://host/path, or null: {self.derived}"
+    def what(self) -> str:
+        return "a path, a URL of Hadoop's such as hdfs://host/path"
 
-    def read(self, value: Any) -> str | None:
-        if value is None:
-            return None
-        scheme, separator, rest = _unquoted(value).partition("://") if isinstance(value, str) else ("", "", "")
+    def read_other(self, value: Any) -> str:
+        scheme, separator, rest = unquoted(value).partition("://") if isinstance(value, str) else ("", "", "")
         if not separator:
             return str(FilePath().read(value))
         is_scheme = re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) is not None
@@ -322,30 +267,26 @@ class Location(msgspec.Struct, frozen=True):
         return None if value is None else without_secrets(value)
 
 
-class Duration(msgspec.Struct, frozen=True):
-    """Milliseconds. A unit is required, because `30` may be meant as seconds. Null is allowed if `null` describes its meaning.
+class Duration(_OrNull, msgspec.Struct, frozen=True):
+    """Milliseconds. A unit is required, because `30` may be meant as seconds.
 
     `word` is a word that is allowed instead of a duration, and is kept unchanged.
     """
 
-    least: str
-    most: str
+    minimum: str
+    maximum: str
     null: str = ""
     word: str = ""
 
     @property
-    def expects(self) -> str:
-        word = f", or {self.word}" if self.word else ""
-        null = f", or null: {self.null}" if self.null else ""
-        return f"a duration with its unit from {self.least} to {self.most}{word}{null}"
+    def what(self) -> str:
+        return f"a duration with its unit from {self.minimum} to {self.maximum}" + (f", or {self.word}" if self.word else "")
 
-    def read(self, value: Any) -> int | str | None:
-        if value is None and self.null:
-            return None
-        if self.word and isinstance(value, str) and _unquoted(value) == self.word:
+    def read_other(self, value: Any) -> int | str:
+        if self.word and isinstance(value, str) and unquoted(value) == self.word:
             return self.word
         milliseconds = _milliseconds(value)
-        if not _milliseconds(self.least) <= milliseconds <= _milliseconds(self.most):
+        if not _milliseconds(self.minimum) <= milliseconds <= _milliseconds(self.maximum):
             raise Mismatch
         return milliseconds
 
@@ -356,47 +297,20 @@ class Duration(msgspec.Struct, frozen=True):
         return f"{value // _MILLISECONDS[unit]}{unit}" if value else "0s"
 
 
-class Durations(msgspec.Struct, frozen=True):
-    """A list of durations, each as `Duration` reads them."""
+class Size(_OrNull, msgspec.Struct, frozen=True):
+    """Bytes. As in HOCON, K, M and G are powers of 1024; kB, MB and GB are powers of 1000; a bare number is in bytes."""
 
-    least: str
-    most: str
-    empty: str
-
-    @property
-    def expects(self) -> str:
-        return f"a list of durations with their units from {self.least} to {self.most}, such as [1s, 10s]; empty: {self.empty}"
-
-    def read(self, value: Any) -> tuple[int, ...]:
-        if not isinstance(value, list) or len(value) > _MAX_DURATIONS:
-            raise Mismatch
-        each_of = Duration(self.least, self.most)
-        return tuple(int(each_of.read(each) or 0) for each in value)
-
-    def show(self, value: tuple[int, ...]) -> list[str]:
-        return [str(Duration(self.least, self.most).show(each)) for each in value]
-
-
-class Size(msgspec.Struct, frozen=True):
-    """Bytes. As in HOCON, K, M and G are powers of 1024; kB, MB and GB are powers of 1000; a bare number is in bytes.
-
-    Null is allowed if `null` describes its meaning.
-    """
-
-    least: str
-    most: str
+    minimum: str
+    maximum: str
     null: str = ""
 
     @property
-    def expects(self) -> str:
-        size = f"a size from {self.least} to {self.most}, such as 512M (not 512m, which is minutes)"
-        return size + (f", or null: {self.null}" if self.null else "")
+    def what(self) -> str:
+        return f"a size from {self.minimum} to {self.maximum}, such as 512M (not 512m, which is minutes)"
 
-    def read(self, value: Any) -> int | None:
-        if value is None and self.null:
-            return None
+    def read_other(self, value: Any) -> int:
         size = _bytes(value)
-        if not _bytes(self.least) <= size <= _bytes(self.most):
+        if not _bytes(self.minimum) <= size <= _bytes(self.maximum):
             raise Mismatch
         return size
 
@@ -407,46 +321,41 @@ class Size(msgspec.Struct, frozen=True):
         return value if unit == "B" else f"{value // _BYTES[unit]}{unit}"
 
 
-class Whole(msgspec.Struct, frozen=True):
-    """A whole number, or its text, as environment variables are texts. Null is allowed if `null` describes its meaning."""
+class Whole(_OrNull, msgspec.Struct, frozen=True):
+    """A whole number, or its text, as environment variables are texts."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     null: str = ""
 
     @property
-    def expects(self) -> str:
-        return f"a whole number from {self.least} to {self.most}" + (f", or null: {self.null}" if self.null else "")
+    def what(self) -> str:
+        return f"a whole number from {self.minimum} to {self.maximum}"
 
-    def read(self, value: Any) -> int | None:
-        if value is None and self.null:
-            return None
+    def read_other(self, value: Any) -> int:
         if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
+        if isinstance(value, bool) or not isinstance(value, int) or not self.minimum <= value <= self.maximum:
             raise Mismatch
-        return value
-
-    def show(self, value: int | None) -> int | None:
         return value
 
 
 class Number(msgspec.Struct, frozen=True):
     """A number with or without a fraction."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     @property
     def expects(self) -> str:
-        return f"a number from {self.least:g} to {self.most:g}"
+        return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def read(self, value: Any) -> float:
         if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", value.strip()):
             value = float(value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Mismatch
-        if not self.least <= value <= self.most:
+        if not self.minimum <= value <= self.maximum:
             raise Mismatch
         return float(value)
 
@@ -454,19 +363,17 @@ class Number(msgspec.Struct, frozen=True):
         return int(value) if value.is_integer() else value
 
 
-class PerSecond(msgspec.Struct, frozen=True):
-    """A rate as `50/s`, from 0.001/s to 100000/s. Null is allowed, and `null` describes its meaning."""
+class PerSecond(_OrNull, msgspec.Struct, frozen=True):
+    """A rate as `50/s`, from 0.001/s to 100000/s."""
 
     null: str
 
     @property
-    def expects(self) -> str:
-        return f"a rate such as 50/s, or null: {self.null}"
+    def what(self) -> str:
+        return "a rate such as 50/s"
 
-    def read(self, value: Any) -> float | None:
-        if value is None:
-            return None
-        match = _RATE.fullmatch(_unquoted(value).strip()) if isinstance(value, str) else None
+    def read_other(self, value: Any) -> float:
+        match = _RATE.fullmatch(unquoted(value).strip()) if isinstance(value, str) else None
         if match is None or not 0.001 <= float(match[1]) <= 100_000:
             raise Mismatch
         return float(match[1])
@@ -475,25 +382,7 @@ class PerSecond(msgspec.Struct, frozen=True):
         return None if value is None else f"{value:g}/s"
 
 
-class Statuses(msgspec.Struct, frozen=True):
-    """A list of different HTTP statuses."""
-
-    expects: str = "a list of HTTP statuses from 200 to 599, such as [404, 410]"
-
-    def read(self, value: Any) -> tuple[int, ...]:
-        status = Whole(200, 599)
-        if not isinstance(value, list):
-            raise Mismatch
-        found = tuple(status.read(each) or 0 for each in value)
-        if len(set(found)) < len(found):
-            raise Mismatch
-        return found
-
-    def show(self, value: tuple[int, ...]) -> list[int]:
-        return list(value)
-
-
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     """Return the text without the apostrophes that pyhocon keeps around `'BusinessData'`."""
     return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "'" else text
 
@@ -540,3 +429,7 @@ def _decimal(digits: str) -> Decimal:
         return Decimal(digits)
     except InvalidOperation as error:
         raise Mismatch from error
+
+
+USER = Text(r"[^\x00-\x1f]{1,256}", "a text", "no login")
+PASSWORD = SecretText("no login")

@@ -80,7 +80,7 @@ def receive(turn: Turn, envelope: DataEnvelope) -> None:
     """Take an arrived envelope, or queue it if there is a remainder or the turn's output budget is used up."""
     turn.arrived += 1
     rare = turn.unit.rare
-    if (rare is None or rare.remainder is None) and turn.let_out < turn.budget:
+    if (rare is None or rare.remainder is None) and turn.output_bytes < turn.budget:
         _take(turn, envelope)
     else:
         _queue(turn, envelope)
@@ -109,7 +109,7 @@ def end(turn: Turn) -> None:
     if unit.rare is not None and turn.is_changed and not unit.stash:
         unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
-    turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.let_out
+    turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.output_bytes
     if turn.is_last or (turn.is_changed and turn.context.stores_turns):
         turn.change = change_of(turn)
         if turn.change.payment_data is not None and not turn.is_last:

@@ -144,7 +144,7 @@ def _dead_letter(turn: Turn, ordered: Ordered) -> Ended:
     error = DeadLetterOrdered(f"ordered by {order.by}: {order.because}")
     unit, retry = turn.unit, turn.unit.retry
     if retry is not None and retry.entry.offset == order.position:
-        turn.set_aside(retry, error)
+        turn.dead_letter_retry(retry, error)
         unstash_all(turn)
         return Ended(OrderResult.DONE, "the envelope under retry is a dead letter")
     entry = next((each for each in unit.stash if each.offset == order.position), None)

@@ -146,7 +146,7 @@ def _set_head_aside(turn: Turn, why: str) -> None:
     """Dead-letter the head, and handle the envelopes that waited for it."""
     head = turn.unit.retry
     assert head is not None, "it waits for a server"
-    turn.set_aside(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
+    turn.dead_letter_retry(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
     for lane in turn.unit.lanes:
         turn.unstash(lane)
 

@@ -93,7 +93,7 @@ class Turn:
     actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why the unit must be woken, None if
     nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the offsets that left the
     stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of the handled records
-    that have one. `let_out` is about the bytes of the output, `written_bytes` those and the payment data's, if that is to be
+    that have one. `output_bytes` is about the bytes of the output, `written_bytes` those and the payment data's, if that is to be
     stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
     """
 
@@ -127,7 +127,7 @@ class Turn:
         self.incomplete: str | None = None
         self.released_to = -1
         self.is_changed = False
-        self.let_out = self.arrived = self.handled = self.stashed = self.longest_wait_ms = 0
+        self.output_bytes = self.arrived = self.handled = self.stashed = self.longest_wait_ms = 0
         self.output: list[Output] = []
         self.releases: list[Release] = []
         self.added: dict[int, Entry] = {}
@@ -144,7 +144,7 @@ class Turn:
     @property
     def is_spent(self) -> bool:
         """Whether the turn's output budget is used up."""
-        return self.let_out >= self.budget
+        return self.output_bytes >= self.budget
 
     def entry(self, envelope: DataEnvelope) -> Entry:
         """Return the stash entry of an envelope that arrived now.
@@ -188,7 +188,7 @@ class Turn:
         """Add a dead letter to the output."""
         dead_letter = DeadLetter(record, reason, error, self.now)
         self.output.append(dead_letter)
-        self.let_out += dead_letter.size
+        self.output_bytes += dead_letter.size
 
     def report(self, outcome: OrderOutcome) -> None:
         """Add the outcome of an order to the output. It is small, and counts for no output budget."""
@@ -222,7 +222,7 @@ class Turn:
                     break
             elif not self._accepts(top):
                 break
-            if self.let_out >= self.budget:
+            if self.output_bytes >= self.budget:
                 self.cut_off(lane)
                 break
             self.gather_with(top.envelope)
@@ -267,7 +267,7 @@ class Turn:
             if entry is not None:
                 self.note_unstashed(entry)
 
-    def set_aside(self, retry: Retry, why: PermanentError) -> None:
+    def dead_letter_retry(self, retry: Retry, why: PermanentError) -> None:
         """Dead-letter the entry under retry without another attempt."""
         envelope, data = retry.entry.envelope, self.unit.data
         self.current, self.is_changed = envelope, True
@@ -304,14 +304,14 @@ class Turn:
 
     def _notify(self, envelope: DataEnvelope, handled: Handled, marks: Marks) -> None:
         """Add the notifications of a handled envelope, and behind all of them its facts."""
-        let_out = 0
+        output_bytes = 0
         for each in handled.notifications:
             self.output.append(each)
-            let_out += each.size
+            output_bytes += each.size
         for fact in handled.facts:
             self.output.append(fact)
-            let_out += fact.size
-        self.let_out += let_out
+            output_bytes += fact.size
+        self.output_bytes += output_bytes
         self.handled += 1
         written_at = envelope.record.written_at
         if written_at is not None:

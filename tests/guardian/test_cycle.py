@@ -238,21 +238,21 @@ def test_a_record_has_left_when_all_has_that_was_committed_with_a_position_beyon
     partitions = service.cycle.partitions
     service.tell("u", 1)
     first = Origin(P0, 0)
-    assert not partitions.has_left(first)
+    assert not partitions.is_published(first)
     watcher.before["publish"] = [PublishRefused("the group has moved on")]
     service.cycle.run_once()
-    assert not partitions.has_left(first), "it is committed, and may not leave yet"
+    assert not partitions.is_published(first), "it is committed, and may not leave yet"
     service.cycle.run_once()
-    assert partitions.has_left(first)
+    assert partitions.is_published(first)
     second = Origin(P0, service.input_size())
     service.clock.advance(1)
     service.tell("v", 5)
     service.cycle.run_once()
-    assert not partitions.has_left(second), "its position is not due yet"
+    assert not partitions.is_published(second), "its position is not due yet"
     service.clock.advance(1_000)
     service.cycle.run_once()
-    assert partitions.has_left(second)
-    assert not partitions.has_left(Origin(P1, 0)), "that is not ours"
+    assert partitions.is_published(second)
+    assert not partitions.is_published(Origin(P1, 0)), "that is not ours"
 
 
 def test_a_position_is_published_once_a_second_while_nothing_leaves(service: Service, watcher: Watcher) -> None:

@@ -12,8 +12,8 @@ from guardian.partition_orders import (
     TakenOrders,
     is_paused,
     lost_by_heal,
+    paused_ms,
     pauses_by_this_clock,
-    rested_ms,
     take_orders,
 )
 from guardian.ports import OrderBatch, OrderRecord
@@ -171,7 +171,7 @@ def test_the_header_has_no_text_before_the_first_order_and_keeps_everything_afte
 
 def test_a_deadline_rests_for_the_part_of_a_pause_in_which_its_unit_waited() -> None:
     pauses = (Pause(100, 200), Pause(500, 600), Pause(900, None))
-    assert [rested_ms(pauses, since) for since in (0, 100, 150, 200, 550, 1_000)] == [200, 200, 150, 100, 50, 0]
+    assert [paused_ms(pauses, since) for since in (0, 100, 150, 200, 550, 1_000)] == [200, 200, 150, 100, 50, 0]
     assert is_paused(pauses)
     assert not is_paused(pauses[:2])
 

@@ -77,10 +77,10 @@ def test_a_partition_that_cannot_be_taken_over_yet_holds_up_no_other(service: Se
     for _ in range(3):
         service.cycle.run_once()
     assert (set(service.cycle.partitions.owned), service.sequences("w")) == ({P1}, [1])
-    assert service.cycle.partitions.put_off_takeovers.untaken[P0].reason == "another's transaction is open"
+    assert service.cycle.partitions.postponed_takeovers.untaken[P0].reason == "another's transaction is open"
     group.undecided = set()
     service.run()
-    assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1], {})
+    assert (service.sequences("u"), service.cycle.partitions.postponed_takeovers.untaken) == ([1], {})
 
 
 def test_a_partition_that_goes_away_is_not_tried_again(service: Service, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_partition_that_goes_away_is_not_tried_again(service: Service, group: 
     service.start().cycle.run_once()
     monkeypatch.setattr(service.servers.transport, "assignment", list, raising=False)
     service.cycle.run_once()
-    assert service.cycle.partitions.put_off_takeovers.untaken == {}
+    assert service.cycle.partitions.postponed_takeovers.untaken == {}
 
 
 def test_what_may_not_leave_stays_pending_and_nothing_is_read_until_it_has_left(service: Service, group: Group) -> None:
@@ -182,13 +182,13 @@ def test_one_that_is_refused_is_set_aside_until_it_is_mended_and_the_others_go_o
     for _ in range(3):
         service.cycle.run_once()
     assert (set(service.cycle.partitions.owned), service.sequences("w")) == ({P1}, [1, 2])
-    set_aside = service.cycle.partitions.put_off_takeovers.untaken[P0]
-    assert set_aside.what == "source"
-    assert "storage.namespace" in set_aside.reason
-    assert caplog.text.count("is set aside until an operator acts") == 1
+    excluded = service.cycle.partitions.postponed_takeovers.untaken[P0]
+    assert excluded.what == "source"
+    assert "storage.namespace" in excluded.reason
+    assert caplog.text.count("is excluded until an operator acts") == 1
     group.recreated = set()
     service.run()
-    assert (service.sequences("u"), service.cycle.partitions.put_off_takeovers.untaken) == ([1, 2], {})
+    assert (service.sequences("u"), service.cycle.partitions.postponed_takeovers.untaken) == ([1, 2], {})
 
 
 def test_a_service_that_runs_waits_even_if_all_its_partitions_are_refused(service: Service, group: Group) -> None:

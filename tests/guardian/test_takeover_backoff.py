@@ -19,7 +19,7 @@ def test_what_was_never_put_off_is_due() -> None:
 def test_each_time_it_is_put_off_for_twice_as_long_up_to_the_longest() -> None:
     waits, now = later(), 1_000
     for pause in (100, 200, 300, 300):
-        waits.put_off(ONE, "storage", "no answer", now)
+        waits.postpone(ONE, "storage", "no answer", now)
         assert not waits.is_due(ONE, now + pause - 1)
         assert waits.is_due(ONE, now + pause)
         now += pause
@@ -27,16 +27,16 @@ def test_each_time_it_is_put_off_for_twice_as_long_up_to_the_longest() -> None:
 
 def test_the_first_time_is_told_from_the_others() -> None:
     waits = later()
-    assert waits.put_off(ONE, "storage", "no answer", 0)
-    assert not waits.put_off(ONE, "storage", "no answer", 100)
+    assert waits.postpone(ONE, "storage", "no answer", 0)
+    assert not waits.postpone(ONE, "storage", "no answer", 100)
     waits.forget(ONE)
-    assert waits.put_off(ONE, "storage", "no answer", 200)
+    assert waits.postpone(ONE, "storage", "no answer", 200)
 
 
 def test_partitions_are_put_off_each_for_itself() -> None:
     waits = later()
-    waits.put_off(ONE, "storage", "no answer", 0)
-    waits.put_off(OTHER, "output", "undecided", 50)
+    waits.postpone(ONE, "storage", "no answer", 0)
+    waits.postpone(OTHER, "output", "undecided", 50)
     assert waits.next_at == 100
     waits.forget(ONE)
     assert waits.next_at == 150
@@ -45,5 +45,5 @@ def test_partitions_are_put_off_each_for_itself() -> None:
 
 def test_a_clock_that_was_set_back_delays_no_attempt() -> None:
     waits = later()
-    waits.put_off(ONE, "storage", "no answer", 1_000_000)
+    waits.postpone(ONE, "storage", "no answer", 1_000_000)
     assert waits.is_due(ONE, 5)

@@ -210,12 +210,12 @@ def test_a_dropped_partition_takes_what_was_left_over_along(new_asked: Callable[
 def test_who_is_new_stands_at_the_end_and_who_let_something_out_goes_there() -> None:
     line = UnfinishedTurns()
     for key in (A, B, C):
-        line.note(key, left_over(), has_let_out=False)
-    line.note(A, left_over(), has_let_out=True)
-    line.note(B, left_over(), has_let_out=False)
+        line.note(key, left_over(), has_output=False)
+    line.note(A, left_over(), has_output=True)
+    line.note(B, left_over(), has_output=False)
     assert line.first(10, 1 << 30) == [B, C, A]
-    line.note(B, None, has_let_out=True)
-    line.note(C, replace(left_over(), kind=WaitKind.DEADLINE), has_let_out=True)
+    line.note(B, None, has_output=True)
+    line.note(C, replace(left_over(), kind=WaitKind.DEADLINE), has_output=True)
     assert line.first(10, 1 << 30) == [A]
     assert len(line) == 1
 
@@ -223,12 +223,12 @@ def test_who_is_new_stands_at_the_end_and_who_let_something_out_goes_there() -> 
 def test_of_the_line_as_many_are_named_as_may_be_loaded_and_one_at_least() -> None:
     line = UnfinishedTurns()
     for key in (A, B, C):
-        line.note(key, left_over(100), has_let_out=False)
+        line.note(key, left_over(100), has_output=False)
     assert line.first(2, 1 << 30) == [A, B]
     assert line.first(10, 150) == [A, B]
     assert line.first(10, 1) == [A]
     assert line.stashed_bytes == 300
-    line.note(A, left_over(500), has_let_out=False)
+    line.note(A, left_over(500), has_output=False)
     assert line.stashed_bytes == 700
     line.drop(P0)
     assert (line.stashed_bytes, len(line)) == (0, 0)

@@ -332,7 +332,7 @@ def test_a_unit_whose_deadline_is_further_away_than_any_can_be_is_woken_to_set_i
 def test_a_pause_of_a_partition_that_a_clock_ahead_ended_ends_once_the_clock_is_right(*, is_new: bool) -> None:
     one = registry()
     one.arm(A, waits(21_000))
-    one.rest(P0, (Pause(5_000, AHEAD_MS),))
+    one.note_pauses(P0, (Pause(5_000, AHEAD_MS),))
     if not is_new:
         assert one.dues(AHEAD_MS, READ, READ).wakes == {}
     assert one.dues(60_000, READ, READ).wakes == {}

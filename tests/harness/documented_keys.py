@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from notification_service.configuration.hocon.parser import parse_text, resolve
+from notification_service.configuration.hocon import parse_text, resolve
 from notification_service.configuration.schema import Schema
 
 REFERENCE, DOCUMENT = "conf/reference.conf", "docs/configuration.md"

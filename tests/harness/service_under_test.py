@@ -228,7 +228,7 @@ class Service:
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)
         # The clock stands still between two cycles.
-        self._cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
+        self._cycle.partitions.postponed_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self
 
     def stop(self) -> None:
@@ -272,7 +272,7 @@ class Service:
     def _has_to_go_on(self) -> bool:
         """Whether a partition waits for its takeover, or output waits for its publication."""
         partitions = self.cycle.partitions
-        return bool(partitions.put_off_takeovers.untaken) or any(owned.unpublished for owned in partitions.owned.values())
+        return bool(partitions.postponed_takeovers.untaken) or any(owned.unpublished for owned in partitions.owned.values())
 
     def report_units(self) -> UnitsReport:
         return self.servers.actors.report_units()

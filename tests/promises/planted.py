@@ -541,7 +541,7 @@ PLANTED = (
         "region-goes-on-where-the-first-sink-is",
         "With several sinks, each gets everything exactly once.",
         _REGIONS,
-        "notification_service/connectors/region/transport.py",
+        "notification_service/connectors/region_transport.py",
         "min(known, key=_progress, default=None)",
         "max(known, key=_progress, default=None)",
         (
@@ -577,8 +577,8 @@ PLANTED = (
         "To MQTT with qos 1 and 2 it is at least once: what the broker has not confirmed is sent again.",
         _REGIONS,
         "notification_service/connectors/mqtt/sink.py",
-        "self._left.note(remaining[: sending.confirmed])",
-        "self._left.note(remaining)",
+        "self._published.note(remaining[: sending.confirmed])",
+        "self._published.note(remaining)",
         (
             "tests/notification_service/connectors/mqtt/test_sink.py"
             "::test_a_broker_that_does_not_answer_leaves_the_call_undecided_and_the_same_call_ends_it",

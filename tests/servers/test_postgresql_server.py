@@ -60,7 +60,7 @@ def test_a_client_has_to_know_the_password(own_server: OwnServer) -> None:
 def test_while_it_is_paused_no_client_gets_an_answer(own_server: OwnServer) -> None:
     server = own_server(PostgresqlServer, QUICK).start()
     with client(server) as held:
-        said(held, "SELECT 'before';", "before")
+        expect_answer(held, "SELECT 'before';", "before")
         server.pause()
         assert held.stdin is not None
         assert held.stdout is not None
@@ -75,7 +75,7 @@ def test_while_it_is_paused_no_client_gets_an_answer(own_server: OwnServer) -> N
 def test_it_stops_at_once_though_clients_are_connected_and_it_is_paused(own_server: OwnServer) -> None:
     server = own_server(PostgresqlServer, QUICK).start()
     with client(server) as held:
-        said(held, "SELECT 1;", "1")
+        expect_answer(held, "SELECT 1;", "1")
         processes = backends(server)
         server.pause()
         assert stop_all(server.directory) == ["."]
@@ -122,13 +122,13 @@ def client(server: PostgresqlServer) -> Iterator["subprocess.Popen[str]"]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([psql(), "-XAtq", server.url], text=True, **pipes) as process:  # type: ignore[call-overload]
         try:
-            said(process, "SELECT 'connected';", "connected")
+            expect_answer(process, "SELECT 'connected';", "connected")
             yield process
         finally:
             process.kill()
 
 
-def said(client: "subprocess.Popen[str]", statement: str, answer: str) -> None:
+def expect_answer(client: "subprocess.Popen[str]", statement: str, answer: str) -> None:
     assert client.stdin is not None
     assert client.stdout is not None
     client.stdin.write(f"{statement}\n")

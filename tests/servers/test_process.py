@@ -127,7 +127,7 @@ def test_the_signal_that_ends_it_is_written_down(launch: Launch, tmp_path: Path)
     assert "interrupted" in (tmp_path / "log").read_text()
 
 
-def test_a_paused_one_ends_when_it_is_told_to(launch: Launch, tmp_path: Path) -> None:
+def test_a_paused_one_ends_when_it_is_ordered_to(launch: Launch, tmp_path: Path) -> None:
     process = launch(POLITE)
     wait_until(lambda: "polite" in (tmp_path / "log").read_text(), "it listens")
     process.pause()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from harness.packages import ROOT
 
-from notification_service.jobs.jars import maven
+from notification_service.jobs import maven
 from servers import postgresql as postgresql
 from servers import prometheus as program
 from servers.postgresql import find_postgresql
@@ -38,9 +38,9 @@ def put(directory: Path, name: str, script: str) -> Path:
     return program
 
 
-@pytest.mark.parametrize(("said", "is_enough"), [("17.0.15", True), ("21-ea", True), ("11.0.2", False), ("1.8.0_392", False)])
-def test_java_17_or_newer_is_enough(programs: Path, said: str, is_enough: bool) -> None:
-    java = put(programs, "java", f"echo 'openjdk version \"{said}\" 2025-04-15' >&2")
+@pytest.mark.parametrize(("number", "is_enough"), [("17.0.15", True), ("21-ea", True), ("11.0.2", False), ("1.8.0_392", False)])
+def test_java_17_or_newer_is_enough(programs: Path, number: str, is_enough: bool) -> None:
+    java = put(programs, "java", f"echo 'openjdk version \"{number}\" 2025-04-15' >&2")
     if is_enough:
         assert find_java() == java
     else:

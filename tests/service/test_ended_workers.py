@@ -56,7 +56,7 @@ class Workers:
             try:
                 self.hand.look()
                 quiet = 0 if self.service.cycle.run_once() else quiet + 1
-                self.hand.forget_those_that(self.service.cycle.partitions.has_left)
+                self.hand.forget_those_that(self.service.cycle.partitions.is_published)
             except Exited as ended:
                 if is_own_doing(ended.code):
                     self.suspects.count(ended.held, f"ended with {ended.code}")

@@ -74,7 +74,7 @@ class Worker(Slot):
     def words(self) -> str:
         if self.cycle is None:
             return "dead"
-        untaken = {str(each): why.reason for each, why in self.cycle.partitions.put_off_takeovers.untaken.items()}
+        untaken = {str(each): why.reason for each, why in self.cycle.partitions.postponed_takeovers.untaken.items()}
         return f"holds {[str(each.partition) for each in self.owned()]}, cannot take {untaken}"
 
     # Its run
@@ -110,7 +110,7 @@ class Worker(Slot):
         bounds = (waits, world.done_characters, plan.retention_ms, plan.portion_bytes)
         self.cycle = Cycle(servers, tools, CycleSettings(strategy.name, plan.batch_size, 0, *bounds))
         self._cycles = RegionCycles(self.cycle, servers, tools, self.wait)
-        self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
+        self.cycle.partitions.postponed_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 
     def _new_storage(self) -> Storage:

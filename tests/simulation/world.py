@@ -27,7 +27,7 @@ from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Wor
 
 from guardian.actor_gateway import UnitsReport
 from guardian.owned_partition import OwnedPartition
-from guardian.partition_orders import Pauses, rested_ms
+from guardian.partition_orders import Pauses, paused_ms
 from guardian.takeover import find_metadata
 from resequencer.clock import Instant
 from resequencer.record import Partition
@@ -353,4 +353,4 @@ def _is_ours(position: OffsetAndMetadata) -> bool:
 
 def _due_at(waits: Waits, pauses: Pauses) -> Instant:
     """When the unit is to be woken: a deadline rests while its partition is paused."""
-    return waits.wakes_at + (rested_ms(pauses, waits.since) if waits.kind is WaitKind.DEADLINE else 0)
+    return waits.wakes_at + (paused_ms(pauses, waits.since) if waits.kind is WaitKind.DEADLINE else 0)

@@ -1,4 +1,4 @@
-"""Storage `whole-file`: everything in one file that is written anew at each commit. For a handful of units."""
+"""Storage `whole-file`: everything in one file that is written again at each commit. For a handful of units."""
 
 import os
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class WholeFile:
 
     @contextmanager
     def changing(self) -> Iterator[_Content]:
-        """What is changed within becomes durable when it is left; nothing of it if anything is raised."""
+        """What is changed within becomes durable at its end; nothing of it if anything is raised."""
         content = self.read()
         yield content
         data, draft = _encode(content), self._path.with_suffix(".new")

@@ -246,25 +246,25 @@ def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Hea
     if ours is None:
         raise ValueError(f"it has no header {DEAD_LETTER_REASON}")
     try:
-        said = {name: text.decode() for name, text in headers[ours:]}
-        record = Record(_origin(said), value, key, headers[:ours], cut=_cut(said))
-        reason, dead_at = DeadLetterReason(said[DEAD_LETTER_REASON]), instant_of(said[DEAD_LETTER_AT])
-        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, said[DEAD_LETTER_ERROR], dead_at))
+        fields = {name: text.decode() for name, text in headers[ours:]}
+        record = Record(_origin(fields), value, key, headers[:ours], cut=_cut(fields))
+        reason, dead_at = DeadLetterReason(fields[DEAD_LETTER_REASON]), instant_of(fields[DEAD_LETTER_AT])
+        return StoredDeadLetter(number, digest, headers, DeadLetter(record, reason, fields[DEAD_LETTER_ERROR], dead_at))
     except (KeyError, ValueError) as error:
         raise ValueError(f"its headers cannot be read: {error}") from error
 
 
-def _origin(said: Mapping[str, str]) -> Origin:
-    text = said[DEAD_LETTER_SOURCE_POSITION]
+def _origin(fields: Mapping[str, str]) -> Origin:
+    text = fields[DEAD_LETTER_SOURCE_POSITION]
     origin = Origin.find(text)
     if origin is None:
         raise ValueError(f"{shown(text)} is no position")
     return origin
 
 
-def _cut(said: Mapping[str, str]) -> Cut | None:
-    length = said.get(DEAD_LETTER_VALUE_LENGTH)
-    return None if length is None else Cut(int(length), said[DEAD_LETTER_VALUE_SHA256])
+def _cut(fields: Mapping[str, str]) -> Cut | None:
+    length = fields.get(DEAD_LETTER_VALUE_LENGTH)
+    return None if length is None else Cut(int(length), fields[DEAD_LETTER_VALUE_SHA256])
 
 
 class _Owned(msgspec.Struct, rename="camel"):

@@ -116,8 +116,8 @@ def requeue_named(store: DeadLetterStore, numbers: Iterable[str], *, again: bool
     With `again` also those that were requeued, edited or discarded before.
     """
     ended = yield from _begin(store)
-    left = [number for number in dict.fromkeys(numbers) if number not in ended]
-    yield from _requeue(store, _choose(store, left, why_not_requeue_again if again else why_not_requeue))
+    remaining = [number for number in dict.fromkeys(numbers) if number not in ended]
+    yield from _requeue(store, _choose(store, remaining, why_not_requeue_again if again else why_not_requeue))
 
 
 def requeue_new(store: DeadLetterStore, reason: str | None = None) -> Iterator[Outcome]:
@@ -186,7 +186,7 @@ def reject_edit(store: DeadLetterStore, number: str, because: str) -> Iterator[O
 def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Iterator[Outcome]:
     """Note for the dead letters with these numbers that nothing is to be done, for this reason.
 
-    Hundreds are noted at a time, all or none. If it is interrupted, those that were noted stay so; the same call does the rest.
+    Hundreds are noted at a time, all or none. If it is interrupted, those that were noted stay so; the same call does the others.
     """
     yield from _begin(store)
     choice = _choose(store, numbers, why_not_discard)
@@ -243,11 +243,11 @@ def _choose(store: DeadLetterStore, numbers: Iterable[str], why_not: WhyNot) -> 
 
 def _requeue(store: DeadLetterStore, choice: Choice, edit: Edit | None = None) -> Iterator[Outcome]:
     yield from _refusals(choice)
-    left = dict(choice.chosen)
+    remaining = dict(choice.chosen)
     for outcome in store.requeue(each if edit is None else each.edited(edit) for each in _read(store, choice)):
         yield outcome
-        left.pop(outcome.number, None)
-    yield from (Outcome(number, None, f"it is no longer in {store.where}; put it back there") for number in left)
+        remaining.pop(outcome.number, None)
+    yield from (Outcome(number, None, f"it is no longer in {store.where}; put it back there") for number in remaining)
 
 
 def _read(store: DeadLetterStore, choice: Choice) -> Iterator[StoredDeadLetter]:

@@ -71,7 +71,7 @@ class DeadLetterStore(Protocol):
     """The dead letters of a service, which may be running. Used by one operator, from one thread.
 
     Any call may raise TransportUnavailable or TransportRefused. A reported outcome is durable; repeating the same command
-    does the rest, each record once.
+    does the others, each record once.
     """
 
     @property

@@ -15,8 +15,10 @@ from guardian.ports import TransportRefused
 from notification_service.connectors.files.operations import (
     CHUNK_BYTES,
     FileOperations,
+    find_end_of_lines,
     make_directory,
     read_chunks,
+    replace_synced,
     sync_directory,
     translated,
     write_all,
@@ -79,15 +81,8 @@ class ArchivedMarker:
         Raises:
             TransportUnavailable: The marker holds either its earlier offset or this one.
         """
-        fresh = self.path.with_suffix(".archived.tmp")
-        with translated(fresh):
-            descriptor = self._files.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            try:
-                write_all(self._files, descriptor, msgspec.json.encode(_Document(FORMAT, offset)) + b"\n")
-                self._files.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._files.replace(fresh, self.path)
+        with translated(self.path):
+            replace_synced(self._files, self.path, msgspec.json.encode(_Document(FORMAT, offset)) + b"\n")
             sync_directory(self._files, self.path.parent)
 
 
@@ -261,13 +256,8 @@ class _Source:
         stop = start + PIECE_BYTES
         if until <= stop:
             return until
-        while stop > start:
-            begin = max(start, stop - CHUNK_BYTES)
-            at = self._files.read(self._descriptor, stop - begin, begin).rfind(b"\n")
-            if at >= 0:
-                return begin + at + 1
-            stop = begin
-        return until
+        end = find_end_of_lines(self._files, self._descriptor, stop, start)
+        return end if end > start else until
 
     def holds(self, piece: Piece) -> bool:
         """Return whether the blocks of a piece are still there: no line begins with a zero byte."""

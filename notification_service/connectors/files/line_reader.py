@@ -83,7 +83,7 @@ class LineReader:
         self._cursor = self._searched = at + 1
         return line
 
-    def rest(self) -> FoundLine | None:
+    def remainder(self) -> FoundLine | None:
         """Return what was read behind the last newline; None if nothing was. Call it after `fill` has found the end."""
         if self._overlong:
             return self._overlong.found()

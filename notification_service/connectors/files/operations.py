@@ -12,6 +12,7 @@ from typing import Protocol
 from guardian.ports import TransportRefused, TransportUnavailable
 
 CHUNK_BYTES = 1024 * 1024
+_SEARCH_BYTES = 64 * 1024
 
 _PUNCH_HOLE = 0x01 | 0x02
 """FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
@@ -71,9 +72,9 @@ class SystemFiles:
 
 def write_all(files: FileOperations, descriptor: int, data: bytes) -> None:
     """Write all data. After an error the file may hold any beginning of the data."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[files.write(descriptor, rest) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[files.write(descriptor, remaining) :]
 
 
 def read_chunks(files: FileOperations, descriptor: int, start: int, end: int) -> Iterator[bytes]:
@@ -90,6 +91,21 @@ def read_chunks(files: FileOperations, descriptor: int, start: int, end: int) ->
         start += len(chunk)
 
 
+def find_end_of_lines(files: FileOperations, descriptor: int, end: int, start: int = 0) -> int:
+    """Return the offset behind the last newline before `end`, and `start` if there is none behind `start`.
+
+    The search goes backwards, so that it costs one read where lines are short.
+    """
+    stop = end
+    while stop > start:
+        begin = max(start, stop - _SEARCH_BYTES)
+        at = files.read(descriptor, stop - begin, begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        stop = begin
+    return start
+
+
 def sync_directory(files: FileOperations, directory: Path) -> None:
     """Make the names in a directory durable: a synced new file may still lose its name in a power cut."""
     descriptor = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -97,6 +113,23 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
         files.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_synced(files: FileOperations, path: Path, content: bytes) -> None:
+    """Replace a file, whose content is durable then. Its name is so after `sync_directory`: a power cut may restore an older one.
+
+    Raises:
+        TransportRefused, TransportUnavailable: As `translated`; the file still has the content before.
+    """
+    draft = path.with_name(f"{path.name}.tmp")
+    with translated(draft):
+        descriptor = files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            write_all(files, descriptor, content)
+            files.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        files.replace(draft, path)
 
 
 def make_directory(files: FileOperations, directory: Path) -> None:

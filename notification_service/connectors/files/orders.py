@@ -2,7 +2,7 @@
 
 Operators append to the orders under a lock; the worker only reads them. An order's offset is the byte at which its line begins.
 A complete line is never taken away again, because the worker may have executed its order already. A last line without its end is
-the rest of a writer that was killed: the worker has not read it, and the next writer cuts it off.
+what a killed writer has written of it: the worker has not read it, and the next writer cuts it off.
 """
 
 import logging
@@ -15,7 +15,13 @@ from pathlib import Path
 
 from guardian.ports import Channel, GivenOrder, GivenOutcome, OrderBatch, OrderRecord
 from notification_service.connectors.files.line_reader import FoundLine, LineReader
-from notification_service.connectors.files.operations import FileOperations, sync_directory, translated, write_all
+from notification_service.connectors.files.operations import (
+    FileOperations,
+    find_end_of_lines,
+    sync_directory,
+    translated,
+    write_all,
+)
 from notification_service.connectors.files.positions import find_number
 from notification_service.connectors.files.scan import scan, scan_output
 from notification_service.connectors.line_format import Defect, Line, decode_line, encode_line
@@ -48,12 +54,12 @@ class OrderFiles:
             except FileNotFoundError:
                 return range(0)
             try:
-                return range(_find_end(descriptor, self._files))
+                return range(find_end_of_lines(self._files, descriptor, os.fstat(descriptor).st_size))
             finally:
                 os.close(descriptor)
 
-    def poll(self, next_offsets: Mapping[Partition, int], most: int) -> Mapping[Partition, OrderBatch]:
-        batches = ((each, self._batch(each, offset, most)) for each, offset in next_offsets.items())
+    def poll(self, next_offsets: Mapping[Partition, int], limit: int) -> Mapping[Partition, OrderBatch]:
+        batches = ((each, self._batch(each, offset, limit)) for each, offset in next_offsets.items())
         return {partition: batch for partition, batch in batches if batch is not None}
 
     def find_without_outcome(self, partition: Partition) -> Sequence[OrderRecord]:
@@ -111,7 +117,7 @@ class OrderFiles:
     def _path(self, partition: Partition) -> Path:
         return self._directory / f"partition-{partition.number}.jsonl"
 
-    def _batch(self, partition: Partition, offset: int, most: int) -> OrderBatch | None:
+    def _batch(self, partition: Partition, offset: int, limit: int) -> OrderBatch | None:
         path = self._path(partition)
         with translated(path):
             try:
@@ -121,24 +127,24 @@ class OrderFiles:
             except FileNotFoundError:
                 return None
             try:
-                return self._read(descriptor, offset, most)
+                return self._read(descriptor, offset, limit)
             finally:
                 os.close(descriptor)
 
-    def _read(self, descriptor: int, given: int, most: int) -> OrderBatch | None:
+    def _read(self, descriptor: int, given: int, limit: int) -> OrderBatch | None:
         """Return the records from an offset on, durable: no power cut makes the log shorter than what was read."""
         size = os.fstat(descriptor).st_size
-        is_anew = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
-        offset = 0 if is_anew else given  # Another file of this name: its orders are new.
+        is_other_file = given > size or (given > 0 and self._files.read(descriptor, 1, given - 1) != b"\n")
+        offset = 0 if is_other_file else given  # Another file of this name: its orders are new.
         reader = LineReader(_reading(self._files, descriptor), offset, LONGEST_BYTES * 3)
         records: list[OrderRecord] = []
-        while len(records) < most and reader.offset < offset + _MAX_BYTES:
+        while len(records) < limit and reader.offset < offset + _MAX_BYTES:
             line = reader.next_line()
             if line is not None:
                 records.append(_record(line))
             elif not reader.fill(size):
                 break
-        if not records and not is_anew:
+        if not records and not is_other_file:
             return None
         self._files.fsync(descriptor)
         sync_directory(self._files, self._directory)
@@ -157,7 +163,8 @@ class OrderFiles:
 
     def _cut_off_rest(self, path: Path, descriptor: int) -> int:
         """Cut off what is behind the last complete line, and return where that line ends."""
-        size, end = os.fstat(descriptor).st_size, _find_end(descriptor, self._files)
+        size = os.fstat(descriptor).st_size
+        end = find_end_of_lines(self._files, descriptor, size)
         if end < size:
             _LOG.warning("%s ends in a torn line of %d bytes; cutting it off", path, size - end)
             self._files.truncate(descriptor, end)
@@ -173,15 +180,3 @@ def _record(line: FoundLine) -> OrderRecord:
 
 def _reading(files: FileOperations, descriptor: int) -> Callable[[int, int], bytes]:
     return partial(files.read, descriptor)
-
-
-def _find_end(descriptor: int, files: FileOperations) -> int:
-    """Return where the last complete line ends, 0 without one."""
-    end = os.fstat(descriptor).st_size
-    while end:
-        begin = max(0, end - LONGEST_BYTES)
-        at = files.read(descriptor, end - begin, begin).rfind(b"\n")
-        if at >= 0:
-            return begin + at + 1
-        end = begin
-    return 0

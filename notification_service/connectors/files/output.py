@@ -24,9 +24,9 @@ Numbers = dict[Partition, frozenset[int]]
 class OutputFile:
     """Appends whole lines durably, or leaves the file as it was.
 
-    A file that was moved away (by the service or by another program) or emptied is started anew. Complete lines behind the
+    A file that was moved away (by the service or by another program) or emptied is started again. Complete lines behind the
     known length have been published; their numbers are returned. A last line without its end was never acknowledged and is cut
-    off. `length` is the valid length in bytes. `is_begun_anew` stays true until the caller has stored the new length and
+    off. `length` is the valid length in bytes. `is_begun_again` stays true until the caller has stored the new length and
     resets it. `before` is how many bytes the files had that were moved away, emptied or rotated before this one. `name` is the
     name under which both are stored, by default that of the file.
     """
@@ -35,7 +35,7 @@ class OutputFile:
         self.path = path
         self.name = name or path.name
         self.length = self.before = 0
-        self.is_begun_anew = False
+        self.is_begun_again = False
         self._files = files
         self._descriptor: int | None = None
         self._is_torn = False
@@ -53,7 +53,7 @@ class OutputFile:
             return self._recover()
 
     def revisit(self) -> Numbers:
-        """Prepare an append: repair what the last append left, and start anew if the file was moved away.
+        """Prepare an append: repair the end of the last append, and start again if the file was moved away.
 
         Returns numbers as `open` does.
         """
@@ -63,7 +63,7 @@ class OutputFile:
                 self._is_torn = False
             if self._was_moved():
                 _LOG.warning("%s was moved away when it had %d bytes; starting a new file", self.path, self.length)
-                moved = self._begin_anew()
+                moved = self._begin_again()
                 numbers = self.open(0)
                 # What is there already was moved away and put back, or is another program's: it was not written in addition.
                 self.before -= min(moved, self.length)
@@ -99,7 +99,7 @@ class OutputFile:
             self._files.replace(self.path, target)
             self.close()
             self._open()
-            self._begin_anew()
+            self._begin_again()
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -115,11 +115,11 @@ class OutputFile:
         self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         sync_directory(self._files, self.path.parent)
 
-    def _begin_anew(self) -> int:
+    def _begin_again(self) -> int:
         """Note that the file has ended; return how long it was."""
         ended, self.length = self.length, 0
         self.before += ended
-        self.is_begun_anew = True
+        self.is_begun_again = True
         return ended
 
     def _cut_back(self) -> None:
@@ -140,8 +140,8 @@ class OutputFile:
     def _recover(self) -> Numbers:
         size = os.fstat(self._opened).st_size
         if size == 0 and self.length:
-            _LOG.warning("%s is empty but %d bytes had been written; starting it anew", self.path, self.length)
-            self._begin_anew()
+            _LOG.warning("%s is empty but %d bytes had been written; starting it again", self.path, self.length)
+            self._begin_again()
         if size < self.length:
             raise self._refused(f"has {size} bytes where {self.length} were written: it was cut")
         if size == self.length:
@@ -151,7 +151,7 @@ class OutputFile:
         return self._adopt(size)
 
     def _adopt(self, size: int) -> Numbers:
-        """Accept the complete lines behind the known length, in chunks, and cut off the rest."""
+        """Accept the complete lines behind the known length, in chunks, and cut off what is behind them."""
         numbers, unnumbered, end = self._look_through(size)
         if unnumbered:
             _LOG.warning(

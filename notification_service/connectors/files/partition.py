@@ -12,7 +12,7 @@ from guardian.headers import REQUEUED_FROM
 from guardian.ports import TransportRefused
 from notification_service.connectors.files.input_archive import kept_from
 from notification_service.connectors.files.line_reader import BEGINNING_BYTES, FoundLine, LineReader
-from notification_service.connectors.files.operations import FileOperations, translated, write_all
+from notification_service.connectors.files.operations import FileOperations, find_end_of_lines, translated, write_all
 from notification_service.connectors.files.output import FACTS_FILE, facts_name, find_lasting_length
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.files.settings import FileSettings
@@ -20,7 +20,6 @@ from notification_service.connectors.line_format import Defect, Line, decode_lin
 from resequencer.record import Cut, Origin, Partition, Record
 
 _REMEDY = "Restore the file, or move it away and give new input an unused partition number"
-_SEARCH_BYTES = 64 * 1024
 
 
 class _Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -110,8 +109,8 @@ class PartitionFile:
         Returns 0 only if no complete line is left before the last `find_end`. Records appended before an error count as read.
         """
         reader = self._reader
-        start, most = reader.progress, len(records) + max_records
-        while len(records) < most and reader.progress - start < max_bytes:
+        start, limit = reader.progress, len(records) + max_records
+        while len(records) < limit and reader.progress - start < max_bytes:
             line = reader.next_line()
             if line is None:
                 with translated(self.path):
@@ -190,15 +189,11 @@ class PartitionFile:
         return self._readable
 
     def _search_end(self, size: int) -> None:
-        """Search the last newline backwards, so that a large backlog costs one block. No byte is searched twice."""
-        stop = size
-        while stop > self._searched:
-            start = max(self._searched, stop - _SEARCH_BYTES)
-            at = self._read(stop - start, start).rfind(b"\n")
-            if at >= 0:
-                self._end = start + at + 1
-                break
-            stop = start
+        """Find the last newline of what was added. No byte is searched twice."""
+        assert self._descriptor is not None
+        end = find_end_of_lines(self._files, self._descriptor, size, self._searched)
+        if end > self._searched:
+            self._end = end
         self._searched = size
 
     def _read(self, size: int, offset: int) -> bytes:
@@ -303,7 +298,7 @@ class PartitionAppender:
         return found, end
 
     def _completed(self, descriptor: int, tail_at: int, missing: list[bytes]) -> bytes:
-        """Return the bytes to append. If the file ends in the beginning of a missing line, that line's rest comes first."""
+        """Return the bytes to append. If the file ends in the beginning of a missing line, its remainder comes first."""
         size = os.fstat(descriptor).st_size
         if size < tail_at:
             remedy = "it was cut or replaced after the requeue was begun. Restore it"

@@ -2,7 +2,6 @@
 
 import heapq
 import logging
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -10,7 +9,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from guardian.ports import Position, TransportRefused
-from notification_service.connectors.files.operations import FileOperations, sync_directory, translated, write_all
+from notification_service.connectors.files.operations import FileOperations, replace_synced, sync_directory, translated
 from resequencer.record import OutputNumber, Partition
 
 MAX_NUMBERS = 2**18
@@ -33,17 +32,17 @@ def find_number(line: bytes) -> OutputNumber | None:
 
 
 class FoundNumbers:
-    """Collects numbers by partition. Each partition keeps at least its highest `most` numbers, and at most twice as many."""
+    """Collects numbers by partition. Each partition keeps at least its highest `limit` numbers, and at most twice as many."""
 
-    def __init__(self, most: int = MAX_NUMBERS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_NUMBERS) -> None:
+        self._limit = limit
         self._numbers: dict[Partition, set[int]] = {}
 
     def add(self, partition: Partition, number: int) -> None:
         numbers = self._numbers.setdefault(partition, set())
         numbers.add(number)
-        if len(numbers) >= 2 * self._most:
-            self._numbers[partition] = set(heapq.nlargest(self._most, numbers))
+        if len(numbers) >= 2 * self._limit:
+            self._numbers[partition] = set(heapq.nlargest(self._limit, numbers))
 
     def by_partition(self) -> dict[Partition, frozenset[int]]:
         return {partition: frozenset(numbers) for partition, numbers in self._numbers.items()}
@@ -145,15 +144,8 @@ class PositionsFile:
         Raises:
             TransportUnavailable: The file still holds the positions before.
         """
-        fresh = self._path.with_suffix(".json.tmp")
-        with translated(fresh):
-            descriptor = self._files.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            try:
-                write_all(self._files, descriptor, msgspec.json.encode(_to_document(positions)) + b"\n")
-                self._files.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._files.replace(fresh, self._path)
+        with translated(self._path):
+            replace_synced(self._files, self._path, msgspec.json.encode(_to_document(positions)) + b"\n")
             if not positions.partitions.keys() <= self._lasting:
                 sync_directory(self._files, self._path.parent)
                 self._lasting = frozenset(positions.partitions)

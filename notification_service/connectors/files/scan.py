@@ -64,8 +64,8 @@ def _lines(descriptor: int, files: FileOperations, start: int, *, takes_unended:
     while (line := reader.next_line()) or reader.fill(size):
         if line is not None:
             yield line
-    if takes_unended and (rest := reader.rest()) is not None:
-        yield rest
+    if takes_unended and (remainder := reader.remainder()) is not None:
+        yield remainder
 
 
 def _is_same(path: Path, opened: os.stat_result) -> bool:

@@ -21,7 +21,7 @@ from notification_service.connectors.files.scan import scan
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.source import FileSource
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.region.port import SinkCapabilities
+from notification_service.connectors.region_port import SinkCapabilities
 from resequencer.record import OutputNumber, Partition
 
 _LOG = logging.getLogger("resequencer.connectors")
@@ -148,7 +148,7 @@ class FileSink:
             self._open()
         for output in self._outputs.values():
             self._note(output.revisit())
-        self._note_anew()
+        self._note_begun()
 
     def _rotate(self) -> None:
         full = [output for output in self._rotated if self._rotation.is_full(output)]
@@ -157,17 +157,17 @@ class FileSink:
             self._write_durably()
             for output in full:
                 self._rotation.rotate(output)
-            self._note_anew()
+            self._note_begun()
             self._rotation.trim()
 
-    def _note_anew(self) -> None:
-        anew = [output for output in self._outputs.values() if output.is_begun_anew]
-        if anew:
+    def _note_begun(self) -> None:
+        begun = [output for output in self._outputs.values() if output.is_begun_again]
+        if begun:
             # The positions must note the new file durably before anything is written to it. With the length of the old file,
             # lines in the new one could not be recognised as published after a crash.
             self._write_durably()
-            for output in anew:
-                output.is_begun_anew = False
+            for output in begun:
+                output.is_begun_again = False
 
     def _write_durably(self) -> None:
         self._write(self._positions, self._highest)

@@ -11,7 +11,7 @@ from notification_service.connectors.files.input_archive import ArchivedMarker
 from notification_service.connectors.files.operations import FileOperations, translated
 from notification_service.connectors.files.partition import PartitionFile
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.connectors.region.port import SourceCapabilities
+from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Partition, Record
 
 POLL_BYTES = 16 * 1024 * 1024

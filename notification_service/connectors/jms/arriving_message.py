@@ -74,10 +74,10 @@ class ArrivingMessage:
 
 
 class _Digested:
-    """Bytes of which the first `most` are kept; a digest stands for all."""
+    """Bytes of which the first `limit` are kept; a digest stands for all."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._digest = sha256()
         self.beginning = bytearray()
         self.length = 0
@@ -85,7 +85,7 @@ class _Digested:
     def add(self, part: bytes) -> None:
         self.length += len(part)
         self._digest.update(part)
-        self.beginning += part[: self._most - len(self.beginning)]
+        self.beginning += part[: self._limit - len(self.beginning)]
 
     def cut(self) -> Cut:
         return Cut(self.length, self._digest.hexdigest())
@@ -103,7 +103,7 @@ class _Scan:
     """Reads the sections of a message that may be beyond the limit."""
 
     def __init__(self, limit: int) -> None:
-        self._most = limit + _ENCODING_BYTES
+        self._limit = limit + _ENCODING_BYTES
         self._buffer = bytearray()
         self._head = bytearray()
         self._body: bytearray | None = bytearray()
@@ -163,7 +163,7 @@ class _Scan:
         """Keep properties whole or not at all: they are read by their own decoder."""
         constructor, length = yield from self._constructor()
         is_theirs = begin[-1] in (_PROPERTIES, _APPLICATION_PROPERTIES)
-        is_kept = is_theirs and len(self._head) + len(begin) + len(constructor) + length <= self._most
+        is_kept = is_theirs and len(self._head) + len(begin) + len(constructor) + length <= self._limit
         self._is_head_whole &= is_kept or not is_theirs
 
         def keep(part: bytes) -> None:
@@ -191,7 +191,7 @@ class _Scan:
     def _keep(self, part: bytes, *, in_content: bool = False) -> None:
         if self._body is not None:
             self._body += part
-            if len(self._body) > self._most:
+            if len(self._body) > self._limit:
                 self._body = None
         self._bare.add(part)
         if in_content:

@@ -59,23 +59,23 @@ def to_transport_error(what: str, condition: Any) -> TransportRefused | Transpor
     """Translate the condition with which a broker refused or closed a link, or refused a message; None if it gave none."""
     if condition is None:
         return TransportUnavailable(f"{what}: the broker closed it without a reason")
-    name, said = str(condition.name), _text(f"{condition.name} {condition.description or ''}")
+    name, reason = str(condition.name), _text(f"{condition.name} {condition.description or ''}")
     if name in _REMEDIES:
         kind, remedy = _REMEDIES[name]
-        return kind(what, f"{said}. {remedy}")
-    return TransportUnavailable(f"{what}: {said}")
+        return kind(what, f"{reason}. {remedy}")
+    return TransportUnavailable(f"{what}: {reason}")
 
 
 def lost(url: str, error: BaseException) -> TransportUnavailable | TransportWithheld:
     """Translate what the client raised. Whatever it is, the connection is lost."""
-    said = without_secrets(_text(str(error))) or type(error).__name__
-    if any(each in said for each in _LOGIN_REFUSED):
-        return TransportWithheld(url, f"the broker refuses the login ({said}). {LOGIN}")
-    return TransportUnavailable(f"{url}: {said}")
+    reason = without_secrets(_text(str(error))) or type(error).__name__
+    if any(each in reason for each in _LOGIN_REFUSED):
+        return TransportWithheld(url, f"the broker refuses the login ({reason}). {LOGIN}")
+    return TransportUnavailable(f"{url}: {reason}")
 
 
-def _text(said: str) -> str:
-    return " ".join(said.split())[:500]
+def _text(text: str) -> str:
+    return " ".join(text.split())[:500]
 
 
 T = TypeVar("T")

@@ -90,13 +90,13 @@ def digest_of(message: Any, raw: bytes | Beginning) -> bytes:
     """Return what names a message in all its deliveries: the digest of its id, without one of its properties and its body."""
     body = raw.cut.sha256 if isinstance(raw, Beginning) else None if message is None else message.body
     if message is None:
-        said = raw if isinstance(raw, bytes) else raw.cut.sha256.encode()
+        content = raw if isinstance(raw, bytes) else raw.cut.sha256.encode()
     elif message.id is not None:
-        said = repr((type(message.id).__name__, _plain(message.id))).encode()
+        content = repr((type(message.id).__name__, _plain(message.id))).encode()
     else:
         properties = sorted((str(name), _plain(each)) for name, each in (message.properties or {}).items())
-        said = repr((_plain(message.correlation_id), message.subject, properties, _plain(body))).encode()
-    return blake2b(said, digest_size=DIGEST_BYTES).digest()
+        content = repr((_plain(message.correlation_id), message.subject, properties, _plain(body))).encode()
+    return blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def _plain(value: Any) -> Any:
@@ -130,7 +130,7 @@ PARTITION_PROPERTY = "source_partition"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """`offset` is None as long as nothing has left. `highest` is the highest number that has left, 0 for none."""
+    """`offset` is None as long as nothing was published. `highest` is the highest number that was, 0 for none."""
 
     offset: int | None = None
     metadata: str = ""
@@ -141,7 +141,7 @@ class Marker(msgspec.Struct, frozen=True):
         return None if self.offset is None else Position(self.offset, self.metadata, highest=self.highest)
 
     def after(self, output: PartitionOutput) -> "Marker":
-        """Return the marker once this output has left."""
+        """Return the marker once this output is published."""
         highest = max(self.highest, output.position.highest, *(each.number for each in output.records), 0)
         return Marker(output.position.offset, output.position.metadata, highest)
 
@@ -172,10 +172,10 @@ class Taken(NamedTuple):
 
 
 class TakenMessages:
-    """The state of a partition after a seek. `most` bounds the digests of an earlier owner: its oldest are forgotten first."""
+    """The state of a partition after a seek. `limit` bounds the digests of an earlier owner: its oldest are forgotten first."""
 
-    def __init__(self, partition: str, state: str, most: int) -> None:
-        self._earlier = deque(_decode(partition, state), maxlen=most)
+    def __init__(self, partition: str, state: str, limit: int) -> None:
+        self._earlier = deque(_decode(partition, state), maxlen=limit)
         self._awaited = Counter(self._earlier)
         self._dropped: dict[int, bytes] = {}
         self._taken: deque[Taken] = deque()

@@ -6,12 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guardian.ports import TransportRefused
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.settings import (
     BrokerSettings,
     JmsSinkSettings,
     JmsSourceSettings,
     XmsSinkSettings,
-    connect,
+    XmsSourceSettings,
 )
 from resequencer.errors import ResequencerError
 
@@ -28,7 +29,7 @@ def preflight_source(settings: JmsSourceSettings) -> None:
         ExceptionGroup: Something is missing or refused; it holds one error for each queue.
         TransportUnavailable, TransportWithheld: The broker does not answer, or refuses the login.
     """
-    _check(settings.broker, (partial(_receive, each.queue, each.selector) for each in settings.partitions))
+    _check(settings, (partial(_receive, each.queue, each.selector) for each in settings.partitions))
 
 
 def preflight_sink(settings: JmsSinkSettings) -> None:
@@ -37,16 +38,16 @@ def preflight_sink(settings: JmsSinkSettings) -> None:
     Raises: as `preflight_source`.
     """
     queues = (settings.notifications, settings.dead_letters, settings.markers)
-    _check(settings.broker, (*(partial(_send, each) for each in queues), partial(_receive, settings.markers, ""), _transact))
+    _check(settings, (*(partial(_send, each) for each in queues), partial(_receive, settings.markers, ""), _transact))
 
 
-def preflight_queue(broker: BrokerSettings, queue: str) -> None:
-    """Check a queue that is opened with the capability `queue`, and the right to consume.
+def preflight_queue(settings: XmsSourceSettings) -> None:
+    """Check the queue, which is opened with the capability `queue`, and the right to consume.
 
     Raises: as `preflight_source`, but one error alone is not in a group.
     """
-    with closing(connect(broker)) as connection:
-        connection.call(partial(_receive, queue, "", is_queue=True))
+    with closing(connect(settings)) as connection:
+        connection.call(partial(_receive, settings.queue, "", is_queue=True))
 
 
 def preflight_xms_sink(settings: XmsSinkSettings) -> None:
@@ -55,7 +56,7 @@ def preflight_xms_sink(settings: XmsSinkSettings) -> None:
     Raises: as `preflight_source`.
     """
     queues = (settings.notifications, settings.dead_letters)
-    _check(settings.broker, tuple(partial(_send, each, is_queue=True) for each in queues))
+    _check(settings, tuple(partial(_send, each, is_queue=True) for each in queues))
 
 
 def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -> None:

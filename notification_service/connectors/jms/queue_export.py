@@ -12,10 +12,11 @@ from proton import Message
 from proton.handlers import MessagingHandler
 
 from guardian.ports import Channel, TransportRefused, TransportUnavailable
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
-from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings, connect
+from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 from resequencer.record import Origin, Partition
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class QueueExport:
     """Browses the queues from their beginnings, and appends to `<channel>.jsonl` what was not there the last time.
 
     It needs the whole queue: a message that another program takes away before it was copied is missing in the copy. Of a queue to
-    which messages are sent at least once, `repeats` tells those that came before: they are not copied again.
+    which messages are sent at least once, `repeats` knows those that came before: they are not copied again.
     """
 
     def __init__(self, settings: JmsSinkSettings | XmsSinkSettings, directory: Path, repeats: Repeats | None = None) -> None:
@@ -57,7 +58,7 @@ class QueueExport:
             TransportRefused: A queue cannot be browsed, or messages that were copied are gone.
         """
         if self._connection is None or self._connection.is_lost:
-            self._connection = connect(self._settings.broker)
+            self._connection = connect(self._settings)
         for copy in self._copies:
             self._connection.call(partial(_browse, copy), _LONGEST_SECONDS)
             copy.file.flush()
@@ -125,7 +126,7 @@ _CREDIT = 1_000
 class Browser(MessagingHandler):  # type: ignore[misc]
     """Gives each message to `take` with its place in the queue, from 1, in the thread of the connection.
 
-    `problem` is what `take` has returned; then the rest is passed over.
+    `problem` is what `take` has returned; then what follows is passed over.
     """
 
     def __init__(self, take: Callable[[int, Any], str | None]) -> None:

@@ -73,16 +73,34 @@ class _MarkerHandler(MessagingHandler):
         event.link.close()
 
 
-class Sending:
-    """The links of a sink. All calls are made in the thread, with its `Io`."""
+class _Senders:
+    """The links to queues, each opened by the first message for it. With `is_queue` they carry the capability `queue`."""
 
-    def __init__(self, markers: str) -> None:
-        self._markers = markers
+    is_queue = False
+
+    def __init__(self) -> None:
         self._senders: dict[str, Any] = {}
-        self._receivers: dict[Partition, tuple[Any, _MarkerHandler]] = {}
 
     def forget(self) -> None:
         self._senders.clear()
+
+    def _sender(self, io: "Io", queue: str) -> Any:
+        if queue not in self._senders or is_closed(self._senders[queue]):
+            self._senders.pop(queue, None)
+            self._senders[queue] = io.open_sender(queue, SenderHandler(), is_queue=self.is_queue)
+        return self._senders[queue]
+
+
+class Sending(_Senders):
+    """The links of a sink. All calls are made in the thread, with its `Io`."""
+
+    def __init__(self, markers: str) -> None:
+        super().__init__()
+        self._markers = markers
+        self._receivers: dict[Partition, tuple[Any, _MarkerHandler]] = {}
+
+    def forget(self) -> None:
+        super().forget()
         self._receivers.clear()
 
     def fetch(self, io: "Io", partitions: Collection[Partition], tries: int = _TRIES) -> dict[Partition, Fetched]:
@@ -170,12 +188,6 @@ class Sending:
             raise TransportRefused(f"queue {self._markers}", problem)
         return Fetched(str(message.id), marker, held)
 
-    def _sender(self, io: "Io", queue: str) -> Any:
-        if queue not in self._senders or is_closed(self._senders[queue]):
-            self._senders.pop(queue, None)
-            self._senders[queue] = io.open_sender(queue, SenderHandler())
-        return self._senders[queue]
-
     def _receiver(self, io: "Io", partition: Partition) -> tuple[Any, _MarkerHandler]:
         if partition not in self._receivers or is_closed(self._receivers[partition][0]):
             handler = _MarkerHandler()
@@ -238,15 +250,14 @@ def is_closed(link: Any) -> bool:
     return bool(link.state & Endpoint.REMOTE_CLOSED)
 
 
-class PlainSending:
+class PlainSending(_Senders):
     """The links of a sink. All calls are made in the thread, with its `Io`. The first `taken` messages are with the broker."""
 
-    def __init__(self) -> None:
-        self._senders: dict[str, Any] = {}
-        self.taken = 0
+    is_queue = True
 
-    def forget(self) -> None:
-        self._senders.clear()
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
 
     def limits(self, io: "Io", queues: Collection[str]) -> Mapping[str, int]:
         """Open the links, and return the largest message that the broker takes through each, in bytes; 0 for any."""
@@ -271,12 +282,6 @@ class PlainSending:
             self.taken = next((at for at, each in enumerate(deliveries) if not _is_taken(each)), len(deliveries))
             for each in deliveries:
                 each.settle()
-
-    def _sender(self, io: "Io", queue: str) -> Any:
-        if queue not in self._senders or is_closed(self._senders[queue]):
-            self._senders.pop(queue, None)
-            self._senders[queue] = io.open_sender(queue, SenderHandler(), is_queue=True)
-        return self._senders[queue]
 
 
 def _is_taken(delivery: Any) -> bool:

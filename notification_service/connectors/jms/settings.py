@@ -1,17 +1,17 @@
-"""The settings of JMS sources and sinks."""
+"""The settings of sources and sinks of AMQP 1.0: JMS and XMS. Each is a section of the configuration."""
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
 import msgspec
 
-from resequencer.errors import ConfigurationError
+from resequencer.keys.configuration_key import Key
+from resequencer.keys.list_types import MAX_ITEMS
+from resequencer.keys.value_types import PASSWORD, USER, Choice, Duration, Mismatch, Switch, Text, Url
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
-
-if TYPE_CHECKING:
-    from notification_service.connectors.jms.connection import JmsConnection
 
 
 class Missing(StrEnum):
@@ -21,16 +21,24 @@ class Missing(StrEnum):
     DIGEST = "digest"
 
 
+_QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
+"""Braces and spaces are left out, for the names of storages and of source positions are made of it."""
+
+
+QUEUE = Text(_QUEUE_PATTERN, "the name of a queue: 1 to 200 letters, digits, and . _ : / $ @ + -")
+_LONGEST_SELECTOR = 2_000
+
+
 class BrokerSettings(msgspec.Struct, frozen=True):
-    """A broker and a login. `url` is `amqp://host:port`, or `amqps://host:port` with TLS.
+    """A broker and a login. `url` is `amqp://host:port`, or `amqps://host:port` with TLS; a `Secret`, for it may hold a password.
 
     A broker that is silent for `heartbeat_ms` counts as lost. A call waits for about `call_timeout_ms` at most, a transaction for
     as long without progress.
     """
 
-    url: str
-    user: str | None = None
-    password: str | None = None
+    url: Annotated[str, Key(Url(("amqp", "amqps")))]
+    user: Annotated[str | None, Key(USER)] = None
+    password: Annotated[str | None, Key(PASSWORD)] = None
     heartbeat_ms: int = 10_000
     call_timeout_ms: int = 5_000
 
@@ -41,7 +49,7 @@ class BrokerSettings(msgspec.Struct, frozen=True):
 
 
 class QueuePartition(msgspec.Struct, frozen=True):
-    """A partition of the source: a queue, or those of its messages that the selector takes.
+    """A partition of the source: a queue, or those of its messages that the selector of JMS takes.
 
     An `is_exclusive` queue has several consumers, of which the broker serves one. Its partition is assigned with its first
     message.
@@ -55,17 +63,48 @@ class QueuePartition(msgspec.Struct, frozen=True):
         return f"{self.queue} where {self.selector}" if self.selector else self.queue
 
 
-class JmsSourceSettings(msgspec.Struct, frozen=True):
+class QueueParts(msgspec.Struct, frozen=True):
+    """A list of parts of queues: objects with `queue`, with `selector` if it is not the whole queue, and with `exclusive`."""
+
+    expects: str = 'a list of queues with selectors, such as [{ queue = "EVENTS", selector = "part = 0" }]'
+
+    def read(self, value: Any) -> tuple[QueuePartition, ...]:
+        if not isinstance(value, list) or len(value) > MAX_ITEMS:
+            raise Mismatch
+        return tuple(map(_queue_part, value))
+
+    def show(self, value: tuple[QueuePartition, ...]) -> list[dict[str, str | bool]]:
+        return [
+            {"queue": each.queue}
+            | ({"selector": each.selector} if each.selector else {})
+            | ({"exclusive": True} if each.is_exclusive else {})
+            for each in value
+        ]
+
+
+def _queue_part(value: Any) -> QueuePartition:
+    if not isinstance(value, dict) or "queue" not in value or not value.keys() <= {"queue", "selector", "exclusive"}:
+        raise Mismatch
+    queue, selector = value["queue"], value.get("selector", "")
+    if not isinstance(queue, str) or not re.fullmatch(_QUEUE_PATTERN, queue, re.ASCII):
+        raise Mismatch
+    if not isinstance(selector, str) or len(selector) > _LONGEST_SELECTOR or not selector.isprintable():
+        raise Mismatch
+    return QueuePartition(queue, selector.strip(), Switch().read(value.get("exclusive", False)))
+
+
+class JmsSourceSettings(BrokerSettings, frozen=True, kw_only=True):
     """`window` is the most messages of a partition that are taken and not acknowledged. A value of more than `max_value_bytes`
     is cut.
 
-    A partition's number is its place in the list. The workers in `slots` slots share them out; this one has `slot`, from 0.
+    A partition's number is its place in the list, and its topic is the name of its queue. The workers in `slots` slots share them
+    out; this one has `slot`, from 0.
     """
 
-    broker: BrokerSettings
-    partitions: Sequence[QueuePartition]
+    partitions: Annotated[Sequence[QueuePartition], Key(QueueParts())]
+    message_id: Annotated[Missing, Key(Choice(tuple(Missing)))] = Missing.REQUIRED
+    heartbeat_ms: Annotated[int, Key(Duration("1s", "5m"))] = 10_000
     window: int = 500
-    message_id: Missing = Missing.REQUIRED
     max_value_bytes: int = 5 << 20
     slot: int = 0
     slots: int = 1
@@ -77,49 +116,26 @@ class JmsSourceSettings(msgspec.Struct, frozen=True):
         return {Partition(each.queue, number): each for number, each in numbered if number % self.slots == self.slot}
 
 
-class JmsSinkSettings(msgspec.Struct, frozen=True):
-    """The queues of a sink. A marker that is missing for `marker_patience_ms` was taken away by an operator.
+class XmsSourceSettings(BrokerSettings, frozen=True, kw_only=True):
+    """`window` is the most messages that are taken and not acknowledged. A value of more than `max_value_bytes` is cut."""
+
+    queue: Annotated[str, Key(QUEUE)]
+    window: int = 500
+    max_value_bytes: int = 5 << 20
+
+
+class XmsSinkSettings(BrokerSettings, frozen=True, kw_only=True):
+    """The broker and the queues of a sink that needs no transactions and keeps no marker."""
+
+    notifications: Annotated[str, Key(QUEUE, "notifications.queue")] = "PAYMENT_STATUS_NOTIFICATION"
+    dead_letters: Annotated[str, Key(QUEUE, "dead-letters.queue")] = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
+
+
+class JmsSinkSettings(XmsSinkSettings, frozen=True, kw_only=True):
+    """And the queue of its markers. A marker that is missing for `marker_patience_ms` was taken away by an operator.
 
     Until then an earlier owner's connection may hold it, which the broker closes when it is silent.
     """
 
-    broker: BrokerSettings
-    notifications: str = "PAYMENT_STATUS_NOTIFICATION"
-    dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
-    markers: str = "PAYMENT_STATUS_NOTIFICATION_MARKERS"
+    markers: Annotated[str, Key(QUEUE, "markers.queue")] = "PAYMENT_STATUS_NOTIFICATION_MARKERS"
     marker_patience_ms: int = 90_000
-
-
-class XmsSinkSettings(msgspec.Struct, frozen=True):
-    """The queues of a sink that needs no transactions and keeps no marker."""
-
-    broker: BrokerSettings
-    notifications: str = "PAYMENT_STATUS_NOTIFICATION"
-    dead_letters: str = "PAYMENT_STATUS_NOTIFICATION_DEAD_LETTERS"
-
-
-def require_client() -> None:
-    """Check that the client is installed.
-
-    Raises:
-        ConfigurationError: It is not; the text names the remedy.
-    """
-    try:
-        import proton  # noqa: F401 - A service without them runs without it.
-    except ImportError as error:
-        problem = f"is not installed ({error}); install it by `make setup-jms`, or pip install '.[jms]'"
-        raise ConfigurationError("python-qpid-proton, the client of JMS and XMS brokers,", problem) from error
-
-
-def connect(settings: "BrokerSettings") -> "JmsConnection":
-    """Return a new connection, which is open.
-
-    Raises:
-        ConfigurationError: The client is not installed.
-        TransportUnavailable: The broker does not answer.
-        TransportWithheld: It refuses the login.
-    """
-    require_client()
-    from notification_service.connectors.jms.connection import JmsConnection
-
-    return JmsConnection(settings)

@@ -1,4 +1,4 @@
-"""Sends records to queues, each once: a marker tells in the same transaction how far each partition of the source has left.
+"""Sends records to queues, each once: a marker tells in the same transaction how far each partition of the source is published.
 
 To queues without a marker (XMS) it sends at least once.
 """
@@ -6,7 +6,7 @@ To queues without a marker (XMS) it sends at least once.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import uuid4
 
 from guardian.ports import (
@@ -19,9 +19,10 @@ from guardian.ports import (
     TransportRefused,
     TransportUnavailable,
 )
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings, connect
-from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting, smaller
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings
+from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting, smaller
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import OutputNumber, Partition
@@ -31,32 +32,63 @@ if TYPE_CHECKING:
     from notification_service.connectors.jms.sending import Fetched, PlainSending, Progress, Sending
 
 
+_Links = TypeVar("_Links", "Sending", "PlainSending")
 _MESSAGES_PER_SECOND = 500
 """For the time limit of a publication: a broker that is slower than that counts as one that does not answer."""
 
 
-class JmsSink:
-    """Implements the port of sinks. Nothing is connected before the first call.
+class _QueueSink(Generic[_Links]):
+    """The connection of a sink, which the first call makes, and the links by which it sends."""
 
-    All partitions of a publication leave in one transaction. If its outcome is unknown, the next call reads the markers, which
-    tell it: what has left is passed over. `clock` gives the instant of dead letters that are made here.
-    """
-
-    capabilities = SinkCapabilities(is_transactional=True, remembers=True)
     notes: Sequence[str] = ()
 
-    def __init__(
-        self, settings: JmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
-    ) -> None:
+    def __init__(self, settings: XmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]") -> None:
         self._settings = settings
         self._clock = clock
         self._connect = connect
         self._connection: JmsConnection | None = None
-        self._sending: Sending | None = None
+        self._sending: _Links | None = None
+        self._queues = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
+
+    def close(self) -> None:
+        connection, self._connection, self._sending = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _seconds(self) -> float:
+        return self._settings.call_timeout_ms / 1000
+
+    def _connected(self) -> "tuple[JmsConnection, _Links]":
+        if self._connection is None or self._sending is None or self._connection.is_lost:
+            with suppress(ResequencerError):
+                self.close()
+            self._connection = self._connect(self._settings)
+            self._sending = sending = self._new_sending()
+            self._connection.call(lambda io: io.on_end(sending.forget))
+        return self._connection, self._sending
+
+    def _new_sending(self) -> _Links:
+        raise NotImplementedError
+
+
+class JmsSink(_QueueSink["Sending"]):
+    """Implements the port of sinks. Nothing is connected before the first call.
+
+    All partitions of a publication leave in one transaction. If its outcome is unknown, the next call reads the markers, which
+    tell it: what was published is passed over. `clock` gives the instant of dead letters that are made here.
+    """
+
+    capabilities = SinkCapabilities(is_transactional=True, remembers=True)
+    _settings: JmsSinkSettings
+
+    def __init__(
+        self, settings: JmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
+    ) -> None:
+        super().__init__(settings, clock, connect)
         self._known: dict[Partition, frozenset[str]] = {}
         self._missing_since: dict[Partition, float] = {}
         self._instead: dict[OutputRecord, tuple[OutputRecord, Iterator[OutputRecord]]] = {}
-        self._queues = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
 
     def position(self, partition: Partition) -> Position | None:
         """As the port describes. A copy takes the marker's place: so the earlier owner's marker is gone.
@@ -104,15 +136,6 @@ class JmsSink:
             else:
                 return
 
-    def close(self) -> None:
-        connection, self._connection, self._sending = self._connection, None, None
-        if connection is not None:
-            connection.close()
-
-    @property
-    def _seconds(self) -> float:
-        return self._settings.broker.call_timeout_ms / 1000
-
     def _publish(self, outputs: Sequence[PartitionOutput]) -> None:
         from notification_service.connectors.jms.sending import NotTaken, Progress
 
@@ -151,7 +174,7 @@ class JmsSink:
         fresh: Mapping[Partition, str],
         progress: "Progress",
     ) -> list[Partition]:
-        """In the thread: send what has not left yet. Return the partitions whose markers are missing; then nothing was sent."""
+        """In the thread: send what is not published. Return the partitions whose markers are missing; then nothing was sent."""
         from notification_service.connectors.jms.sending import ToSend
 
         found = sending.fetch(io, [each.partition for each in outputs])
@@ -210,26 +233,17 @@ class JmsSink:
         )
         return TransportRefused(queue, problem)
 
-    def _connected(self) -> "tuple[JmsConnection, Sending]":
-        if self._connection is None or self._sending is None or self._connection.is_lost:
-            from notification_service.connectors.jms.sending import Sending
+    def _new_sending(self) -> "Sending":
+        from notification_service.connectors.jms.sending import Sending
 
-            with suppress(ResequencerError):
-                self.close()
-            self._connection, sending = self._connect(self._settings.broker), Sending(self._settings.markers)
-            self._sending = sending
-            self._connection.call(lambda io: io.on_end(sending.forget))
-        return self._connection, self._sending
+        return Sending(self._settings.markers)
 
 
 def _id(partition: Partition, record: OutputRecord) -> str:
     return f"ID:{OutputNumber(partition, record.number)}"
 
 
-"""For the time limit of a publication: a broker that is slower than that counts as one that does not answer."""
-
-
-class XmsSink:
+class XmsSink(_QueueSink["PlainSending"]):
     """Implements the port of sinks. Nothing is connected before the first publication.
 
     The links carry the capability `queue`. A message's id is its number, so that a receiver can recognise what comes again.
@@ -237,22 +251,16 @@ class XmsSink:
     """
 
     capabilities = SinkCapabilities(is_transactional=False, remembers=False)
-    notes: Sequence[str] = ()
 
     def __init__(
         self, settings: XmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._connect = connect
-        self._connection: JmsConnection | None = None
-        self._sending: PlainSending | None = None
-        self._left = Left()
-        self._queues = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
+        super().__init__(settings, clock, connect)
+        self._published = Published()
 
     def position(self, partition: Partition) -> None:
         """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
-        self._left.forget(partition)
+        self._published.forget(partition)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As the port describes. A notification that is too large for the broker leaves as a dead letter under its number.
@@ -260,7 +268,7 @@ class XmsSink:
         Raises:
             TransportRefused: A queue does not take a message.
         """
-        remaining = [each for each in self._left.remaining(outputs) if each.record.channel in self._queues]
+        remaining = [each for each in self._published.remaining(outputs) if each.record.channel in self._queues]
         if not remaining:
             return
         connection, sending = self._connected()
@@ -273,16 +281,7 @@ class XmsSink:
             self.close()  # What is under way on it has no effect any more.
             raise
         finally:
-            self._left.note(remaining[: sending.taken])
-
-    def close(self) -> None:
-        connection, self._connection, self._sending = self._connection, None, None
-        if connection is not None:
-            connection.close()
-
-    @property
-    def _seconds(self) -> float:
-        return self._settings.broker.call_timeout_ms / 1000
+            self._published.note(remaining[: sending.taken])
 
     def _message(self, numbered: Numbered, limits: Mapping[str, int]) -> tuple[str, Outgoing]:
         """Return the queue and the message of a record, or of a smaller one that the broker takes.
@@ -293,10 +292,9 @@ class XmsSink:
         from notification_service.connectors.jms.sending import size_of
 
         partition, record = numbered
-        id_ = f"ID:{OutputNumber(partition, record.number)}"
 
         def made(each: OutputRecord) -> Outgoing:
-            return outgoing(id_, each.key, each.headers, each.value)
+            return outgoing(_id(partition, record), each.key, each.headers, each.value)
 
         def find_problem(each: OutputRecord) -> str | None:
             limit = limits[self._queues[each.channel]]
@@ -309,13 +307,7 @@ class XmsSink:
             raise TransportRefused(f"queue {self._queues[record.channel]}", "no message fits. Raise the limit of the broker")
         return self._queues[found.channel], made(found)
 
-    def _connected(self) -> "tuple[JmsConnection, PlainSending]":
-        if self._connection is None or self._sending is None or self._connection.is_lost:
-            from notification_service.connectors.jms.sending import PlainSending
+    def _new_sending(self) -> "PlainSending":
+        from notification_service.connectors.jms.sending import PlainSending
 
-            with suppress(ResequencerError):
-                self.close()
-            self._connection, sending = self._connect(self._settings.broker), PlainSending()
-            self._sending = sending
-            self._connection.call(lambda io: io.on_end(sending.forget))
-        return self._connection, self._sending
+        return PlainSending()

@@ -1,4 +1,4 @@
-"""Reads queues: a message has the number of its intake as offset, and is accepted once its output has left."""
+"""Reads queues: a message has the number of its intake as offset, and is accepted once its output is published."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -14,9 +14,10 @@ from guardian.ports import (
     TransportUnavailable,
     TransportWithheld,
 )
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Taken, TakenMessages, digest_of, read_record
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition, connect
-from notification_service.connectors.region.port import SourceCapabilities
+from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
+from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class JmsSource:
     """Implements the port of sources. Nothing is connected before the first call that needs it.
 
     All partitions are assigned to this worker. One of an exclusive queue is assigned once its first message has come: until then
-    the broker may serve another consumer. A partition whose link or connection is lost is left out once, and taken over anew: all
-    of its messages that are not acknowledged come again.
+    the broker may serve another consumer. A partition whose link or connection is lost is left out once, and taken over again:
+    all of its messages that are not acknowledged come again.
     """
 
     def __init__(self, settings: JmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
@@ -105,8 +106,8 @@ class JmsSource:
             TransportWithheld, TransportRefused: The queue, a right or a valid selector is missing.
             TransportUnavailable: The broker does not answer.
         """
-        most = _MAX_EARLIER_WINDOWS * self._settings.window
-        taken = TakenMessages(str(self._named[partition]), source_state, most)
+        limit = _MAX_EARLIER_WINDOWS * self._settings.window
+        taken = TakenMessages(str(self._named[partition]), source_state, limit)
         before = self._readings.pop(partition, None)
         link = self._waiting.pop(partition, None)
         if before is not None and not before.has_taken and not before.link.is_detached:
@@ -153,7 +154,7 @@ class JmsSource:
     def _connected(self) -> "JmsConnection":
         self._notice_losses()
         if self._connection is None:
-            self._connection = self._connect(self._settings.broker)
+            self._connection = self._connect(self._settings)
         return self._connection
 
     def _receive(self, named: QueuePartition) -> "ReceivingLink":
@@ -188,7 +189,7 @@ class JmsSource:
         is_lost = self._connection is not None and self._connection.is_lost
         gone = [each for each, reading in self._readings.items() if is_lost or reading.link.is_detached]
         for each in gone:
-            _LOG.warning("%s is taken over anew: its link to the broker was lost", self._named[each])
+            _LOG.warning("%s is taken over again: its link to the broker was lost", self._named[each])
             del self._readings[each]
         self._left_out.update(gone)
         self._waiting = {each: link for each, link in self._waiting.items() if not (is_lost or link.is_detached)}
@@ -203,11 +204,11 @@ class JmsSource:
         if connection is None:
             sleep(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
             return
-        while (left := until - monotonic()) > 0:
+        while (remaining := until - monotonic()) > 0:
             connection.arrived.clear()
             if connection.is_lost or any(each.waiting for each in links) or any(each.is_detached for each in watched):
                 return
-            connection.arrived.wait(left)
+            connection.arrived.wait(remaining)
 
     def _ends(self) -> tuple[dict[Partition, int], dict[Partition, int]]:
         known, log_ends = {}, {}
@@ -221,7 +222,7 @@ class JmsSource:
         return known, log_ends
 
     def _take(self, readable: list[Partition], max_records: int) -> tuple[list[Record], dict[Partition, int]]:
-        """Take a share from each partition, and again from those that have more, until nothing is left or the room is used up."""
+        """Take a share from each partition, and again from those that have more, until nothing remains or the room is used up."""
         self._turn += 1
         first = self._turn % max(1, len(readable))
         turn, records, room = readable[first:] + readable[:first], list[Record](), _POLL_BYTES
@@ -283,8 +284,8 @@ class JmsSource:
             for name, each in wanted.items():
                 links[name].give_credit(each)
 
-        # A connection made anew has none of these messages: if this one is lost, so is the acknowledgement.
-        seconds = 2 * self._settings.broker.call_timeout_ms / 1000 + sum(map(len, wanted.values())) / _MESSAGES_PER_SECOND
+        # A new connection has none of these messages: if this one is lost, so is the acknowledgement.
+        seconds = 2 * self._settings.call_timeout_ms / 1000 + sum(map(len, wanted.values())) / _MESSAGES_PER_SECOND
         connection.call(accept, seconds)
         for name, each in wanted.items():
             self._readings[name].taken.note_accepted(each)

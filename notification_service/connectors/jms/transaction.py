@@ -35,7 +35,7 @@ class Transaction(MessagingHandler, TransactionHandler):
         self._transaction.handler = self
         self.is_declared = False
         self.is_committed: bool | None = None
-        """None until the broker has said whether it is."""
+        """None until the broker has answered whether it is."""
 
     @property
     def is_ended(self) -> bool:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from guardian.headers import cut_headers
 from guardian.ports import TransportUnavailable
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
-from notification_service.connectors.jms.settings import BrokerSettings, connect
+from notification_service.connectors.jms.settings import BrokerSettings, XmsSourceSettings
 from notification_service.connectors.line_format import Line
 from resequencer.record import Origin, Partition
 
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 16 << 20
 """About how many bytes are taken and not acknowledged: while the start is away, more must not come."""
-
-
-class XmsSourceSettings(msgspec.Struct, frozen=True):
-    """`window` is the most messages that are taken and not acknowledged. A value of more than `max_value_bytes` is cut."""
-
-    broker: BrokerSettings
-    queue: str
-    window: int = 500
-    max_value_bytes: int = 5 << 20
 
 
 class XmsSource:
@@ -48,7 +38,7 @@ class XmsSource:
         self._max_value_bytes = settings.max_value_bytes
         self._taken: list[int] = []
         self._bytes = 0
-        self._connection = connect(settings.broker)
+        self._connection = connect(settings)
         try:
             link = self._connection.receive(settings.queue, "", settings.window, settings.max_value_bytes, is_queue=True)
             self._link = link
@@ -61,11 +51,11 @@ class XmsSource:
         until = monotonic() + timeout_ms / 1000
         while True:
             self._connection.arrived.clear()
-            left = until - monotonic()
+            remaining = until - monotonic()
             has_room = self._bytes < _MAX_BYTES
-            if (self._link.waiting and has_room) or self._link.is_detached or left <= 0:
+            if (self._link.waiting and has_room) or self._link.is_detached or remaining <= 0:
                 break
-            self._connection.arrived.wait(left)
+            self._connection.arrived.wait(remaining)
         self._check_open()
         found: list[Line] = []
         while self._link.waiting and self._bytes < _MAX_BYTES:

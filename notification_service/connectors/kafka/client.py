@@ -122,7 +122,7 @@ class _FailureReason(logging.Handler):
 class _DirectSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no types.
     """The client's socket for direct connections, with one change: a socket that could not connect is closed.
 
-    Otherwise each try leaves one socket open until the next garbage collection. A night without brokers would exhaust the
+    Otherwise each try keeps one socket open until the next garbage collection. A night without brokers would exhaust the
     process's file descriptors.
     """
 

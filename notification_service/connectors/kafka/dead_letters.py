@@ -13,7 +13,7 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
     stored_dead_letter,
 )
-from notification_service.connectors.dead_letters.port import AskedFor, NotedActions, Outcome, Sign, portions
+from notification_service.connectors.dead_letters.port import AskedFor, NotedActions, Outcome, Sign
 from notification_service.connectors.kafka.core.records import is_note, read_note
 from notification_service.connectors.kafka.requeue import KafkaRequeue, RequeueRoute, route_to_input
 from notification_service.connectors.kafka.settings import KafkaSettings
@@ -73,8 +73,7 @@ class KafkaDeadLetterStore(NotedActions):
         return iter(())
 
     def requeue(self, letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
-        for portion in portions(letters):
-            yield from self._ordering().requeue(portion)
+        return self._ordering().requeue(letters)
 
     def close(self) -> None:
         for each in (self._requeue, self._reader):

@@ -99,8 +99,8 @@ class LogReader:
 
 
 def _committed(consumer: KafkaConsumer, partition: Partition, until: float) -> Committed | None:
-    left_ms = max(1, round((until - monotonic()) * 1000))
-    found = consumer.committed(TopicPartition(*partition), metadata=True, timeout_ms=left_ms)
+    remaining_ms = max(1, round((until - monotonic()) * 1000))
+    found = consumer.committed(TopicPartition(*partition), metadata=True, timeout_ms=remaining_ms)
     return None if found is None else Committed(found.offset, found.metadata or "")
 
 

@@ -1,8 +1,8 @@
 """Orders and their outcomes on topics. Partition N of both belongs to partition N of the input."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition, errors
 
@@ -16,7 +16,7 @@ from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader, make_consumer
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
-from resequencer.order import Order, OrderUnreadable, decode_order, decode_outcome, encode_order
+from resequencer.order import Order, OrderOutcome, OrderUnreadable, decode_order, decode_outcome, encode_order
 from resequencer.record import Partition
 
 _FETCH_WAIT_MS = 1_000
@@ -24,6 +24,8 @@ _FETCH_WAIT_MS = 1_000
 
 _EARLIER_MS = 60_000
 """How much before the given instant reading begins: an order's instant is its writer's, the record's timestamp the client's."""
+
+_Decoded = TypeVar("_Decoded", Order, OrderOutcome)
 
 
 class KafkaOrderSource:
@@ -72,7 +74,7 @@ class KafkaOrderSource:
         topics = self._settings.topics
         given: list[OrderRecord] = []
         known: set[tuple[int, str | None]] = set()
-        for topic, each in _read(self._settings, [partition], None, is_decided=True):
+        for topic, each in _read(self._settings, (topics.orders, topics.order_outcomes), [partition], None, is_decided=True):
             if topic == topics.orders:
                 given.append(OrderRecord(each.offset, each.value or b""))
                 continue
@@ -134,26 +136,12 @@ class KafkaOrderBook:
         return self._producer.append(record, self._settings.call_timeout_ms / 1000)
 
     def orders(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOrder]:
-        names = {each.number: each for each in partitions}
-        given: list[GivenOrder] = []
-        for topic, each in _read(self._settings, partitions, since):
-            if topic == self._topic:
-                with suppress(OrderUnreadable):
-                    order = decode_order(each.value or b"")
-                    if order.at >= since:
-                        given.append(GivenOrder(names[each.partition], each.offset, order))
+        given = [GivenOrder(*each) for each in _decoded(self._settings, self._topic, partitions, since, decode_order)]
         return sorted(given, key=lambda each: each.order.at)
 
     def outcomes(self, partitions: Collection[Partition], since: Instant) -> Sequence[GivenOutcome]:
-        names = {each.number: each for each in partitions}
-        given: list[GivenOutcome] = []
-        for topic, each in _read(self._settings, partitions, since):
-            if topic != self._topic:
-                with suppress(OrderUnreadable):
-                    outcome = decode_outcome(each.value or b"")
-                    if outcome.at >= since:
-                        given.append(GivenOutcome(names[each.partition], outcome))
-        return sorted(given, key=lambda each: each.outcome.at)
+        decoded = _decoded(self._settings, self._settings.topics.order_outcomes, partitions, since, decode_outcome)
+        return sorted((GivenOutcome(partition, each) for partition, _, each in decoded), key=lambda each: each.outcome.at)
 
     def close(self) -> None:
         self._producer.close()
@@ -172,18 +160,38 @@ def _needs_outcome(record: OrderRecord, known: Collection[tuple[int, str | None]
     return order.stage is None and (record.offset, order.id) not in known
 
 
+def _decoded(
+    settings: KafkaSettings,
+    topic: str,
+    partitions: Collection[Partition],
+    since: Instant,
+    decode: Callable[[bytes], _Decoded],
+) -> Iterator[tuple[Partition, int, _Decoded]]:
+    """Yield what a topic has since then, with the partition of the input and the offset; not what cannot be read."""
+    names = {each.number: each for each in partitions}
+    for _, each in _read(settings, (topic,), partitions, since):
+        with suppress(OrderUnreadable):
+            found = decode(each.value or b"")
+            if found.at >= since:
+                yield names[each.partition], each.offset, found
+
+
 def _read(
-    settings: KafkaSettings, partitions: Collection[Partition], since: Instant | None, *, is_decided: bool = False
+    settings: KafkaSettings,
+    topics: Sequence[str],
+    partitions: Collection[Partition],
+    since: Instant | None,
+    *,
+    is_decided: bool = False,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the topic and each record of these partitions of both topics, up to the present ends.
+    """Yield the topic and each record of these partitions of the topics, up to the present ends.
 
     With `is_decided` the ends are those at which no transaction is open any more: an outcome that was sent before the call is
     either there, or will never be.
     """
     if not partitions:
         return
-    topics = settings.topics
-    reader = CommittedReader(settings, [topics.orders, topics.order_outcomes], {each.number for each in partitions})
+    reader = CommittedReader(settings, topics, {each.number for each in partitions})
     try:
         ends = reader.decided_ends() if is_decided else reader.ends()
         if since is None:

@@ -87,7 +87,7 @@ def preflight_sink(settings: KafkaSettings) -> None:
 
 
 def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
-    withheld = _find_withheld(topics, settings)
+    withheld = [*_topics_withheld(topics), *group_withheld(settings), *transactions_withheld(topics)]
     if withheld:
         raise ExceptionGroup("withheld", withheld)
     topic = Input(settings, topics)
@@ -100,10 +100,6 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
             if position is not None:
                 topic.position(each, position)
     return topic.notes
-
-
-def _find_withheld(topics: Topics, settings: KafkaSettings) -> list[TransportWithheld]:
-    return [*_topics_withheld(topics), *group_withheld(settings), *transactions_withheld(topics)]
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:
@@ -150,7 +146,9 @@ def preflight_store(settings: KafkaSettings, made: Collection[str]) -> Sequence[
     used = [(topics.input, topics.notifications), (topics.input, topics.dead_letters)]
     used += [(topics.input, topics.values), (topics.values, topics.values)]
     preflight_topics(settings, [(read, _or(written, read, missing)) for read, written in used if read not in missing])
-    withheld = [*_withheld(settings)]
+    withheld = [*group_withheld(settings)]
+    with closing(Topics(settings)) as all_topics:
+        withheld += transactions_withheld(all_topics)
     notes: list[str] = []
     if topics.values not in missing:
         withheld += _values_withheld(settings, notes)
@@ -167,12 +165,6 @@ def _or(written: str, read: str, missing: Collection[str]) -> str:
 def _is_there(settings: KafkaSettings, name: str) -> bool:
     with closing(_topics(settings, name)) as topics:
         return topics.is_there(name)
-
-
-def _withheld(settings: KafkaSettings) -> Iterator[TransportWithheld]:
-    yield from group_withheld(settings)
-    with closing(Topics(settings)) as topics:
-        yield from transactions_withheld(topics)
 
 
 def _values_withheld(settings: KafkaSettings, notes: list[str]) -> Iterator[TransportWithheld]:

@@ -1,6 +1,6 @@
 """Sends dead letters back to the topic that reads them again, in one transaction with the notes about it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -9,7 +9,7 @@ from kafka import errors
 from guardian.headers import NOTIFICATION_ID
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.dead_letters.actions import Action, Requeued, StoredDeadLetter
-from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign
+from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, portions
 from notification_service.connectors.kafka.client import text_of, to_transport_error, translated
 from notification_service.connectors.kafka.core.records import ProducerRecord, note_of, size_of
 from notification_service.connectors.kafka.producer import FENCED, NotTaken, Place, TransactionalProducer
@@ -46,13 +46,17 @@ class KafkaRequeue:
         self._sign = sign
         self._producer: TransactionalProducer | None = self._begin()
 
-    def requeue(self, dead_letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
-        """Requeue in one transaction all dead letters that can be requeued.
+    def requeue(self, dead_letters: Iterable[StoredDeadLetter]) -> Iterator[Outcome]:
+        """Requeue those that can be requeued in this order, each portion in one transaction; then its outcomes are yielded.
 
         Raises:
-            DeadLettersInUse: Another process has started requeueing or discarding; nothing was done here.
-            TransportUnavailable: Nothing was done, or the outcome is unknown; reading the topic again shows which.
+            DeadLettersInUse: Another process has started requeueing or discarding; nothing more was done here.
+            TransportUnavailable: Nothing more was done, or the outcome is unknown; reading the topic again shows which.
         """
+        for portion in portions(dead_letters):
+            yield from self._requeue(portion)
+
+    def _requeue(self, dead_letters: Sequence[StoredDeadLetter]) -> Iterator[Outcome]:
         refused, remaining = list[Outcome](), list[StoredDeadLetter]()
         with translated(self._route.to):
             partitions = len(self._connected().partitions(self._route.to))

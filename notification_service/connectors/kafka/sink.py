@@ -7,6 +7,7 @@ from time import monotonic
 from kafka import errors
 
 from guardian.ports import (
+    Channel,
     NotPublished,
     OutputRecord,
     PartitionOutput,
@@ -19,19 +20,73 @@ from notification_service.connectors.kafka.client import text_of, to_transport_e
 from notification_service.connectors.kafka.consumer import GroupMember
 from notification_service.connectors.kafka.core.fencing import Committed, Fences
 from notification_service.connectors.kafka.core.records import Marker, ProducerRecord, highest_of, marker_after
-from notification_service.connectors.kafka.producer import FENCED, Fitting, NotTaken
+from notification_service.connectors.kafka.core.size_limits import SizeLimits, refused_for_size
+from notification_service.connectors.kafka.producer import FENCED, NotTaken
 from notification_service.connectors.kafka.reading import Reading
 from notification_service.connectors.kafka.region import Markers, OwnedPartition
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
-from notification_service.connectors.region.port import SinkCapabilities, SourceCapabilities
+from notification_service.connectors.region_port import SinkCapabilities, SourceCapabilities
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
 
+class Fitting:
+    """A record that its topic refuses is replaced by a dead letter of the same number. `clock` gives the instant of that."""
+
+    def __init__(self, settings: KafkaSettings, topics: Topics, clock: Clock) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock
+        self._size_limits = SizeLimits(settings.topics, {})
+
+    def look(self) -> None:
+        """Read the topics' current limits."""
+        topics, maximum = self._settings.topics, self._settings.max_request_bytes
+        limits = self._topics.limits(*(name for channel in Channel if (name := topics.output(channel))))
+        self._size_limits = SizeLimits(topics, {topic: min(limit, maximum) for topic, limit in limits.items()})
+
+    def has_topic(self, output: OutputRecord) -> bool:
+        """Whether the record has a topic. A fact that was pending when aggregation was switched off has none, and is dropped."""
+        return output.channel is not Channel.FACTS or bool(self._settings.topics.facts)
+
+    def fit(self, output: Sequence[OutputRecord]) -> list[ProducerRecord]:
+        """Return the record to send for each of the output.
+
+        Raises:
+            TransportRefused: A fact or a value is too large for its topic.
+        """
+        now = self._clock.now()
+        try:
+            return [self._size_limits.fit(each, now) for each in output]
+        except TransportRefused:
+            self.look()  # The limit may have been raised meanwhile, as the last refusal asked for.
+            return [self._size_limits.fit(each, now) for each in output]
+
+    def instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
+        """Return what to send instead of a record that the brokers have refused.
+
+        Raises:
+            TransportRefused: There is nothing smaller.
+        """
+        self.look()
+        if output.channel is Channel.NOTIFICATIONS:
+            replacement = self._size_limits.dead_letter(output, str(error), self._clock.now())
+        else:
+            replacement = self._size_limits.fit(output, self._clock.now())
+        size = len(record.value or b"")
+        if output.channel in (Channel.FACTS, Channel.VALUES) and record == replacement:
+            what = "fact" if output.channel is Channel.FACTS else "value"
+            raise refused_for_size(record.topic, f"it does not accept a {what} of {size} bytes ({error})")
+        if record.topic == replacement.topic and size <= len(replacement.value or b""):
+            problem = f"it does not accept a dead letter of {size} bytes ({error})"
+            raise TransportRefused(f"topic {record.topic}", f"{problem}. Raise its max.message.bytes, and keep it uncompacted")
+        return replacement
+
+
 class _Part:
-    """What leaves for one partition: `records[i]` is sent for `output[i]`, and the marker is sent last."""
+    """What is published for one partition: `records[i]` is sent for `output[i]`, and the marker is sent last."""
 
     def __init__(self, owned: OwnedPartition, output: list[OutputRecord], records: list[ProducerRecord], marker: Marker) -> None:
         self.owned = owned
@@ -46,8 +101,8 @@ class KafkaSink:
     The input of `settings.topics` is the markers' topic, which is made if it is missing. The transactional id of `settings` is
     the beginning of those of the source's partitions. `clock` gives the instant of dead letters that are made here.
 
-    The records of each partition leave in a transaction of its own, with the marker. All transactions of a publication are
-    written before the first one is committed. So a publication for a partition that another worker owns leaves nothing.
+    The records of each partition are published in a transaction of its own, with the marker. All transactions of a publication
+    are written before the first one is committed. So one for a partition that another worker owns publishes nothing.
     """
 
     capabilities = SinkCapabilities(is_transactional=True, remembers=True)
@@ -63,7 +118,7 @@ class KafkaSink:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """As the port describes. Two workers that own one partition take it over from each other, and nothing leaves twice."""
+        """As the port describes. Two workers that own one partition take it from each other, and nothing is published twice."""
         now = monotonic()
         problem = "another worker publishes for it again and again: two workers or two services read it. Give each its own"
         return tuple(f"{each}: {problem}" for each, fences in sorted(self._fences.items()) if fences.has_twin(now))
@@ -75,7 +130,7 @@ class KafkaSink:
         return None if owned.marker is None else owned.marker.position
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        """As the port describes. A record that its topic refuses for its size leaves as a dead letter under its number."""
+        """As the port describes. A record that its topic refuses for its size is published as a dead letter under its number."""
         self._connect()
         if unread := [each.partition for each in outputs if each.partition not in self._owned]:
             raise PublishRefused(f"their markers were not read, or another worker owns them: {', '.join(map(str, unread))}")

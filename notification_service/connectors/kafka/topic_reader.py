@@ -1,6 +1,7 @@
 """Reads topics without a group: committed records, from any offset, up to the current ends."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -34,11 +35,8 @@ class CommittedReader:
     def __init__(self, settings: KafkaSettings, topics: Sequence[str], numbers: Collection[int] | None = None) -> None:
         self._settings = settings
         self._topics = topics
-        looked = Topics(settings if settings.topics.facts in topics else settings.without_facts())
-        try:
+        with closing(Topics(settings if settings.topics.facts in topics else settings.without_facts())) as looked:
             looked.look()
-        finally:
-            looked.close()
         self._uncommitted: KafkaConsumer | None = None
         self._names: list[TopicPartition] = []
         self._reader = self._made("read_committed")
@@ -87,19 +85,14 @@ class CommittedReader:
 
     def seek_instant(self, since: Instant) -> None:
         """Seek in each partition to the first record with a timestamp of `since` or later."""
-        with translated(self._what):
-            found = find_since(self._reader, self._names, since, self._settings.call_timeout_ms)
-            ends = self.ends()
-            for name in self._names:
-                self._reader.seek(name, found.get(name, ends[name]))
+        for name, offset in self.since(since).items():
+            self.seek(name, offset)
 
     def seek_only(self, offsets: Mapping[Partition, int]) -> None:
         """Seek to these offsets, or to the first that still exists; partitions not named are not read."""
-        with translated(self._what):
-            starts = find_offsets(self._reader, self._names, "beginning", self._settings.call_timeout_ms)
-            ends = self.ends()
-            for name in self._names:
-                self._reader.seek(name, min(max(offsets.get(Partition(*name), ends[name]), starts[name]), ends[name]))
+        begins, ends = self.begins(), self.ends()
+        for name in self._names:
+            self.seek(name, min(max(offsets.get(Partition(*name), ends[name]), begins[name]), ends[name]))
 
     def read(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, list[Any]]]:
         """Yield the records from the current offsets up to `ends`, one piece of one partition at a time, in order.
@@ -207,8 +200,8 @@ _COPIED = (Channel.NOTIFICATIONS, Channel.DEAD_LETTERS, Channel.ORDER_OUTCOMES)
 class TopicExport:
     """Reads the topics from their beginnings, and appends to `<channel>.jsonl`.
 
-    The records of a partition keep their order. Operators' notes among the dead letters are left out. `more` are further topics,
-    each with the name of its file.
+    The records of a partition keep their order. Operators' notes among the dead letters are not copied. `more` are further
+    topics, each with the name of its file.
     """
 
     def __init__(self, settings: KafkaSettings, directory: Path, more: Mapping[str, str] | None = None) -> None:

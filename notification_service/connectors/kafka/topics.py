@@ -50,8 +50,6 @@ class Topics:
         self._settings = settings
         self._of_outputs = of_outputs
         self._of_input = of_input
-        self._options = {name: value for name, value in settings.consumer.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
-        self._options["request_timeout_ms"] = settings.call_timeout_ms
         self._admin: KafkaAdminClient | None = None
         self._missing_since: float | None = None
         self.input: Topic | None = None
@@ -132,7 +130,7 @@ class Topics:
 
     def _connected(self) -> KafkaAdminClient:
         if self._admin is None:
-            self._admin = make_client("the brokers", KafkaAdminClient, self._options)
+            self._admin = open_admin(self._settings)
         return self._admin
 
     def _configurations(self, *names: str, key: str) -> dict[str, Any]:

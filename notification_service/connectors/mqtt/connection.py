@@ -36,7 +36,7 @@ _ANY_SIZE = 268_435_460
 class Session(NamedTuple):
     """A session that the broker keeps for `expiry_s` seconds after the connection. It is taken up if the client id has one.
 
-    `receive_maximum` is the most messages that the broker may send without an acknowledgement; some brokers exceed it.
+    `receive_maximum` is how many messages that the broker may send without an acknowledgement; some brokers exceed it.
     """
 
     expiry_s: int
@@ -44,7 +44,7 @@ class Session(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the broker told of itself: the most messages without confirmation, the bytes of a packet, and the highest qos."""
+    """What the broker announced: the maximum of messages without confirmation, the bytes of a packet, and the highest qos."""
 
     receive_maximum: int
     packet_bytes: int
@@ -166,7 +166,7 @@ class MqttConnection:
         while not self._subscribed.wait(_LOOK_SECONDS):
             if is_blocked():
                 return None
-            if monotonic() > until:
+            if self.is_lost or monotonic() > until:
                 raise self._as_lost()
         return self.find_granted()
 
@@ -196,7 +196,7 @@ class MqttConnection:
         with suppress(AttributeError):
             self._client.loop_stop()
         self._client.on_connect = self._client.on_disconnect = self._client.on_publish = self._client.on_subscribe = None
-        self._client.on_message = None  # No cycle is left, so its sockets are closed as soon as it is let go.
+        self._client.on_message = None  # No cycle remains, so its sockets are closed as soon as it is let go.
 
     def _made(self, on_message: OnMessage | None) -> _Client:
         settings = self._settings
@@ -239,24 +239,24 @@ class MqttConnection:
         self.confirmations.put(None)
         return TransportUnavailable(str(self._problem))
 
-    def _on_connect(self, _client: Client, _data: Any, flags: Any, reason: Any, told: Any) -> None:
+    def _on_connect(self, _client: Client, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.value >= FIRST_FAILURE:
             self._problem = refused_connection(self._settings.place, reason)
         else:
             self.has_session = flags.session_present
-            most = getattr(told, "ReceiveMaximum", 65_535)
-            self.limits = Limits(most, getattr(told, "MaximumPacketSize", _ANY_SIZE), getattr(told, "MaximumQoS", 2))
+            announced = (("ReceiveMaximum", 65_535), ("MaximumPacketSize", _ANY_SIZE), ("MaximumQoS", 2))
+            self.limits = Limits(*(getattr(properties, name, default) for name, default in announced))
         self._opened.set()
 
-    def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, reason: Any, _told: Any) -> None:
+    def _on_disconnect(self, _client: Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._problem = self._problem or disconnected(self._settings.place, reason)
         self.confirmations.put(None)
         for each in (self._ended, self._opened, self._subscribed):
             each.set()
 
-    def _on_publish(self, _client: Client, _data: Any, mid: int, reason: Any, _told: Any) -> None:
+    def _on_publish(self, _client: Client, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
         self.confirmations.put(Confirmation(mid, reason))
 
-    def _on_subscribe(self, _client: Client, _data: Any, _mid: int, reasons: list[Any], _told: Any) -> None:
+    def _on_subscribe(self, _client: Client, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
         self._subscription = reasons
         self._subscribed.set()

@@ -10,14 +10,14 @@ from paho.mqtt.exception import MalformedPacket
 _LENGTH_BYTES = 2
 
 
-def read_text(buffer: bytes, most: int) -> tuple[str, int]:
+def read_text(buffer: bytes, available: int) -> tuple[str, int]:
     """Return the text at the beginning of the buffer, and the bytes that it takes there; what is not UTF-8 is replaced.
 
     Raises:
-        MalformedPacket: The text is longer than the `most` bytes that are left.
+        MalformedPacket: The text is longer than the `available` bytes.
     """
     length = int.from_bytes(buffer[:_LENGTH_BYTES], "big")
-    if most < _LENGTH_BYTES or length > most - _LENGTH_BYTES:
+    if available < _LENGTH_BYTES or length > available - _LENGTH_BYTES:
         raise MalformedPacket("a text is longer than its packet")
     end = _LENGTH_BYTES + length
     return bytes(buffer[_LENGTH_BYTES:end]).decode("utf-8", "replace"), end

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from guardian.ports import TransportRefused
 from notification_service.connectors.mqtt.client import connect
-from notification_service.connectors.mqtt.settings import MqttSinkSettings
-from notification_service.connectors.mqtt.source import MqttSourceSettings
+from notification_service.connectors.mqtt.settings import MqttSinkSettings, MqttSourceSettings
 
 
 def preflight_source(settings: MqttSourceSettings) -> None:
@@ -19,7 +18,7 @@ def preflight_source(settings: MqttSourceSettings) -> None:
     Raises:
         TransportUnavailable, TransportRefused: As the bridge would meet them.
     """
-    with closing(connect(replace(settings.broker, client_id=None))) as connection:
+    with closing(connect(replace(settings, client_id=None))) as connection:
         connection.subscribe(list(settings.topics), settings.qos)
 
 
@@ -30,12 +29,12 @@ def preflight_sink(settings: MqttSinkSettings) -> None:
         TransportRefused: It takes a lower qos only, or refuses the connection.
         TransportUnavailable, TransportWithheld: The broker does not answer, or refuses the login.
     """
-    with closing(connect(settings.broker)) as connection:
+    with closing(connect(settings)) as connection:
         refuse_qos(settings, connection.limits.qos)
 
 
-def refuse_qos(settings: MqttSinkSettings, most: int) -> None:
-    """Raise TransportRefused if the broker takes messages with qos `most` at most, and more is set."""
-    if settings.qos > most:
-        problem = f"the broker takes qos {most} at most, and mqtt.qos is {settings.qos}. Lower it"
-        raise TransportRefused(settings.broker.place, problem)
+def refuse_qos(settings: MqttSinkSettings, maximum: int) -> None:
+    """Raise TransportRefused if the broker takes messages with qos `maximum` at most, and more is set."""
+    if settings.qos > maximum:
+        problem = f"the broker takes qos {maximum} at most, and mqtt.qos is {settings.qos}. Lower it"
+        raise TransportRefused(settings.place, problem)

@@ -16,7 +16,7 @@ from notification_service.connectors.mqtt.errors import FIRST_FAILURE, NOT_DELIV
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region.port import Left, Numbered, SinkCapabilities, find_fitting
+from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted
@@ -105,23 +105,23 @@ class MqttSink:
         self._clock = clock
         self._connect = connect
         self._connection: MqttConnection | None = None
-        self._broker: BrokerSettings | None = None
-        self._left = Left()
+        self._url: str | None = None
+        self._published = Published()
         self._undelivered = 0
-        self._told: str | None = None
+        self._changes: str | None = None
 
     @property
     def notes(self) -> Sequence[str]:
         """As the port describes. A broker that has no subscriber for a message takes it, confirms it and drops it."""
-        told = [] if self._told is None else [self._told]
+        notes = [] if self._changes is None else [self._changes]
         if self._undelivered:
             dropped = counted(self._undelivered, "message")
-            told.append(f"sink mqtt: the broker dropped {dropped} of the last publication, which had no subscriber")
-        return told
+            notes.append(f"sink mqtt: the broker dropped {dropped} of the last publication, which had no subscriber")
+        return notes
 
     def position(self, partition: Partition) -> None:
         """None: the sink does not remember. Nothing is fenced: an earlier owner may still send."""
-        self._left.forget(partition)
+        self._published.forget(partition)
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         """As the port describes. A notification that is too large for the broker leaves as a dead letter under its number.
@@ -130,9 +130,9 @@ class MqttSink:
             TransportRefused: The broker does not take a message, or not with this qos.
         """
         settings = self._current()
-        self._told = settings.told
+        self._changes = settings.changes
         topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
-        remaining = [each for each in self._left.remaining(outputs) if each.record.channel in topics]
+        remaining = [each for each in self._published.remaining(outputs) if each.record.channel in topics]
         if remaining:
             self._send(remaining, topics, settings)
 
@@ -142,7 +142,7 @@ class MqttSink:
             connection.close()
 
     def _send(self, remaining: Sequence[Numbered], topics: dict[Channel, str], settings: MqttSinkSettings) -> None:
-        connection = self._connected(settings.broker)
+        connection = self._connected(settings)
         limits = connection.limits
         refuse_qos(settings, limits.qos)
         sending = Sending(connection, settings.qos)
@@ -152,7 +152,7 @@ class MqttSink:
             self.close()  # What is under way on it has no effect any more.
             raise
         finally:
-            self._left.note(remaining[: sending.confirmed])
+            self._published.note(remaining[: sending.confirmed])
         self._undelivered = sending.undelivered
 
     def _message(self, record: OutputRecord, topics: dict[Channel, str], max_bytes: int) -> Outgoing:
@@ -175,8 +175,8 @@ class MqttSink:
             raise TransportRefused(f"topic {topics[record.channel]}", problem)
         return made(found)
 
-    def _connected(self, broker: BrokerSettings) -> "MqttConnection":
-        if self._connection is None or self._connection.is_lost or broker != self._broker:
+    def _connected(self, settings: MqttSinkSettings) -> "MqttConnection":
+        if self._connection is None or self._connection.is_lost or settings.url != self._url:
             self.close()
-            self._connection, self._broker = self._connect(broker), broker
+            self._connection, self._url = self._connect(settings), settings.url
         return self._connection

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Line
 from notification_service.connectors.mqtt.errors import SessionTakenOver
-from notification_service.connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.mqtt.settings import MqttSourceSettings
 from resequencer.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,18 +20,7 @@ _MAX_BYTES = 64 << 20
 _USER_PROPERTY_BYTES = 256
 """What a user property takes in memory beside its texts: a pair, and the header that it becomes."""
 
-
-class MqttSourceSettings(msgspec.Struct, frozen=True):
-    """`queue_size` is the most messages that are taken and not acknowledged. The broker's `client_id` is not None."""
-
-    broker: BrokerSettings
-    topics: tuple[str, ...]
-    qos: int = 1
-    session_expiry_ms: int = 86_400_000
-    queue_size: int = 50
-
-
-Connect = Callable[[BrokerSettings, "Session", "OnMessage"], "MqttConnection"]
+Connect = Callable[[MqttSourceSettings, "Session", "OnMessage"], "MqttConnection"]
 
 
 class MqttSource:
@@ -59,7 +46,7 @@ class MqttSource:
         self._is_blocked = self._is_granted = self._is_closed = False
         self.notes: Sequence[str] = ()
         session = Session(settings.session_expiry_ms // 1000, settings.queue_size)
-        self._connection = connect(settings.broker, session, self._on_message)
+        self._connection = connect(settings, session, self._on_message)
         try:
             self._subscribe()
         except BaseException:
@@ -93,11 +80,11 @@ class MqttSource:
         self._connection.close()
 
     def _subscribe(self) -> None:
-        settings, broker = self._settings, self._settings.broker
+        settings = self._settings
         if not self._connection.has_session:
-            told = f"the broker had no session for client id {broker.client_id}, and began one: it keeps messages from now on"
-            self.notes = (told,)
-            _LOG.warning("%s. At the first start this is as it should be; later it means that the broker lost messages", told)
+            note = f"the broker had no session for client id {settings.client_id}, and began one: it keeps messages from now on"
+            self.notes = (note,)
+            _LOG.warning("%s. At the first start this is as it should be; later it means that the broker lost messages", note)
         # A session that is taken up may send more than there is room for before it answers.
         self._check_granted(self._connection.subscribe(list(settings.topics), settings.qos, lambda: self._is_blocked))
 
@@ -106,7 +93,7 @@ class MqttSource:
         self._is_granted = granted is not None
         if granted is not None and granted < min(settings.qos, 1):
             problem = f"it grants a quality of service of {granted} only, which promises nothing; raise it at the broker"
-            raise TransportRefused(settings.broker.place, problem)
+            raise TransportRefused(settings.place, problem)
 
     def _on_message(self, message: Any) -> None:
         """In the client's thread: while there is no room, the thread waits, and reads nothing more."""
@@ -129,7 +116,7 @@ class MqttSource:
             self._check_granted(self._connection.find_granted())
         problem = self._connection.problem
         if isinstance(problem, SessionTakenOver):
-            whose = f"another bridge runs with client id {self._settings.broker.client_id}"
+            whose = f"another bridge runs with client id {self._settings.client_id}"
             remedy = "Give each bridge a client id of its own, or stop the other one, and restart the service"
             text = f"{problem}: {whose}. This one ends, and does not take the session back. {remedy}"
             raise ConfigurationError("ipf.bridge.mqtt.client-id", text)

@@ -4,8 +4,10 @@ A broker of MQTT keeps a message for those that are subscribed at that moment. S
 broker, must be there before the service publishes, and the files stay: what was taken into them is with the broker no more.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -14,7 +16,7 @@ from guardian.ports import Channel, TransportRefused
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
-from notification_service.connectors.region.port import Repeats
+from notification_service.connectors.region_port import Repeats
 
 if TYPE_CHECKING:
     from notification_service.connectors.mqtt.connection import MqttConnection
@@ -39,9 +41,7 @@ class TopicExport:
         topics = {Channel.NOTIFICATIONS: settings.notifications, Channel.DEAD_LETTERS: settings.dead_letters}
         self.repeats = Repeats()
         self._copies = [
-            _Copy(
-                replace(settings.broker, client_id=f"{client_id}-{channel}"), topic, directory / f"{channel}.jsonl", self.repeats
-            )
+            _Copy(replace(settings, client_id=f"{client_id}-{channel}"), topic, directory / f"{channel}.jsonl", self.repeats)
             for channel, topic in topics.items()
         ]
 
@@ -57,6 +57,10 @@ class TopicExport:
 
     def catch_up(self) -> None:
         """Take what is there now.
+
+        MQTT knows no end of a topic, and nothing says that a broker which is asked something sends its messages first. So the
+        end is a silence that is longer than the broker takes to answer: then it grants the same subscription again, which loses
+        no message (MQTT 5, MQTT-3.8.4-4), and no message has come meanwhile.
 
         Raises: as `subscribe`.
             TransportRefused: There is no subscription yet.
@@ -102,27 +106,32 @@ class _Copy:
             problem = "nothing was subscribed to it yet. `simulate` subscribes before it writes: begin with it"
             raise TransportRefused(f"topic {self._topic} of {self._broker.place}", problem)
         connection = self.subscribe()
+        silence = _SILENCE_SECONDS
         with self._file.open("ab") as file:
-            while message := self._next():
-                line = _line(message)
-                if not message.retain and self._repeats.take(line):
-                    file.write(encode_line(line))
-                    file.flush()
-                connection.acknowledge(message.mid, message.qos)
-        if connection.problem is not None:
-            raise connection.problem
+            while True:
+                while message := self._next(silence):
+                    line = _line(message)
+                    if not message.retain and self._repeats.take(line):
+                        file.write(encode_line(line))
+                        file.flush()
+                    connection.acknowledge(message.mid, message.qos)
+                asked_at = monotonic()
+                connection.subscribe([self._topic], _QOS)
+                took = monotonic() - asked_at
+                if self._came.empty() and took < silence:
+                    return
+                silence = max(silence, 2 * took)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def _next(self) -> Any:
-        """Return the next message; None if there is none within a moment."""
-        try:
-            return self._came.get(timeout=_SILENCE_SECONDS)
-        except Empty:
-            return None
+    def _next(self, seconds: float) -> Any:
+        """Return the next message; None if none comes within this time."""
+        with suppress(Empty):
+            return self._came.get(timeout=seconds)
+        return None
 
 
 def _line(message: Any) -> Line:

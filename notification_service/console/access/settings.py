@@ -10,8 +10,8 @@ import msgspec
 
 from resequencer.errors import ResequencerError
 from resequencer.keys.configuration_key import Key, Section
-from resequencer.keys.list_types import Networks, Urls
-from resequencer.keys.value_types import Choice, Choices, Duration, FilePath, SecretText, Switch, Text, Whole
+from resequencer.keys.list_types import Choices, Networks, Urls
+from resequencer.keys.value_types import Choice, Duration, FilePath, SecretText, Switch, Text, Whole
 from resequencer.order import OrderKind
 
 HOST = Text(r"[A-Za-z0-9.:_-]{1,255}", "a host name or an address")

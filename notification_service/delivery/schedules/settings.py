@@ -6,7 +6,8 @@ from typing import Annotated
 import msgspec
 
 from resequencer.keys.configuration_key import Key, Section
-from resequencer.keys.value_types import Choice, Names, Object, Text, TopicName
+from resequencer.keys.list_types import Names
+from resequencer.keys.value_types import Choice, Object, Text, TopicName
 
 _CRON = "five fields of cron: minute, hour, day of the month, month, day of the week, such as 0 18 * * MON-FRI"
 

@@ -13,9 +13,9 @@ import msgspec
 
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import TransportRefused
+from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
-from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition, connect
-from notification_service.connectors.jms.xms_source import XmsSourceSettings
+from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition, XmsSourceSettings
 from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
 from resequencer.errors import ResequencerError
 
@@ -103,7 +103,7 @@ class JmsInput:
             with suppress(ResequencerError):
                 if self._connection is not None:
                     self._connection.close()
-            self._connection = connect(self._settings.broker)
+            self._connection = connect(self._settings)
         return self._connection
 
 
@@ -155,7 +155,8 @@ class XmsInput(JmsInput):
 
     def __init__(self, settings: XmsSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
         self._counted = TemporaryDirectory(prefix="simulated-")
-        queue = JmsSourceSettings(settings.broker, (QueuePartition(settings.queue),))
+        only = (QueuePartition(settings.queue),)
+        queue = JmsSourceSettings(settings.url, settings.user, settings.password, partitions=only)
         super().__init__(queue, Path(self._counted.name) / "sent.json", retry)
         self._partition_of = partition_of
 

@@ -1,5 +1,6 @@
 """Sends simulated lines to the topic that the Kafka transport reads."""
 
+from contextlib import closing
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -27,11 +28,8 @@ class KafkaInput:
     def __init__(self, settings: KafkaSettings, retry: RetryWithBackoff) -> None:
         self._topic = settings.topics.input
         self._retry = retry
-        topics = Topics(settings.without_facts())
-        try:
+        with closing(Topics(settings.without_facts())) as topics:
             self._partitions = topics.look().partitions
-        finally:
-            topics.close()
         own = {"max_request_size": 4 * settings.max_value_bytes, "delivery_timeout_ms": 1_000 * _FLUSH_SECONDS}
         self._producer = IdempotentProducer("the input", settings, **own)
         self._sent: list[Any] = []

@@ -12,8 +12,8 @@ from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUna
 from notification_service.connectors.line_format import Defect, Line, decode_line
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
-from notification_service.connectors.mqtt.source import MqttSourceSettings
-from notification_service.connectors.region.port import Numbered
+from notification_service.connectors.mqtt.settings import MqttSourceSettings
+from notification_service.connectors.region_port import Numbered
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
@@ -37,7 +37,7 @@ class MqttInput:
     """
 
     def __init__(self, settings: MqttSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
-        self._broker = replace(settings.broker, client_id=None)
+        self._broker = replace(settings, client_id=None)
         self._topic = topic_in(settings.topics[0])
         self.partition_of = partition_of
         self._retry = retry

@@ -9,7 +9,7 @@ from fuzz.independent.json import NotJson, Number, Object, read_json
 from fuzz.scratch import scratch
 
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.hocon.parser import Plain, parse_text, resolve
+from notification_service.configuration.hocon import Plain, parse_text, resolve
 from notification_service.configuration.schema import SCHEMA, ConfigurationRefused
 from resequencer.errors import ConfigurationError
 from resequencer.keys.secret import is_secret_name

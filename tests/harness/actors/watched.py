@@ -21,10 +21,10 @@ class WatchedActors(ActorGateway):
         turns = [each for each in decided.turns if _sizes(each)]
         for each in turns:
             last = _sizes(each)[-1]
-            assert each.let_out - last < self._budget, f"a turn let out {each.let_out} bytes of {self._budget}"
+            assert each.output_bytes - last < self._budget, f"a turn let out {each.output_bytes} bytes of {self._budget}"
         largest = max([size for turn in turns for size in _sizes(turn)], default=0)
-        let_out = sum([each.let_out for each in turns])
-        assert let_out <= 3 * self._budget + 2 * largest, f"a cycle let out {let_out} bytes, a budget is {self._budget}"
+        output_bytes = sum([each.output_bytes for each in turns])
+        assert output_bytes <= 3 * self._budget + 2 * largest, f"a cycle let out {output_bytes} bytes, a budget is {self._budget}"
         return decided
 
 

@@ -267,7 +267,7 @@ def rotated_without_noting_what_left(patch: Patch) -> None:
         for output in self._outputs.values():
             if self._rotation.is_full(output):
                 self._rotation.rotate(output)
-        self._note_anew()
+        self._note_begun()
 
     patch.setattr(FileSink, "_rotate", faulty)
 
@@ -277,9 +277,9 @@ def begun_anew_without_noting_it(patch: Patch) -> None:
 
     def faulty(self: FileSink) -> None:
         for output in self._outputs.values():
-            output.is_begun_anew = False
+            output.is_begun_again = False
 
-    patch.setattr(FileSink, "_note_anew", faulty)
+    patch.setattr(FileSink, "_note_begun", faulty)
 
 
 def facts_written_behind_the_positions(patch: Patch) -> None:

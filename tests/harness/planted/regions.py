@@ -13,7 +13,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.ports import NotPublished, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from guardian.takeover import Takeover
 from notification_service.connectors.files.sink import FileSink
-from notification_service.connectors.region.transport import RegionTransport, Route
+from notification_service.connectors.region_transport import RegionTransport, Route
 from resequencer.record import Partition, Record
 from resequencer.storage_port import Commit
 

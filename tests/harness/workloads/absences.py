@@ -50,8 +50,8 @@ def _lengthened(phases: Sequence[Phase], random: Random, retention_ms: int, hang
             continue
         again = random.sample(came, min(len(came), random.choice((0, 2, 4, 8))))
         due, late = (late, []) if at == last else _parted(late, random, 0.6)
-        now, put_off = (phase.lines, []) if at == last else _parted(phase.lines, random, 0.7)
-        late += put_off
+        now, postponed = (phase.lines, []) if at == last else _parted(phase.lines, random, 0.7)
+        late += postponed
         if at and random.random() < 0.4:
             phase = phase._replace(advance_ms=random.choice((30_000, 2 * retention_ms, 100 * retention_ms)), is_outage=True)
         lines = (*due, *now, *again)

@@ -43,7 +43,7 @@ class Waitless(StopSignal):
         """Return at once: no test has to wait."""
 
 
-def test_brokers_that_are_away_are_told_of_once_and_again_once_they_were_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brokers_that_are_away_are_reported_once_and_again_once_they_were_back(capsys: pytest.CaptureFixture[str]) -> None:
     stop = Waitless()
     _go_on(Failing(stop, 0, 0, 0), stop)
     assert capsys.readouterr().out == "waiting: the brokers: no answer\n"
@@ -55,6 +55,6 @@ def test_brokers_that_are_away_are_told_of_once_and_again_once_they_were_back(ca
 @pytest.mark.parametrize("as_json", [True, False])
 def test_the_password_of_the_archives_url_is_not_said(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
     _report(Done(), "hdfs://archivist:geheim@host/records", as_json=as_json)
-    said = capsys.readouterr().out
-    assert "hdfs://archivist:***@host/records" in said
-    assert "geheim" not in said
+    output = capsys.readouterr().out
+    assert "hdfs://archivist:***@host/records" in output
+    assert "geheim" not in output

@@ -41,23 +41,23 @@ def test_a_second_bridge_of_a_run_directory_does_not_begin(tmp_path: Path, capsy
     lock.release()
 
 
-def test_its_state_is_told_for_people(tmp_path: Path) -> None:
-    def told(report: BridgeReport | None) -> list[str]:
+def test_its_state_is_shown_for_people(tmp_path: Path) -> None:
+    def lines(report: BridgeReport | None) -> list[str]:
         file = bridge_file(tmp_path)
         if report is not None:
             file.write(report)
         return bridge_lines(find_bridge(tmp_path, 17, 1_774_740_000_000))
 
-    assert told(None) == ["bridge: it is starting"]
+    assert lines(None) == ["bridge: it is starting"]
     now = "2026-03-28T23:20:00.000Z"
     runs = BridgeReport(17, 18, now, None, "mqtt://b T/#", "topic T", 1, 2, ("a note",))
-    assert told(runs) == [
+    assert lines(runs) == [
         "bridge (process 18): runs",
         "bridge: from mqtt://b T/# to topic T: 1 message appended, 2 not acknowledged yet",
         "bridge: a note",
     ]
-    assert told(BridgeReport(17, 18, now, "start: it is away", "s", "t"))[0] == "bridge (process 18): start: it is away"
-    old = told(BridgeReport(17, 18, "2026-03-28T23:19:00.000Z", None, "s", "t"))
+    assert lines(BridgeReport(17, 18, now, "start: it is away", "s", "t"))[0] == "bridge (process 18): start: it is away"
+    old = lines(BridgeReport(17, 18, "2026-03-28T23:19:00.000Z", None, "s", "t"))
     assert old[0] == "bridge (process 18): it has not reported since 2026-03-28T23:19:00.000Z"
-    assert told(BridgeReport(17, 17, None, "it ended with 1")) == ["bridge: it ended with 1"]
-    assert told(BridgeReport(16, 18, now)) == ["bridge: it is starting"]
+    assert lines(BridgeReport(17, 17, None, "it ended with 1")) == ["bridge: it ended with 1"]
+    assert lines(BridgeReport(16, 18, now)) == ["bridge: it is starting"]

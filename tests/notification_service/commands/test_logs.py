@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format_", LogFormat)
-def test_a_log_of_either_form_is_told_as_the_same_objects(
+def test_a_log_of_either_form_is_reported_as_the_same_objects(
     config: Path, format_: LogFormat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Logging(level="info", format=format_)
@@ -57,7 +57,7 @@ def test_a_log_of_either_form_is_told_as_the_same_objects(
     assert foreign == {"message": "a library's own words"}
 
 
-def test_without_json_lines_are_told_as_they_are(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_json_lines_are_reported_as_they_are(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config.parent / "run" / NAME).write_text("one\ntwo\nthree\n")
     show_logs(Namespace(config=config, overrides=(), lines=2, follow=False, json=False))
     assert capsys.readouterr().out == "two\nthree\n"

@@ -62,11 +62,11 @@ def simulate(*arguments):
 
 def test_what_was_simulated_is_said_with_its_seed(directory, capsys):
     assert simulate("--seed", "3") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("seed 3: ")
-    assert " of 5 units: " in said
+    output = capsys.readouterr().out
+    assert output.startswith("seed 3: ")
+    assert " of 5 units: " in output
     lines = (directory / "in" / "partition-0.jsonl").read_bytes().count(b"\n")
-    assert f"seed 3: {lines} lines of" in said
+    assert f"seed 3: {lines} lines of" in output
     assert (directory / "expected.jsonl").exists()
 
 
@@ -128,11 +128,11 @@ def test_nothing_to_compare_with_is_a_line_not_a_success(directory, capsys):
     assert err.count("\n") == 1
 
 
-def test_a_rate_is_kept_and_the_one_achieved_is_told(directory, capsys, time):
+def test_a_rate_is_kept_and_the_one_achieved_is_reported(directory, capsys, time):
     assert simulate("--rate", "100/s", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["lines_per_second"] == pytest.approx(100, rel=0.1)
-    assert time.ms == pytest.approx(told["lines"] * 10, abs=60)
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["lines_per_second"] == pytest.approx(100, rel=0.1)
+    assert time.ms == pytest.approx(summary["lines"] * 10, abs=60)
 
 
 def test_what_is_too_large_for_the_configured_service_is_among_the_garbage(directory, capsys):

@@ -1,4 +1,4 @@
-"""`resequencer sink`: attributes that are set hold, are told of, and are refused with the reason."""
+"""`resequencer sink`: attributes that are set hold, are reported, and are refused with the reason."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -58,8 +58,8 @@ def test_what_is_set_is_added_to_what_was_set_and_a_reset_goes_back_to_what_is_c
         "dead-letters.topic": letters,
     }
     found = settings()
-    assert (found.qos, found.broker.place, found.notifications) == (2, "mqtts://second:8883", "A/B")
-    assert "qos = 2 (configured: 1), set by" in (found.told or "")
+    assert (found.qos, found.place, found.notifications) == (2, "mqtts://second:8883", "A/B")
+    assert "qos = 2 (configured: 1), set by" in (found.changes or "")
     assert current(file)() == found, "it holds after a start"
     assert run("reset") == 0
     assert settings() == configured
@@ -72,7 +72,7 @@ def test_the_configuration_counts_once_it_names_another_value(run: Run, file: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ((), "changes nothing: give one of --url, --qos, --notifications-topic, --dead-letters-topic"),
         (("--qos", "3"), "--qos: is refused; a whole number from 0 to 2 is expected"),
@@ -83,13 +83,13 @@ def test_the_configuration_counts_once_it_names_another_value(run: Run, file: Pa
     ],
 )
 def test_what_is_refused_changes_nothing(
-    run: Run, file: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], told: str
+    run: Run, file: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], problem: str
 ) -> None:
     assert run("set", *arguments) != 0
-    said = capsys.readouterr().err
-    assert told in said
-    assert "s3cret" not in said
-    assert current(file)().told is None
+    output = capsys.readouterr().err
+    assert problem in output
+    assert "s3cret" not in output
+    assert current(file)().changes is None
 
 
 def test_an_order_that_is_given_during_a_reset_is_refused_with_a_warning(
@@ -109,22 +109,23 @@ def test_an_order_that_is_given_during_a_reset_is_refused_with_a_warning(
     assert current(file)().qos == 2
 
 
-def test_qos_0_is_told_of(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_qos_0_is_reported(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("set", "--qos", "0") == 0
     assert "qos 0 promises nothing" in capsys.readouterr().err
 
 
 def test_no_login_is_shown(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("show") == 0
-    assert "url = mqtt://first:1883 (as configured)" in (said := capsys.readouterr().out)
-    assert "s3cret" not in said
+    assert "url = mqtt://first:1883 (as configured)" in (output := capsys.readouterr().out)
+    assert "s3cret" not in output
 
 
 def test_a_login_of_the_configuration_is_used_with_another_server(run: Run, file: Path) -> None:
     overrides = (f"{N}.mqtt.user=me", f"{N}.mqtt.password=s3cret")
-    before = current(file, *overrides)().broker
+    before = current(file, *overrides)()
     assert run("set", "--url", "mqtt://second") == 0
-    assert current(file, *overrides)().broker == replace(before, url="mqtt://second")
+    after = current(file, *overrides)()
+    assert after == replace(before, url="mqtt://second", changes=after.changes)
 
 
 @pytest.mark.parametrize("text", ["{", '{"qos": {"configured": 1, "value": 9, "by": "", "at": ""}}', "[]"])

@@ -1,4 +1,4 @@
-"""What the bridge cannot do is refused, with the reason and the remedy; what it promises less is said."""
+"""What the bridge cannot do is refused, with the reason and the remedy; what it promises less is named."""
 
 import pytest
 
@@ -9,7 +9,7 @@ STORED = f"{P}.resequencer.storage-type = embedded"
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "told"),
+    ("text", "path", "reason"),
     [
         (f"{B}.enabled = true\n{I}.transport = file\n{P}.transport = file", f"{B}.start", "what the bridge appends would not be"),
         (f"{B} {{ enabled = true, start = file }}", f"{B}.start", "set both to kafka, or both to file"),
@@ -40,10 +40,10 @@ STORED = f"{P}.resequencer.storage-type = embedded"
         ),
     ],
 )
-def test_what_the_bridge_cannot_do_is_refused_with_reason_and_remedy(refused, text, path, told):
+def test_what_the_bridge_cannot_do_is_refused_with_reason_and_remedy(refused, text, path, reason):
     ((found, problem),) = refused(text).items()
     assert found == path
-    assert told in problem
+    assert reason in problem
 
 
 @pytest.mark.parametrize("kind", ["mqtt", "xms"])
@@ -69,11 +69,11 @@ def test_what_it_can_do_is_loaded(loaded, text):
     loaded(text)
 
 
-@pytest.mark.parametrize(("qos", "told"), [(0, "messages may be lost"), (1, None), (2, "a crash of the bridge may lose")])
-def test_the_quality_of_service_that_promises_less_is_told_of(loaded, qos, told):
+@pytest.mark.parametrize(("qos", "reason"), [(0, "messages may be lost"), (1, None), (2, "a crash of the bridge may lose")])
+def test_the_quality_of_service_that_promises_less_is_reported(loaded, qos, reason):
     warnings = [each for each in loaded(f"{B} {{ enabled = true, mqtt.qos = {qos} }}").warnings if each.startswith(B)]
-    assert bool(warnings) == (told is not None)
-    assert told is None or told in warnings[0]
+    assert bool(warnings) == (reason is not None)
+    assert reason is None or reason in warnings[0]
 
 
 def test_passwords_of_the_bridge_are_never_shown(loaded):

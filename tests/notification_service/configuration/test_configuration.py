@@ -249,17 +249,17 @@ def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
 
 
 @pytest.mark.parametrize(
-    ("transport", "acknowledge", "told"),
+    ("transport", "acknowledge", "reason"),
     [
         ("kafka", "when-settled", "a worker that ends or loses the partition loses them"),
         ("kafka", "when-handled", "unhandled records are read again"),
         ("file", "when-settled", "a notification that was being sent at a crash may be sent again"),
     ],
 )
-def test_storage_none_says_what_it_gives_up(loaded, transport, acknowledge, told):
+def test_storage_none_says_what_it_gives_up(loaded, transport, acknowledge, reason):
     transports = f"ipf.processing-data.ingress.transport = {transport}\npayment-status-notification.transport = {transport}\n"
     (warning,) = loaded(f"{transports}{R} {{ storage-type = none, acknowledge = {acknowledge} }}").warnings
-    assert told in warning
+    assert reason in warning
 
 
 def test_when_handled_is_for_no_storage_on_kafka(loaded):

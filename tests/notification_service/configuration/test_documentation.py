@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.documented_keys import DOCUMENT, find_gaps
 
-from notification_service.configuration.hocon.parser import parse_text, resolve
+from notification_service.configuration.hocon import parse_text, resolve
 from notification_service.configuration.resolution import read_keys_of_reference, read_reference
 from notification_service.configuration.schema import SCHEMA
 from resequencer.keys.secret import is_secret_name

@@ -8,7 +8,7 @@ import pytest
 from harness.examples import examples
 from hypothesis import HealthCheck, given, settings, strategies
 
-from notification_service.configuration.hocon.parser import MAX_FILE_BYTES, parse_file, parse_text, resolve
+from notification_service.configuration.hocon import MAX_FILE_BYTES, parse_file, parse_text, resolve
 from resequencer.errors import ConfigurationError
 
 
@@ -229,12 +229,12 @@ def test_durations_are_read_alike_where_dateutil_happens_to_be_installed(tmp_pat
     (tmp_path / "dateutil" / "__init__.py").write_text("")
     (tmp_path / "dateutil" / "relativedelta.py").write_text("class relativedelta:\n    def __init__(self, **of): pass\n")
     asked = (
-        "from notification_service.configuration.hocon.parser import parse_text, resolve\n"
+        "from notification_service.configuration.hocon import parse_text, resolve\n"
         "print(resolve([parse_text('a = 3s, b = 1 month', 'x', where='x')]).values)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    said = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
-    assert said.stdout == "{'a': datetime.timedelta(seconds=3), 'b': '1 month'}\n", said.stderr
+    output = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
+    assert output.stdout == "{'a': datetime.timedelta(seconds=3), 'b': '1 month'}\n", output.stderr
 
 
 SCRAPS = [
@@ -267,9 +267,9 @@ SCRAPS = [
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(strategies.lists(strategies.sampled_from(SCRAPS), max_size=14).map("".join))
 def test_any_text_is_read_or_refused(text):
-    said = ""
+    output = ""
     try:
         resolved("a = 1", text)
     except ConfigurationError as error:
-        said = str(error)
-    assert "\n" not in said
+        output = str(error)
+    assert "\n" not in output

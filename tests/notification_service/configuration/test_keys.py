@@ -105,7 +105,7 @@ def test_a_section_that_nothing_reads_is_found_though_a_parent_of_its_class_read
 @pytest.mark.slow
 def test_gaps_in_the_reference_and_in_the_documentation_are_found(toys):
     reference, document = read_reference(), (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    for schema, given, told in (
+    for schema, given, gap_text in (
         (toys, (reference, document), f"{REFERENCE}: {KEY} is missing"),
         (toys, (f"{reference}\n{KEY} = 3s\n", document), f"{REFERENCE}: {KEY} has no comment"),
         (toys, (reference + COMMENTED, document), f"{DOCUMENT}: this row is missing"),
@@ -113,7 +113,7 @@ def test_gaps_in_the_reference_and_in_the_documentation_are_found(toys):
         (SCHEMA, (reference, f"{document}{ROW}\n"), f"{DOCUMENT}: this row is of no key"),
     ):
         (gap,) = find_gaps(schema, *given)
-        assert gap.startswith(told)
+        assert gap.startswith(gap_text)
     assert find_gaps(toys, reference + COMMENTED, f"{document}{ROW}\n") == []
 
 

@@ -97,7 +97,7 @@ def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Call
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("sources.customer = []", "sources.customer: unknown key; did you mean sources.customers?"),
         ("sources.customers = 5", "sources.customers: must be a list of sources"),
@@ -115,11 +115,11 @@ def test_of_files_there_is_no_archive_to_learn_from(tmp_path: Path, loaded: Call
     ],
 )
 def test_what_is_wrong_with_it_is_refused_with_file_key_and_remedy(
-    described: Callable[[str], JobSettings], text: str, said: str
+    described: Callable[[str], JobSettings], text: str, error: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
         described(text)
-    assert said in str(refused.value)
+    assert error in str(refused.value)
     assert "own.conf" in str(refused.value)
 
 
@@ -136,7 +136,7 @@ def test_a_lookup_of_ones_own_is_named_with_its_sources(described: Callable[[str
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("sources.desks = [{ format = csv, path = x.csv }]", "; a lookup of your own needs specs.desks"),
         ('specs.desks = "a.b:DESKS"', "specs.desks: it has no sources; name them, sources.desks = "),
@@ -148,7 +148,9 @@ def test_a_lookup_of_ones_own_is_named_with_its_sources(described: Callable[[str
         ('specs.a.b = "a.b:C"', "specs.a.b: 'a.b' is no name for a lookup of your own"),
     ],
 )
-def test_a_lookup_of_ones_own_that_is_not_whole_is_refused(described: Callable[[str], JobSettings], text: str, said: str) -> None:
+def test_a_lookup_of_ones_own_that_is_not_whole_is_refused(
+    described: Callable[[str], JobSettings], text: str, error: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         described(text)
-    assert said in str(refused.value)
+    assert error in str(refused.value)

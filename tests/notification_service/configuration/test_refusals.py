@@ -3,22 +3,20 @@
 import pytest
 
 from notification_service.configuration.schema import SCHEMA
-from resequencer.keys.list_types import Networks, QueueParts, TopicFilters, Urls, Wholes
+from notification_service.connectors.jms.settings import QueueParts
+from notification_service.connectors.mqtt.settings import TopicFilters
+from resequencer.keys.list_types import Choices, Durations, Names, Networks, Statuses, Urls, Wholes
 from resequencer.keys.value_types import (
     Choice,
-    Choices,
     Duration,
-    Durations,
     FilePath,
     Foreign,
     Location,
-    Names,
     Number,
     Object,
     PerSecond,
     SecretText,
     Size,
-    Statuses,
     Switch,
     Text,
     TopicName,
@@ -145,7 +143,7 @@ def test_a_refusal_shows_what_cannot_be_printed_escaped_and_on_one_line(refused_
     assert refused_text(text).isprintable()
 
 
-def test_all_problems_are_told_at_once(refused):
+def test_all_problems_are_reported_at_once(refused):
     problems = refused(
         f"{R} {{ stratgy = SEQUENCE, idle-timeout = 1s, max-attempts = many }}\n"
         f"{P} {{ further-transports = [kafka], http.port = 70000 }}"

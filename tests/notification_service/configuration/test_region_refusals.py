@@ -1,4 +1,4 @@
-"""What a region cannot promise is refused, with the reason and the remedy; what it promises less is said."""
+"""What a region cannot promise is refused, with the reason and the remedy; what it promises less is named."""
 
 import pytest
 
@@ -10,7 +10,7 @@ JMS = f"{I}.transport = jms\n{PARTS}"
 
 
 @pytest.mark.parametrize(
-    ("text", "path", "told"),
+    ("text", "path", "reason"),
     [
         (f"{P}.further-transports = [kafka]", f"{P}.further-transports", "name each kind once"),
         (f"{P}.transport = file\n{R}.storage-type = none", f"{R}.storage-type", "choose embedded, redis or infinispan"),
@@ -90,10 +90,10 @@ JMS = f"{I}.transport = jms\n{PARTS}"
         (f"{P}.further-transports = [jms, jms]", f"{P}.further-transports", "different"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text, path, told):
+def test_what_cannot_be_promised_is_refused_with_reason_and_remedy(refused, text, path, reason):
     ((found, problem),) = refused(text).items()
     assert found == path
-    assert told in problem
+    assert reason in problem
 
 
 @pytest.mark.parametrize(
@@ -121,22 +121,22 @@ def test_what_can_be_promised_is_taken(loaded, text):
     loaded(text)
 
 
-def test_a_source_that_cannot_be_read_again_is_told_of(loaded):
-    (told,) = loaded(JMS).warnings
-    assert told.startswith(f"{I}.transport: is jms: a message that was acknowledged cannot be read again")
+def test_a_source_that_cannot_be_read_again_is_reported(loaded):
+    (reason,) = loaded(JMS).warnings
+    assert reason.startswith(f"{I}.transport: is jms: a message that was acknowledged cannot be read again")
     assert loaded(f"{P}.transport = jms").warnings == ()
 
 
-def test_a_sink_without_a_marker_is_told_of_and_so_is_qos_0(loaded):
+def test_a_sink_without_a_marker_is_reported_and_so_is_qos_0(loaded):
     for kind in ("mqtt", "xms"):
-        (told,) = loaded(f"{P}.further-transports = [{kind}]").warnings
-        assert told.startswith(f"{P}.transport: names {kind}, which gets each message at least once")
-    (told,) = loaded(f"{P} {{ transport = mqtt, mqtt.qos = 0 }}").warnings
-    assert told.startswith(f"{P}.mqtt.qos: is 0, which promises nothing")
+        (reason,) = loaded(f"{P}.further-transports = [{kind}]").warnings
+        assert reason.startswith(f"{P}.transport: names {kind}, which gets each message at least once")
+    (reason,) = loaded(f"{P} {{ transport = mqtt, mqtt.qos = 0 }}").warnings
+    assert reason.startswith(f"{P}.mqtt.qos: is 0, which promises nothing")
     assert loaded(f"{P}.mqtt.qos = 0").warnings == ()
 
 
-def test_workers_without_a_partition_are_told_of(loaded):
+def test_workers_without_a_partition_are_reported(loaded):
     assert any("have no work" in each for each in loaded(f"{JMS}{P}.worker.count = 3").warnings)
     assert not any("have no work" in each for each in loaded(f"{JMS}{P}.worker.count = 2").warnings)
 

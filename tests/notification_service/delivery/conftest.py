@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Connection, create_engine, text
 
-from notification_service.jobs.jars.maven import locked
+from notification_service.jobs.maven import locked
 
 if TYPE_CHECKING:  # Its client takes long to import, which the tests without a broker need not wait for.
     from servers.kafka import KafkaServer

@@ -26,10 +26,10 @@ def feed(path: Path, select: Select = ALL) -> FileFeed:
     return FileFeed(path, SystemFiles(), select)
 
 
-def read_all(of: FileFeed, positions: dict[str, int], most: int = 3) -> list[str]:
+def read_all(of: FileFeed, positions: dict[str, int], limit: int = 3) -> list[str]:
     found = []
     while True:
-        portion = of.read(positions, most)
+        portion = of.read(positions, limit)
         found += [each.dedup for each in portion.items]
         positions |= portion.positions
         if portion.is_end:
@@ -59,7 +59,7 @@ def test_what_is_no_record_is_told_and_not_left_out(tmp_path: Path) -> None:
     assert portion.items[0].value == b"nonsense"
 
 
-def test_what_no_database_and_no_header_would_take_is_told(tmp_path: Path) -> None:
+def test_what_no_database_and_no_header_would_take_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "notifications.jsonl"
     path.write_bytes(
         line("u" * 5_000, "n1") + line("u", "n" * 5_000) + line("u", "n\r\nx: y") + line("é" * 256, "n4") + line("u", " n5")
@@ -92,9 +92,9 @@ def test_two_files_may_begin_alike(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     (tmp_path / "n.000001.jsonl").write_bytes(b"".join(line("u", f"n{number}") for number in range(5)))
     path.write_bytes(line("u", "n0") + b"".join(line("u", f"m{number}") for number in range(8)))
-    for most in (2, 100):
+    for limit in (2, 100):
         found = [*(f"n{number}" for number in range(5)), "n0", *(f"m{number}" for number in range(8))]
-        assert read_all(feed(path), {}, most) == found
+        assert read_all(feed(path), {}, limit) == found
 
 
 def test_an_output_that_is_rotated_while_it_is_read_is_read_in_order(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_rotation_is_seen_in_a_directory_that_has_not_changed_for_long(tmp_pat
     assert it.read(positions, 9).gone == frozenset()
 
 
-def test_the_parts_whose_files_are_gone_are_told(tmp_path: Path) -> None:
+def test_the_parts_whose_files_are_missing_are_reported(tmp_path: Path) -> None:
     path, positions = tmp_path / "n.jsonl", dict[str, int]()
     rotated = tmp_path / "n.000001.jsonl"
     rotated.write_bytes(line("u", "n0"))

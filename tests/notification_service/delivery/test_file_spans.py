@@ -50,12 +50,12 @@ def test_a_file_that_is_gone_or_holds_something_else_is_named(tmp_path: Path) ->
     path.write_bytes(lines(0, 3))
     it = feed(span_of(path, is_written=False))
     path.write_bytes(lines(5, 9))
-    expected = (
+    lacks = (
         f"{len(lines(0, 3))} bytes of {path}, which is missing, or does not hold any more what it held when the job was started"
     )
-    assert (it.read({}, 10).lacks, it.read({}, 10).seals) == (expected, False)
+    assert (it.read({}, 10).lacks, it.read({}, 10).seals) == (lacks, False)
     path.unlink()
-    assert it.read({}, 10).lacks == expected
+    assert it.read({}, 10).lacks == lacks
 
 
 def test_files_are_read_one_after_the_other_also_those_that_are_the_same_or_empty(tmp_path: Path) -> None:

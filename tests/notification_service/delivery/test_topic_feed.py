@@ -45,13 +45,13 @@ def feed(topics: KafkaStage) -> Iterator[Feeds]:
         each.close()
 
 
-def read_all(feed: TopicFeed, positions: dict[str, int], most: int = 3) -> list[Item]:
+def read_all(feed: TopicFeed, positions: dict[str, int], limit: int = 3) -> list[Item]:
     """Read until the end, and move the positions."""
     found: list[Item] = []
 
     def has_ended() -> bool:
-        portion = feed.read(positions, most)
-        assert len(portion.items) <= most
+        portion = feed.read(positions, limit)
+        assert len(portion.items) <= limit
         found.extend(portion.items)
         positions.update(portion.positions)
         return portion.is_end
@@ -79,7 +79,7 @@ def test_records_are_read_once_across_transactions_and_an_aborted_one_never(topi
     assert (first.key, first.notification_id, first.status) == ("u", "N", "ACSC")
     assert first.position == f"{topics.topics.input}-0@0"
     assert read_all(live, positions) == []
-    assert read_all(feed(), positions) == [], "a new feed goes on where the positions are"
+    assert read_all(feed(), positions) == [], "a new feed continues where the positions are"
     topics.send(b"6", key=b"u")
     assert values(read_all(live, positions)) == [b"6"]
 

@@ -21,7 +21,7 @@ def test_without_arguments_our_samples_are_simulated_under_the_drawn_seed():
     assert plan().pain001 == SAMPLES
 
 
-def test_late_envelopes_come_after_the_deadline_unless_told_otherwise():
+def test_late_envelopes_come_after_the_deadline_unless_it_is_set_otherwise():
     assert plan(deadline_ms=2_000).late_after_ms > 2_000
     assert plan("--late-after", "1.5").late_after_ms == 1_500
 
@@ -101,5 +101,5 @@ def test_verify_takes_a_strategy_and_the_expectations():
     assert vars(parser.parse_args([])) == alone
     follow = ["--follow", "--interval", "0.5", "--give-up-after", "9"]
     given = parser.parse_args(["--strategy", "STRICT_SEQUENCE", "--expected", "there", *follow])
-    told = {"strategy": "STRICT_SEQUENCE", "expected": Path("there"), "follow": True, "interval": 500, "give_up_after": 9_000}
-    assert vars(given) == {**alone, **told}
+    stated = {"strategy": "STRICT_SEQUENCE", "expected": Path("there"), "follow": True, "interval": 500, "give_up_after": 9_000}
+    assert vars(given) == {**alone, **stated}

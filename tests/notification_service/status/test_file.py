@@ -71,8 +71,8 @@ def test_where_that_takes_more_room_too_the_last_report_stays_and_it_is_said_onc
     for _ in range(3):
         file.write(made(State.STORAGE_UNAVAILABLE, "x" * 10_000))
     assert file.find() == made(State.STARTING)
-    (said,) = caplog.records
-    assert "status.json cannot be written" in said.getMessage()
+    (record,) = caplog.records
+    assert "status.json cannot be written" in record.getMessage()
 
 
 def test_without_any_report_before_a_full_disk_stops_nothing(tmp_path, full_disk):

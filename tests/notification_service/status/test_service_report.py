@@ -31,7 +31,7 @@ from resequencer.clock import instant_text
 NOW = 1_774_740_835_941
 
 
-def said(slot: int, state: State = State.READY, reason: str | None = None, *, count: int = 2, at: int = NOW) -> StatusReport:
+def report_of(slot: int, state: State = State.READY, reason: str | None = None, *, count: int = 2, at: int = NOW) -> StatusReport:
     return report(Identity(os.getpid(), "local.conf", at, slot=slot, worker_count=count), state, reason, at)
 
 
@@ -48,18 +48,18 @@ def together(*reports: StatusReport, now: int = NOW, is_running: bool = True):
 
 
 def test_a_service_is_ready_when_all_of_its_workers_are():
-    assert together(said(0), said(1)).state == State.READY
+    assert together(report_of(0), report_of(1)).state == State.READY
 
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.READY])
 def test_one_worker_that_is_not_ready_makes_the_service_what_it_is_and_says_why(state):
-    service = together(said(0), said(1, state, "the reason"))
+    service = together(report_of(0), report_of(1, state, "the reason"))
     assert (service.state, service.whole.reason) == (state, "worker 1: the reason")
 
 
 def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
-    hangs = msgspec.structs.replace(said(0, at=NOW - STALE_AFTER_MS - 1), partitions=(partition(0, 0),))
-    goes_on = msgspec.structs.replace(said(1), partitions=(partition(1, 1),))
+    hangs = msgspec.structs.replace(report_of(0, at=NOW - STALE_AFTER_MS - 1), partitions=(partition(0, 0),))
+    goes_on = msgspec.structs.replace(report_of(1), partitions=(partition(1, 1),))
     service = together(hangs, goes_on)
     assert [each.lag for each in service.whole.partitions] == [None, 5]
     assert "behind" not in next(line for line in status_lines(service, "") if line.startswith("T-0"))
@@ -67,34 +67,34 @@ def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
 
 def test_what_is_away_counts_more_than_what_begins_or_ends():
     service = together(
-        said(0, State.STARTING, "early", count=3),
-        said(1, State.OUTPUT_UNAVAILABLE, "full", count=3),
-        said(2, State.DRAINING, count=3),
+        report_of(0, State.STARTING, "early", count=3),
+        report_of(1, State.OUTPUT_UNAVAILABLE, "full", count=3),
+        report_of(2, State.DRAINING, count=3),
     )
     assert (service.state, service.whole.reason) == (State.OUTPUT_UNAVAILABLE, "worker 1: full")
 
 
 def test_one_worker_that_says_nothing_any_more_makes_the_service_stale():
-    service = together(said(0, at=NOW + STALE_AFTER_MS + 1), said(1), now=NOW + STALE_AFTER_MS + 1)
+    service = together(report_of(0, at=NOW + STALE_AFTER_MS + 1), report_of(1), now=NOW + STALE_AFTER_MS + 1)
     assert service.state == "stale"
     assert [state for state, _ in service.workers] == ["ready", "stale"]
     assert service.whole.reported_at == instant_text(NOW)
 
 
 def test_a_reason_that_names_its_worker_names_it_once():
-    service = together(said(0), said(1, State.STARTING, "worker 1 was killed by SIGKILL"))
+    service = together(report_of(0), report_of(1, State.STARTING, "worker 1 was killed by SIGKILL"))
     assert service.whole.reason == "worker 1 was killed by SIGKILL"
 
 
 def test_of_a_service_that_ended_the_first_reason_counts():
-    late, first = said(0, State.STOPPED, "the disk is full", at=NOW + 1), said(1, State.STOPPED, "no room")
+    late, first = report_of(0, State.STOPPED, "the disk is full", at=NOW + 1), report_of(1, State.STOPPED, "no room")
     service = together(late, first, is_running=False)
     assert (service.state, service.whole.reason) == ("not running", "worker 1: no room")
 
 
 def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_lead():
     one = msgspec.structs.replace(
-        said(0),
+        report_of(0),
         units=Units(1, 2, 3, 4, 5, 6),
         partitions=(partition(10, 0), partition(2, 0)),
         counts={"records": 7, "heals": 0},
@@ -108,7 +108,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         unavailable={"sanctions-api": 2, "rates": 1},
     )
     other = msgspec.structs.replace(
-        said(1),
+        report_of(1),
         units=Units(10, 20, 30, 40, 50, 60),
         partitions=(partition(9, 1),),
         counts={"records": 3, "handled": 2},
@@ -130,22 +130,22 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
 
 
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():
-    paused = msgspec.structs.replace(said(0), partitions=(partition(0, 0),))
-    taker = msgspec.structs.replace(said(1, at=NOW + 1), partitions=(partition(0, 1),))
+    paused = msgspec.structs.replace(report_of(0), partitions=(partition(0, 0),))
+    taker = msgspec.structs.replace(report_of(1, at=NOW + 1), partitions=(partition(0, 1),))
     for reports in ((paused, taker), (taker, paused)):
         assert [each.slot for each in together(*reports).whole.partitions] == [1]
 
 
 def test_the_report_of_one_worker_is_the_services(tmp_path):
-    alone = said(0, count=1)
+    alone = report_of(0, count=1)
     assert together(alone).whole is alone
 
 
 def test_each_worker_has_a_report_of_its_own_and_what_an_earlier_service_left_is_not_ours(tmp_path):
-    StatusFile(tmp_path).write(said(0, count=3))
-    StatusFile(tmp_path, 1).write(said(1, count=3))
-    StatusFile(tmp_path, 2).write(msgspec.structs.replace(said(2, count=3), process_id=1))
-    StatusFile(tmp_path, 3).write(said(3, count=3))
+    StatusFile(tmp_path).write(report_of(0, count=3))
+    StatusFile(tmp_path, 1).write(report_of(1, count=3))
+    StatusFile(tmp_path, 2).write(msgspec.structs.replace(report_of(2, count=3), process_id=1))
+    StatusFile(tmp_path, 3).write(report_of(3, count=3))
     found = find_reports(tmp_path)
     assert [(each.slot, each.state) for each in found] == [(0, State.READY), (1, State.READY), (2, State.STARTING)]
 
@@ -164,11 +164,11 @@ def run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, capsys):
     now = SystemClock().now()
     busy = msgspec.structs.replace(
-        said(0, at=now), partitions=(partition(0, 0, unpublished=3),), last_cycle=CycleTimes(500, 3, 20, 4, 6)
+        report_of(0, at=now), partitions=(partition(0, 0, unpublished=3),), last_cycle=CycleTimes(500, 3, 20, 4, 6)
     )
     late = UntakenPartition("T-1", "storage", "no answer", "2026-03-28T23:34:16.000Z", 1)
-    waits = msgspec.structs.replace(said(1, State.STORAGE_UNAVAILABLE, "no answer", at=now, count=3), untaken=(late,))
-    idle = msgspec.structs.replace(said(2, at=now, count=3), worker_process_id=4711)
+    waits = msgspec.structs.replace(report_of(1, State.STORAGE_UNAVAILABLE, "no answer", at=now, count=3), untaken=(late,))
+    idle = msgspec.structs.replace(report_of(2, at=now, count=3), worker_process_id=4711)
     for each in (msgspec.structs.replace(busy, worker_count=3), waits, idle):
         StatusFile(run_directory, each.slot).write(each)
     assert main(["status"]) == 1
@@ -188,18 +188,18 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
 def test_status_as_json_is_one_report_with_each_workers_own_beside_it(run_directory, capsys):
     now = SystemClock().now()
     for slot in (0, 1):
-        StatusFile(run_directory, slot).write(msgspec.structs.replace(said(slot, at=now), counts={"records": 2}))
+        StatusFile(run_directory, slot).write(msgspec.structs.replace(report_of(slot, at=now), counts={"records": 2}))
     assert main(["status", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["state"], told["counts"], told["worker_count"]) == ("ready", {"records": 4}, 2)
-    assert [(each["slot"], each["state"], each["counts"]) for each in told["workers"]] == [
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["state"], shown["counts"], shown["worker_count"]) == ("ready", {"records": 4}, 2)
+    assert [(each["slot"], each["state"], each["counts"]) for each in shown["workers"]] == [
         (0, "ready", {"records": 2}),
         (1, "ready", {"records": 2}),
     ]
 
 
 def test_status_as_json_of_one_worker_has_no_workers(run_directory, capsys):
-    StatusFile(run_directory).write(said(0, count=1, at=SystemClock().now()))
+    StatusFile(run_directory).write(report_of(0, count=1, at=SystemClock().now()))
     assert main(["status", "--json"]) == 0
     assert "workers" not in json.loads(capsys.readouterr().out)
 
@@ -209,10 +209,10 @@ def test_the_whole_has_the_histograms_of_all_workers_and_the_server_that_one_of_
     here = ServerStatus(True, "2026-03-28T23:33:00.000Z")
     missed = ServerStatus(False, "2026-03-28T23:34:00.000Z", "no answer")
     first = msgspec.structs.replace(
-        said(0), histograms={"publication": one}, servers={"storage": here, "output": here}, restart_causes={"hung": 1}
+        report_of(0), histograms={"publication": one}, servers={"storage": here, "output": here}, restart_causes={"hung": 1}
     )
     second = msgspec.structs.replace(
-        said(1), histograms={"publication": one}, servers={"storage": missed}, restart_causes={"hung": 1, "signal": 2}
+        report_of(1), histograms={"publication": one}, servers={"storage": missed}, restart_causes={"hung": 1, "signal": 2}
     )
     whole = together(first, second).whole
     assert whole.histograms == {"publication": HistogramReport((1.0,), (4, 6), 15.0)}
@@ -221,7 +221,7 @@ def test_the_whole_has_the_histograms_of_all_workers_and_the_server_that_one_of_
 
 
 def test_a_report_of_another_version_is_read_as_far_as_it_is_known(tmp_path):
-    newer = {**msgspec.to_builtins(said(0)), "unheard_of": 1}
+    newer = {**msgspec.to_builtins(report_of(0)), "unheard_of": 1}
     older = {name: value for name, value in newer.items() if name not in ("histograms", "servers", "restart_causes")}
     older["partitions"] = [{"partition": "T-0", "read_to": 10, "acknowledged": 8, "unpublished": 0, "held_by": None, "lag": 5}]
     (tmp_path / "status.json").write_text(json.dumps(older), encoding="utf-8")

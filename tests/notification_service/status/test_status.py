@@ -16,17 +16,17 @@ from notification_service.supervision.system_clock import SystemClock
 NOW = 1_774_740_835_941
 
 
-def said(state=State.READY, at=NOW, reason=None, process_id=None) -> StatusReport:
+def report_of(state=State.READY, at=NOW, reason=None, process_id=None) -> StatusReport:
     return report(Identity(process_id or os.getpid(), "application.conf", at), state, reason, at)
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_running_service_is_in_the_state_it_says(state):
-    assert state_of(said(state), NOW, is_running=True) == state
+    assert state_of(report_of(state), NOW, is_running=True) == state
 
 
 def test_whatever_it_said_last_it_is_not_running_when_no_process_holds_its_directory():
-    assert state_of(said(), NOW, is_running=False) == "not running"
+    assert state_of(report_of(), NOW, is_running=False) == "not running"
     assert state_of(None, NOW, is_running=False) == "not running"
 
 
@@ -38,7 +38,7 @@ def test_a_service_that_has_said_nothing_yet_is_starting():
     ("age_ms", "state"), [(STALE_AFTER_MS, "ready"), (STALE_AFTER_MS + 1, "stale"), (-STALE_AFTER_MS - 1, "stale")]
 )
 def test_a_service_that_says_nothing_new_is_stale(age_ms, state):
-    assert state_of(said(), NOW + age_ms, is_running=True) == state
+    assert state_of(report_of(), NOW + age_ms, is_running=True) == state
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def is_held(run_directory):
 
 def test_only_ready_is_exit_code_zero(run_directory, is_held, capsys):
     for state in State:
-        StatusFile(run_directory).write(said(state, SystemClock().now(), "the reason"))
+        StatusFile(run_directory).write(report_of(state, SystemClock().now(), "the reason"))
         assert main(["status"]) == (0 if state is State.READY else 1)
         assert capsys.readouterr().out.startswith(f"{state}: the reason\n")
 
 
 def test_what_the_process_before_said_is_not_said_of_this_one(run_directory, is_held, capsys):
-    StatusFile(run_directory).write(said(State.READY, SystemClock().now(), process_id=os.getpid() + 1))
+    StatusFile(run_directory).write(report_of(State.READY, SystemClock().now(), process_id=os.getpid() + 1))
     assert main(["status"]) == 1
     assert capsys.readouterr().out == "starting\n"
     assert main(["status", "--json"]) == 1
@@ -74,7 +74,7 @@ def test_what_the_process_before_said_is_not_said_of_this_one(run_directory, is_
 
 
 def test_what_its_files_take_is_said(run_directory, is_held, capsys):
-    StatusFile(run_directory).write(said(State.READY, SystemClock().now()))
+    StatusFile(run_directory).write(report_of(State.READY, SystemClock().now()))
     (run_directory / "state.db").write_bytes(b"x" * 2_048_000)
     main(["status"])
     assert "\non disk: database 2.0 MB\n" in capsys.readouterr().out
@@ -86,31 +86,31 @@ def test_what_its_files_take_is_said(run_directory, is_held, capsys):
 
 def test_a_holder_that_had_no_room_for_its_process_id_is_believed(run_directory, is_held, capsys):
     (run_directory / NAME).write_bytes(b"")
-    StatusFile(run_directory).write(said(State.READY, SystemClock().now()))
+    StatusFile(run_directory).write(report_of(State.READY, SystemClock().now()))
     assert main(["status"]) == 0
     assert capsys.readouterr().out.startswith("ready\n")
 
 
 def test_how_it_ended_is_said_after_its_end(run_directory, capsys):
-    StatusFile(run_directory).write(said(State.STOPPED, SystemClock().now(), "partition-0.jsonl was cut"))
+    StatusFile(run_directory).write(report_of(State.STOPPED, SystemClock().now(), "partition-0.jsonl was cut"))
     assert main(["status"]) == 1
     assert capsys.readouterr().out == "not running: the service ended with: partition-0.jsonl was cut\n"
     assert main(["status", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["state"], told["reason"]) == ("not running", "partition-0.jsonl was cut")
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["state"], shown["reason"]) == ("not running", "partition-0.jsonl was cut")
 
 
 def test_what_waits_is_said_with_its_unit_on_one_line(run_directory, is_held, capsys):
     wait = UnitWait("uow\u2028 é", "T-0", "sequence:3", "deadline", "2026-03-28T23:33:55Z", "2026-03-28T23:34:16Z", 2)
-    told = msgspec.structs.replace(said(at=SystemClock().now()), oldest_waits=(wait,))
-    StatusFile(run_directory).write(told)
+    shown = msgspec.structs.replace(report_of(at=SystemClock().now()), oldest_waits=(wait,))
+    StatusFile(run_directory).write(shown)
     assert main(["status"]) == 0
     assert r"uow\u2028 é for sequence:3 (2 stashed, deadline at" in capsys.readouterr().out.split("\n")[-2]
 
 
 def test_servers_that_handlers_cannot_reach_are_named_with_how_many_wait(run_directory, is_held, capsys):
-    told = msgspec.structs.replace(said(at=SystemClock().now()), unavailable={"sanctions-api": 1_200, "rates": 1})
-    StatusFile(run_directory).write(told)
+    shown = msgspec.structs.replace(report_of(at=SystemClock().now()), unavailable={"sanctions-api": 1_200, "rates": 1})
+    StatusFile(run_directory).write(shown)
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ready"
@@ -120,8 +120,8 @@ def test_servers_that_handlers_cannot_reach_are_named_with_how_many_wait(run_dir
 
 
 def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, is_held, capsys):
-    told = msgspec.structs.replace(said(at=SystemClock().now()), restarts=2, last_exit="ended with 1: no\nroom")
-    StatusFile(run_directory).write(told)
+    shown = msgspec.structs.replace(report_of(at=SystemClock().now()), restarts=2, last_exit="ended with 1: no\nroom")
+    StatusFile(run_directory).write(shown)
     assert main(["status"]) == 0
     assert capsys.readouterr().out.split("\n")[2] == r"started again 2 times: the previous worker ended with 1: no\nroom"
 
@@ -133,8 +133,8 @@ def test_a_configuration_that_is_refused_is_exit_code_three(run_directory, capsy
 
 def test_a_stale_service_tells_what_its_worker_is_slow_with(run_directory, is_held, capsys):
     at = SystemClock().now() - 2 * STALE_AFTER_MS
-    StatusFile(run_directory).write(said(State.READY, at, "handling T-0@17 of unit 'uow-1'"))
+    StatusFile(run_directory).write(report_of(State.READY, at, "handling T-0@17 of unit 'uow-1'"))
     assert main(["status"]) == 1
-    told = capsys.readouterr().out.splitlines()[0]
-    assert told.startswith("stale: no report since ")
-    assert told.endswith("; it was ready then: handling T-0@17 of unit 'uow-1'")
+    shown = capsys.readouterr().out.splitlines()[0]
+    assert shown.startswith("stale: no report since ")
+    assert shown.endswith("; it was ready then: handling T-0@17 of unit 'uow-1'")

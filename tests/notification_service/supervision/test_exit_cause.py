@@ -30,13 +30,13 @@ def test_a_signal_from_outside_and_the_end_of_a_worker_that_was_ordered_twice_to
 
 
 @pytest.mark.parametrize(
-    ("exits", "told"),
+    ("exits", "ending"),
     [(1, "exit 1 of 3"), (2, "exit 2 of 3"), (3, "becomes a dead letter ended-its-worker"), (4, "a dead letter since exit 3")],
 )
-def test_the_record_its_unit_and_what_follows_are_told(exits, told):
-    said = blame(HELD, msgspec.structs.replace(SUSPECT, exits=exits))
-    assert said.startswith("while handling T-0@17 of unit 'uow-1'")
-    assert told in said
+def test_the_record_its_unit_and_what_follows_are_reported(exits, ending):
+    text = blame(HELD, msgspec.structs.replace(SUSPECT, exits=exits))
+    assert text.startswith("while handling T-0@17 of unit 'uow-1'")
+    assert ending in text
 
 
 def test_a_death_that_could_not_be_counted_names_the_record_too():

@@ -29,21 +29,21 @@ def exits(status):
 
 
 def note(exits, code):
-    told = exits.how(code)
-    exits.note(told, cause_of(code, is_hung=False, has_poison=False))
-    return told
+    ending = exits.how(code)
+    exits.note(ending, cause_of(code, is_hung=False, has_poison=False))
+    return ending
 
 
-def test_before_the_first_death_the_service_is_starting_and_a_worker_is_told_of_none(exits, status):
+def test_before_the_first_death_the_service_is_starting_and_a_worker_is_reported_none(exits, status):
     assert status.find() == report(OURS, State.STARTING, None, NOW)
     assert exits.arguments == ["--restarts", "0"]
 
 
-def test_a_killed_worker_says_nothing_and_is_told_of_by_its_signal(exits, status):
+def test_a_killed_worker_says_nothing_and_is_reported_by_its_signal(exits, status):
     status.write(report(OURS, State.READY, "not of its end", NOW))
     assert note(exits, -9) == f"was killed by SIGKILL at {AT}"
-    told = f"was killed by SIGKILL at {AT}"
-    assert exits.arguments == ["--restarts", "1", "--last-exit", told, "--restart-causes", '{"signal":1}']
+    ending = f"was killed by SIGKILL at {AT}"
+    assert exits.arguments == ["--restarts", "1", "--last-exit", ending, "--restart-causes", '{"signal":1}']
     assert status.find().reason == f"the worker was killed by SIGKILL at {AT}"
 
 
@@ -77,7 +77,7 @@ def test_restarts_are_counted_by_their_cause(exits, status):
     assert status.find().restart_causes == {"signal": 2, "exit-code": 1}
 
 
-def test_one_of_several_workers_is_told_of_by_its_slot(status):
+def test_one_of_several_workers_is_reported_by_its_slot(status):
     exits = Exits(status, msgspec.structs.replace(OURS, slot=1, worker_count=2), Clock())
     note(exits, -9)
     found = status.find()
@@ -90,7 +90,7 @@ def test_a_service_that_is_stopped_before_the_next_worker_began_has_not_failed(e
     assert (status.find().state, status.find().reason) == (State.STOPPED, None)
 
 
-def test_what_hung_is_told_with_its_limit_whatever_signal_ended_it(exits):
+def test_what_hung_is_reported_with_its_limit_whatever_signal_ended_it(exits):
     assert exits.how(-6, 60.0) == f"hung for more than 60 s (handling-limit) and was ended at {AT}"
     assert exits.how(-9, 0.5) == f"hung for more than 0.5 s (handling-limit) and was ended at {AT}"
 
@@ -102,7 +102,7 @@ def test_what_a_worker_is_slow_with_stands_in_its_last_report_which_stays_as_old
     assert status.find() == msgspec.structs.replace(last, reason="handling T-0@17")
 
 
-def test_it_is_not_told_of_another_services_worker(exits, status):
+def test_it_does_not_learn_of_another_services_worker(exits, status):
     theirs = report(msgspec.structs.replace(OURS, process_id=18), State.READY, None, NOW)
     status.write(theirs)
     exits.tell_slow("handling T-0@17")

@@ -38,12 +38,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             probes = Probes(ProbesEndpoint(host="127.0.0.1", port=port), probes_file(tmp_path), lambda: health)
             probes.start()
             ended.callback(probes.close)
-            return told(tmp_path).urls["probes"]
+            return find_served(tmp_path).urls["probes"]
 
         yield start
 
 
-def told(run_directory: Path) -> Served:
+def find_served(run_directory: Path) -> Served:
     found = probes_file(run_directory).find(os.getpid())
     assert found is not None
     return found
@@ -125,12 +125,12 @@ def test_a_default_port_that_is_taken_gives_way_to_the_next_free_one(serve: Serv
         assert httpx.URL(serve(port=port)).port != port
 
 
-def test_a_port_that_was_set_and_is_taken_is_told_and_raises_nothing(tmp_path: Path) -> None:
+def test_a_port_that_was_set_and_is_taken_is_reported_and_raises_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         endpoint = ProbesEndpoint(host="127.0.0.1", port=port, is_port_chosen=True)
         Probes(endpoint, probes_file(tmp_path), lambda: READY).start()
-        found = told(tmp_path)
+        found = find_served(tmp_path)
     assert not found.urls
     assert f"127.0.0.1:{port} is taken" in str(found.problem)
 
@@ -152,7 +152,7 @@ def test_a_report_that_cannot_be_understood_makes_it_not_ready_and_the_thread_go
     probes = Probes(ProbesEndpoint(host="127.0.0.1", port=0), probes_file(tmp_path), fail)
     probes.start()
     try:
-        url = told(tmp_path).urls["probes"]
+        url = find_served(tmp_path).urls["probes"]
         assert httpx.get(f"{url}/health/ready", timeout=DEADLINE_SECONDS).status_code == 503
         assert httpx.get(f"{url}/health/live", timeout=DEADLINE_SECONDS).status_code == 200
     finally:

@@ -51,8 +51,8 @@ def test_the_slot_is_a_field_of_json_and_what_is_no_json_of_ours_is_left_whole(t
     log.write(formatter_of(settings).format(record).encode(), 3)
     log.write(b"Fatal Python error", 3)
     first, second = (tmp_path / "service.log").read_text().splitlines()
-    told = json.loads(first)
-    assert (told["slot"], told["message"], told["unit"]) == (3, "a }", "uow-1")
+    fields = json.loads(first)
+    assert (fields["slot"], fields["message"], fields["unit"]) == (3, "a }", "uow-1")
     assert second == "Fatal Python error [slot=3]"
 
 

@@ -164,12 +164,12 @@ def test_one_worker_that_cannot_be_kept_alive_ends_the_service_and_the_others_dr
     service = new_service("sys.exit(1) if slot == 1 else drain()")
     assert service.run() is ExitCode.FAILED
     assert "drained [slot=0]" in service.log
-    told = StatusFile(service.directory, 1).find()
-    assert told is not None
-    assert told.state is State.STOPPED
-    assert told.reason is not None
-    assert told.reason.startswith("worker 1 ended with 1 at ")
-    assert told.reason.endswith("no further restart")
+    shown = StatusFile(service.directory, 1).find()
+    assert shown is not None
+    assert shown.state is State.STOPPED
+    assert shown.reason is not None
+    assert shown.reason.startswith("worker 1 ended with 1 at ")
+    assert shown.reason.endswith("no further restart")
 
 
 def test_each_slot_counts_its_own_exits(new_service, monkeypatch):
@@ -222,9 +222,9 @@ def test_a_worker_that_waits_to_be_started_again_is_not_started_to_be_stopped(ne
     service = new_service("sys.exit(1) if slot == 1 else drain()", pause_ms=600_000)
     assert service.run(lambda: "restart in 600.0 s" in service.log, signal.SIGTERM) is ExitCode.DONE
     assert service.runs(1) == 1
-    told = StatusFile(service.directory, 1).find()
-    assert told is not None
-    assert (told.state, told.reason) == (State.STOPPED, None)
+    shown = StatusFile(service.directory, 1).find()
+    assert shown is not None
+    assert (shown.state, shown.reason) == (State.STOPPED, None)
 
 
 def test_the_only_worker_is_called_so_and_its_lines_stay_as_they_are(new_service):
@@ -371,19 +371,19 @@ def test_one_with_nothing_in_flight_may_wait_as_long_as_it_likes(new_service):
 
 
 @pytest.mark.slow
-def test_what_a_worker_is_slow_with_is_told_in_the_status_before_it_is_ended(new_service, monkeypatch):
-    monkeypatch.setattr("notification_service.supervision.watchdog._TOLD_MS", 100)
+def test_what_a_worker_is_slow_with_is_reported_in_the_status_before_it_is_ended(new_service, monkeypatch):
+    monkeypatch.setattr("notification_service.supervision.watchdog._SHOWN_MS", 100)
     service = new_service("if run < 2:\n  take()\n  select.select([], [], [])\ndrain()", count=1, limit_ms=2_000)
-    told: list[str | None] = []
+    shown: list[str | None] = []
     write = StatusFile.write
 
     def tell(self, report):
-        told.append(report.reason)
+        shown.append(report.reason)
         write(self, report)
 
     monkeypatch.setattr(StatusFile, "write", tell)
     assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
-    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 2 s (handling-limit) the worker is ended" in told
+    assert "handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1'; after 2 s (handling-limit) the worker is ended" in shown
 
 
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(1)", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])

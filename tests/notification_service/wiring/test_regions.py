@@ -19,7 +19,7 @@ from notification_service.configuration.transports import (
 from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.connectors.region.transport import RegionTransport
+from notification_service.connectors.region_transport import RegionTransport
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
 from notification_service.wiring.console import InputPartitions
@@ -116,8 +116,8 @@ def test_broker_and_queues_are_those_of_the_configuration(configured):
     keys = 'url = "amqps://host", user = me, password = s3cret'
     configuration = configured(f"{JMS}{I}.jms {{ {keys}, heartbeat = 3s }}\n{N}.jms {{ {keys}, notifications.queue = A }}")
     source, sink = jms_source_settings(configuration), jms_sink_settings(configuration)
-    assert (source.broker.url, source.broker.user, source.broker.password) == ("amqps://host", "me", "s3cret")
-    assert (source.broker.heartbeat_ms, sink.broker.heartbeat_ms) == (3_000, 3_000)
+    assert (source.url, source.user, source.password) == ("amqps://host", "me", "s3cret")
+    assert (source.heartbeat_ms, sink.heartbeat_ms) == (3_000, 3_000)
     assert (sink.notifications, sink.markers) == ("A", "PAYMENT_STATUS_NOTIFICATION_MARKERS")
     assert "s3cret" not in repr(source) + repr(sink)
 
@@ -146,11 +146,11 @@ def test_broker_topics_and_login_of_a_sink_mqtt_are_those_of_the_configuration(c
     keys = 'url = "mqtts://host", user = me, password = s3cret, client-id = c, qos = 2, heartbeat = 3s, notifications.topic = A'
     configuration = configured(f"{N} {{ transport = mqtt, mqtt {{ {keys} }} }}")
     sinks = [mqtt_sink_settings(configuration, slot) for slot in (0, 1, None)]
-    assert [each.broker.client_id for each in sinks] == ["c-0", "c-1", "c-check"]
-    broker = sinks[0].broker
+    assert [each.client_id for each in sinks] == ["c-0", "c-1", "c-check"]
+    broker = sinks[0]
     assert (broker.place, broker.has_tls, broker.user, broker.password) == ("mqtts://host:8883", True, "me", "s3cret")
     assert (broker.heartbeat_ms, sinks[0].qos, sinks[0].notifications) == (3_000, 2, "A")
-    assert mqtt_sink_settings(configured(f"{N}.transport = mqtt"), 0).broker.client_id is None
+    assert mqtt_sink_settings(configured(f"{N}.transport = mqtt"), 0).client_id is None
     assert "s3cret" not in repr(sinks)
 
 

@@ -39,7 +39,7 @@ class Stage:
             raise EndedItsWorker("it ended 3 workers")
         self.heard.append((kind, envelope.offset))
 
-    def put_off(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: DataEnvelope) -> None:
         self.heard.append(("put off", envelope.offset))
 
     def clear(self) -> None:

@@ -102,7 +102,7 @@ def test_so_is_what_was_set_aside(workers, envelope):
 def test_what_is_tried_again_later_is_not_forgotten(workers, envelope):
     workers.die(envelope)
     workers.in_flight.take(envelope, CallKind.HANDLING)
-    workers.in_flight.put_off(envelope)
+    workers.in_flight.postpone(envelope)
     workers.in_flight.clear()
     workers.in_flight.forget_those_that(everything)
     assert workers.known == {1: 1}

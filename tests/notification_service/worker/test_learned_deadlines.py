@@ -75,8 +75,11 @@ def test_check_and_status_say_it(loaded: Callable[..., Configuration]) -> None:
         "learned", "1s", "10m",
     ]  # fmt: skip
     plain = report(Identity(1, "service.conf", NOW), State.READY, None, NOW)
-    said = msgspec.structs.replace(plain, deadlines="learned, as one may")
-    for reports in ((said,), (msgspec.structs.replace(said, worker_count=2), msgspec.structs.replace(said, slot=1))):
+    stating = msgspec.structs.replace(plain, deadlines="learned, as one may")
+    for reports in (
+        (stating,),
+        (msgspec.structs.replace(stating, worker_count=2), msgspec.structs.replace(stating, slot=1)),
+    ):
         assert "deadlines: learned, as one may" in [*status_lines(service_report(reports, NOW, is_running=True), "nothing")]
     assert "deadlines" not in " ".join(status_lines(service_report((plain,), NOW, is_running=True), "nothing"))
 

@@ -59,7 +59,7 @@ def test_one_that_is_not_through_keeps_the_next_from_beginning(archiving) -> Non
     assert each._process is first is not None
 
 
-def test_a_failure_is_told_and_it_is_tried_again_the_next_time(archiving, caplog) -> None:
+def test_a_failure_is_reported_and_it_is_tried_again_the_next_time(archiving, caplog) -> None:
     each = archiving("import sys; sys.stderr.write('no room\\n'); sys.exit(4)")
     each.look(0)
     for round_number in (1, 2):

@@ -155,9 +155,9 @@ def test_while_something_is_away_it_says_so_and_why_and_then_goes_on(operator, m
     monkeypatch.setattr(transport, away, fail)
     operator.until = lambda: operator.reports[-1].state == State.READY and operator.reports[-1].counts.get("handled") == 1
     operator.worker.run()
-    said = [each for each in operator.reports if each.state == state]
-    assert said
-    assert {each.reason for each in said} == {"the disk is full"}
+    found = [each for each in operator.reports if each.state == state]
+    assert found
+    assert {each.reason for each in found} == {"the disk is full"}
     assert operator.states[-3:] == [State.READY, State.DRAINING, State.STOPPED]
     assert operator.reports[-1].reason is None
 
@@ -272,9 +272,9 @@ def test_it_says_ready_once_and_again_when_it_is_so_again(operator, monkeypatch,
     monkeypatch.setattr(transport, "poll", poll)
     operator.until = lambda: operator.now >= NOW + 10_000
     operator.worker.run()
-    said = [each.getMessage() for each in caplog.records if "read" in each.getMessage() or "the source" in each.getMessage()]
+    found = [each.getMessage() for each in caplog.records if "read" in each.getMessage() or "the source" in each.getMessage()]
     unavailable = "the source is unavailable, retrying until it answers: no route"
-    assert said == ["ready", unavailable, "the source answers again", "ready"]
+    assert found == ["ready", unavailable, "the source answers again", "ready"]
 
 
 def test_it_is_not_ready_before_its_group_has_said_what_is_its_own(operator, monkeypatch):
@@ -318,7 +318,7 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
     parts, transport = operator.parts, operator.parts.servers.transport
     answer = transport.poll
     partition = Partition("T", 7)
-    parts.cycle.partitions.put_off_takeovers.put_off(partition, "storage", "no answer", NOW)
+    parts.cycle.partitions.postponed_takeovers.postpone(partition, "storage", "no answer", NOW)
 
     def poll(most, milliseconds, resting):
         operator.now += 30
@@ -326,7 +326,7 @@ def test_the_report_tells_the_lag_what_is_put_off_the_last_cycles_times_and_note
 
     monkeypatch.setattr(transport, "poll", poll)
     monkeypatch.setattr(transport, "standing", lambda: TransportStatus(notes=("the topic has grown",)))
-    monkeypatch.setattr(parts.cycle.partitions.put_off_takeovers, "forget", lambda _: None)
+    monkeypatch.setattr(parts.cycle.partitions.postponed_takeovers, "forget", lambda _: None)
     operator.until = lambda: bool(operator.reports[-1].last_cycle)
     operator.worker.run()
     last = operator.reports[-1]

@@ -222,7 +222,7 @@ class InFlight:
             raise EndedItsWorker("asking the strategy about it ended 3 workers")
         self.told.append((kind, envelope.sequence))
 
-    def put_off(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: DataEnvelope) -> None:
         raise AssertionError("a question is not put off")
 
     def clear(self) -> None:

@@ -75,7 +75,7 @@ def test_a_share_of_two_envelopes_lets_two_out(envelopes: Envelopes) -> None:
     unit.arrive(*(envelopes(number) for number in (5, 4, 3, 2)))
     turn = unit.arrive(envelopes(1))
     assert unit.sequences == [1, 2]
-    assert 1_500 <= turn.let_out < 3_000
+    assert 1_500 <= turn.output_bytes < 3_000
 
 
 @pytest.mark.parametrize("cause", [Wake.DEADLINE, Wake.BOUND])

@@ -16,7 +16,7 @@ from notification_service.connectors.files.positions import find_number
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.region.port import SinkCapabilities
+from notification_service.connectors.region_port import SinkCapabilities
 
 if TYPE_CHECKING:
     from simulation.regions.worker import RegionWorker

@@ -10,7 +10,7 @@ import msgspec
 from simulation.regions.sources import PARTITIONS, LeasedSource, Leases, next_offsets, to_record
 
 from guardian.ports import Polled, Position, PublishRefused, TransportUnavailable
-from notification_service.connectors.region.port import SourceCapabilities
+from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Partition, Record
 
 if TYPE_CHECKING:

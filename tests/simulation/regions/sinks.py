@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from guardian.ports import NotPublished, OutputRecord, PartitionOutput, Position, PublishRefused, TransportUnavailable
-from notification_service.connectors.region.port import SinkCapabilities
+from notification_service.connectors.region_port import SinkCapabilities
 from resequencer.record import Partition
 
 if TYPE_CHECKING:

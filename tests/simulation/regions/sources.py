@@ -9,7 +9,7 @@ from harness.service_under_test import TOPIC
 from simulation.reading import to_stored
 
 from guardian.ports import Polled, Position, PublishRefused, TransportStatus, TransportUnavailable
-from notification_service.connectors.region.port import SourceCapabilities
+from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.region import MustReset, Region, RegionLimits
 from guardian.resets import RegionCycles
 from guardian.takeover import TakeoverBackoff
-from notification_service.connectors.region.port import Sink
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from resequencer.record import Partition
 from resequencer.strategies.registry import StrategySettings, make_strategy
@@ -61,7 +61,7 @@ class RegionWorker(Slot):
     def words(self) -> str:
         if self.cycle is None:
             return "dead"
-        untaken = {str(each): why.reason for each, why in self.cycle.partitions.put_off_takeovers.untaken.items()}
+        untaken = {str(each): why.reason for each, why in self.cycle.partitions.postponed_takeovers.untaken.items()}
         pending = {str(each.partition): len(each.unpublished) for each in self.owned()}
         return f"has {pending} to publish, cannot take {untaken}, waits for {self.cycle._tools.retry.reason}"
 
@@ -121,7 +121,7 @@ class RegionWorker(Slot):
         self.cycle = Cycle(servers, tools, settings)
         self.cycle.region = _ImpatientRegion(world)
         self.cycles = RegionCycles(self.cycle, servers, tools, self.wait)
-        self.cycle.partitions.put_off_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
+        self.cycle.partitions.postponed_takeovers = TakeoverBackoff(BackoffSettings(0, 0))
         return self.cycle
 
     def _make_source(self) -> LeasedSource:

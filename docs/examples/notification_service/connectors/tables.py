@@ -50,7 +50,7 @@ class TableTransport:
 
     def source(self, partition: Partition) -> str:
         del partition
-        return ""  # A table is never made anew.
+        return ""  # A table is never created again.
 
     def start_offset(self, partition: Partition) -> int:
         del partition

@@ -104,7 +104,6 @@ def _finding(deviation: Deviation, text: str, of: str, named: str) -> Column:
 
 
 _COMPLETED = Completed._fields
-_STATE = State._fields
 _SEEN = tuple(name for name in SeenReport._fields if name != "states")
 
 

@@ -1,4 +1,4 @@
-"""Stores for tests: in files, and on topics of a real broker. Both take commands, and tell what came of them."""
+"""Stores for tests: in files, and on topics of a real broker. Both take commands, and return what came of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StoreStage(Protocol):
 
     def open_store(self, slot: int = 0) -> Store: ...
 
-    def send(self, key: str, member: str | None = None, **fields: object) -> None: ...
+    def send(self, key: str, member: str | None = None, **command: object) -> None: ...
 
     def completions(self) -> list[Out]: ...
 
@@ -97,10 +97,10 @@ class FileStage:
         settings = FileSettings("commands", self._directory / "in", self._directory / "out")
         return FileStore(FileTransport(settings, wait_ms), self._directory / "values.db")
 
-    def send(self, key: str, member: str | None = None, partition: int = 0, **fields: object) -> None:
+    def send(self, key: str, member: str | None = None, partition: int = 0, **command: object) -> None:
         headers = () if member is None else ((MEMBER, member.encode()),)
         with (self._directory / "in" / f"partition-{partition}.jsonl").open("ab") as file:
-            file.write(encode_line(Line(json.dumps(fields).encode(), key.encode(), headers)))
+            file.write(encode_line(Line(json.dumps(command).encode(), key.encode(), headers)))
 
     def completions(self) -> list[Out]:
         return self._lines("notifications")
@@ -169,8 +169,8 @@ class TopicStage:
 
         return KafkaStore(self.settings(slot, consumer), self.directory / f"worker-{slot}", steady(self.clock))
 
-    def send(self, key: str, member: str | None = None, **fields: object) -> None:
-        self.send_all([(key, member, fields)])
+    def send(self, key: str, member: str | None = None, **command: object) -> None:
+        self.send_all([(key, member, command)])
 
     def send_all(self, commands: list[tuple[str, str | None, Mapping[str, object]]]) -> None:
         from kafka import KafkaProducer
@@ -179,11 +179,11 @@ class TopicStage:
             futures = [
                 producer.send(
                     self.topics.topics.input,
-                    json.dumps(fields).encode(),
+                    json.dumps(command).encode(),
                     key.encode(),
                     [] if member is None else [(MEMBER, member.encode())],
                 )
-                for key, member, fields in commands
+                for key, member, command in commands
             ]
             for each in futures:
                 found = each.get(timeout=DEADLINE_SECONDS)

@@ -152,8 +152,8 @@ def test_a_worker_that_stood_still_neither_commits_nor_lacks_what_another_wrote(
     run_until_read(stage, one)
     wait_until(lambda: one.turn() or len(one._read_to) == 2, "both partitions are back")
     assert_copies_are_whole(stage, one)
-    reports = {each.key: (each.head["sum"], each.head["applied"]) for each in stage.completions()}
-    assert (len(stage.completions()), reports) == (len(GROUPS), dict.fromkeys(GROUPS, (10, 4)))
+    found = {each.key: (each.head["sum"], each.head["applied"]) for each in stage.completions()}
+    assert (len(stage.completions()), found) == (len(GROUPS), dict.fromkeys(GROUPS, (10, 4)))
 
 
 @contextmanager
@@ -304,7 +304,7 @@ def test_a_look_at_the_values_does_not_fill_the_log(
     ],
     ids=["two-days-old", "of-tomorrow", "of-no-time", "beyond-the-end", "before-the-beginning", "of-another-topic"],
 )
-def test_a_copy_that_is_in_doubt_is_read_anew(
+def test_a_copy_that_is_in_doubt_is_read_again(
     stage: TopicStage, restoring: Restoring, file: ValuesFile, name: str, text: str
 ) -> None:
     write_values(stage, ("a", b"1"), ("a/m", b"2"), ("b", b"3"))
@@ -342,7 +342,7 @@ def test_a_copy_that_is_in_no_doubt_is_kept(stage: TopicStage, restoring: Restor
     assert restore(restoring, file) == {"kept": b"9", "b": b"2"}
 
 
-def test_the_copy_of_a_topic_that_was_made_anew_is_read_anew(stage: TopicStage, restoring: Restoring, file: ValuesFile) -> None:
+def test_the_copy_of_a_topic_that_was_recreated_is_read_again(stage: TopicStage, restoring: Restoring, file: ValuesFile) -> None:
     from kafka.errors import KafkaError
 
     write_values(stage, ("a", b"1"), ("b", b"3"))
@@ -388,7 +388,7 @@ def damage_all(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_pages, damage_value, damage_schema, damage_format, damage_all])
-def test_a_damaged_copy_is_read_anew(
+def test_a_damaged_copy_is_read_again(
     stage: TopicStage, restoring: Restoring, file: ValuesFile, damage: Callable[[Path], None]
 ) -> None:
     values = {f"g{number}/m": b"right" * 100 for number in range(100)} | {f"g{number}": b"0" for number in range(100)}
@@ -425,7 +425,7 @@ def test_a_full_disk_makes_the_store_stand_still_with_the_reason_and_loses_nothi
 ) -> None:
     one = runner()
     member = {f"g{number}": "m" * 200 for number in range(200)}
-    stage.send_all([(key, f"{problem_text}1", {"number": 1, "of": 2}) for key, problem_text in member.items()])
+    stage.send_all([(key, f"{name}1", {"number": 1, "of": 2}) for key, name in member.items()])
     run_until_read(stage, one)
     prepare = ValuesFile._prepare
 
@@ -440,14 +440,14 @@ def test_a_full_disk_makes_the_store_stand_still_with_the_reason_and_loses_nothi
     else:
         for each in one._store._owned.values():
             each._opened().execute("PRAGMA max_page_count = 12")
-    stage.send_all([(key, f"{problem_text}2", {"number": 2, "of": 2}) for key, problem_text in member.items()])
-    wait_until(lambda: one.turn() or "full" in str(one.report().problem), "the store says why it stands still")
-    wait_until(lambda: one.turn() or any("full" in each for each in one.report().notes), "the partitions say it, too")
+    stage.send_all([(key, f"{name}2", {"number": 2, "of": 2}) for key, name in member.items()])
+    wait_until(lambda: one.turn() or "full" in str(one.report().problem), "the store reports why it stands still")
+    wait_until(lambda: one.turn() or any("full" in each for each in one.report().notes), "the partitions report it, too")
     monkeypatch.undo()
     run_until_read(stage, one)
-    wait_until(lambda: one.turn() or not one.report().problem, "there is no problem left")
-    reports = [(each.head["sum"], each.head["applied"]) for each in stage.completions()]
-    assert reports == [(3, 2)] * 200
+    wait_until(lambda: one.turn() or not one.report().problem, "there is no problem any more")
+    found = [(each.head["sum"], each.head["applied"]) for each in stage.completions()]
+    assert found == [(3, 2)] * 200
     assert_copies_are_whole(stage, one)
 
 
@@ -486,10 +486,10 @@ def test_the_other_partitions_go_on_while_one_waits_for_an_open_transaction(stag
     with closing(write_values(stage, ("x", b"{}"), transactional_id="another")) as predecessor:
         one = runner()
         send_member(stage, 1, 1)
-        wait_until(lambda: one.turn() or stage.completions(), "the other partition goes on")
+        wait_until(lambda: one.turn() or stage.completions(), "the other partition continues")
         assert [each.number for each in one._read_to] == [1]
-        (problem_text,) = (each for each in one.report().notes if "is not taken over yet" in each)
-        assert "a transaction is still open" in problem_text
+        (note,) = (each for each in one.report().notes if "is not taken over yet" in each)
+        assert "a transaction is still open" in note
         assert one.report().problem is None
         predecessor.commit_transaction()
         run_until_read(stage, one)
@@ -543,7 +543,7 @@ def test_members_that_are_not_text_are_dead_letters_and_not_one_and_the_same(sta
 
 
 class Blown:
-    """Makes a head of as many bytes as the command says."""
+    """Makes a head of as many bytes as the command names."""
 
     def apply(self, head: bytes | None, member: bytes | None, command: Any, now: int) -> Any:
         from notification_service.aggregation.core import Change
@@ -585,8 +585,8 @@ def test_a_topic_of_values_with_too_few_partitions_is_refused_with_the_remedy(to
     stage = TopicStage(topics, tmp_path, values_partitions=1)
     stage.send("a", "m", number=1, of=1)
     with closing(make_runner(stage)) as one:
-        problem_text = f"topic {stage.values_topic}: it has 1 partitions, but the topic of its commands has 2. Give it 2"
-        assert problem_text in problem_of(one)
+        problem = f"topic {stage.values_topic}: it has 1 partitions, but the topic of its commands has 2. Give it 2"
+        assert problem in problem_of(one)
         with closing(topics.kafka.admin()) as admin:
             admin.create_partitions({stage.values_topic: 2})
         run_until_read(stage, one)
@@ -597,8 +597,8 @@ def test_a_topic_of_values_that_loses_them_is_noted(topics: KafkaStage, tmp_path
     stage = TopicStage(topics, tmp_path, policy="delete")
     with closing(make_runner(stage)) as one:
         wait_until(lambda: one.turn() or one._read_to, "a partition")
-        (problem_text,) = one.report().notes
-        assert f"topic {stage.values_topic} has cleanup.policy = delete" in problem_text
+        (note,) = one.report().notes
+        assert f"topic {stage.values_topic} has cleanup.policy = delete" in note
 
 
 def test_values_without_a_position_are_refused_for_their_commands_would_be_applied_again(stage: TopicStage, runner: Any) -> None:
@@ -629,7 +629,7 @@ def test_the_other_partitions_go_on_while_one_is_refused(stage: TopicStage, runn
     stage.topics.set_position(good, ends[good.number])
     two = runner()
     send_member(stage, 2, 2)
-    wait_until(lambda: two.turn() or stage.completions(), "the other partition goes on")
+    wait_until(lambda: two.turn() or stage.completions(), "the other partition continues")
     assert list(two._read_to) == [good]
     assert (two.report().problem, two.report().untaken) == (None, 1)
     assert any(f"{refused} is not taken over yet: {refused}: the group has no position" in each for each in two.report().notes)
@@ -639,7 +639,7 @@ def test_the_other_partitions_go_on_while_one_is_refused(stage: TopicStage, runn
     assert [(each.head["sum"], each.head["applied"]) for each in stage.completions()] == [(3, 2)] * len(GROUPS)
 
 
-def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, runner: Any) -> None:
+def test_a_topic_of_commands_that_was_created_again_is_refused(stage: TopicStage, runner: Any) -> None:
     from kafka.errors import KafkaError
 
     one = runner()
@@ -657,6 +657,6 @@ def test_a_topic_of_commands_that_was_made_anew_is_refused(stage: TopicStage, ru
 
     wait_until(made, "the topic is there again")
     two = runner()
-    problem_text = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
+    answer = wait_until(lambda: two.turn() or two.report().problem or two._read_to, "an answer")
     # The brokers delete the group's positions with the topic; else the position names the topic that it belongs to.
-    assert any(each in str(problem_text) for each in ("was deleted and created again", "the group has no position"))
+    assert any(each in str(answer) for each in ("was deleted and created again", "the group has no position"))

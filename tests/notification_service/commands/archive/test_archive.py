@@ -68,20 +68,20 @@ def none_archivist(tmp_path, capsys):
 
 def test_before_anything_was_read_nothing_goes(archivist):
     archivist.service.tell("u", 1)
-    told = archivist.archive()
+    answer = archivist.archive()
     because = "no record of it has been read yet"
-    assert told == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": because}
+    assert answer == {"partition": "IPF_PROCESSING_DATA-0", "moved": [], "stays_from": 0, "because": because}
     assert not (archivist.service.directory / "state.db").exists()
 
 
-def test_what_was_handled_and_told_goes_while_the_service_runs(archivist):
+def test_what_was_handled_and_published_goes_while_the_service_runs(archivist):
     service = archivist.service.start()
     service.tell("u", 2, 1, 3)
     service.tell("v", 1, partition=1)
     service.run_after(1_000)
     first = service.input_size()
-    told = archivist.archive()
-    assert (told["stays_from"], [each["end"] for each in told["moved"]]) == (first, [first])
+    answer = archivist.archive()
+    assert (answer["stays_from"], [each["end"] for each in answer["moved"]]) == (first, [first])
     service.tell("u", 5, 4)
     service.run()
     assert service.sequences("u") == [1, 2, 3, 4, 5]
@@ -98,8 +98,8 @@ def test_what_waits_stays(archivist):
     service.tell("u", 3)
     service.tell("v", 1, 2)
     service.run_after(1_000)
-    told = archivist.archive()
-    assert (told["stays_from"], told["because"]) == (kept_from, "the next record is stashed and waits")
+    answer = archivist.archive()
+    assert (answer["stays_from"], answer["because"]) == (kept_from, "the next record is stashed and waits")
     service.tell("u", 2)
     service.run_after(1_000)
     assert archivist.archive()["stays_from"] == service.input_size()
@@ -148,8 +148,8 @@ def test_what_was_read_and_not_acknowledged_stays(archivist):
     service.tell("u", 1)
     service.run_after(1_000)
     positions.write_bytes(before)
-    told = archivist.archive()
-    assert (told["stays_from"], told["because"]) == (acknowledged, "the rest is not acknowledged yet")
+    answer = archivist.archive()
+    assert (answer["stays_from"], answer["because"]) == (acknowledged, "what follows is not acknowledged yet")
 
 
 def test_what_a_requeue_was_begun_behind_stays(archivist):
@@ -161,9 +161,9 @@ def test_what_a_requeue_was_begun_behind_stays(archivist):
     actions = ActionsFile(service.directory / "out", SystemFiles())
     actions.append([Requeueing(number="T-0#1", letter="x", by="anna", at="now", partition=0, beyond=beyond)])
     actions.close()
-    told = archivist.archive()
-    assert told["stays_from"] == beyond
-    assert told["because"].startswith("the requeue of T-0#1 was interrupted")
+    answer = archivist.archive()
+    assert answer["stays_from"] == beyond
+    assert answer["because"].startswith("the requeue of T-0#1 was interrupted")
 
 
 def test_with_storage_none_what_is_not_handled_stays(none_archivist):
@@ -201,8 +201,8 @@ def test_after_the_storage_was_lost_nothing_is_lost_and_what_is_not_read_again_i
     assert f"Reading from offset {moved_to}" in caplog.text
     service.tell("u", 3)
     service.run_after(21_000)
-    told = {(each.identity, each.is_possible_duplicate) for each in service.told}
-    assert told == {("u#A#1", False), ("u#A#2", False), ("w#A#1", False), ("u#A#3", False), ("u#A#4", True)}
+    answer = {(each.identity, each.is_possible_duplicate) for each in service.told}
+    assert answer == {("u#A#1", False), ("u#A#2", False), ("w#A#1", False), ("u#A#3", False), ("u#A#4", True)}
 
 
 def test_after_the_storage_was_set_back_behind_the_archive_it_heals_and_says_so(archivist, caplog):

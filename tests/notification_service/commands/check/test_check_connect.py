@@ -56,10 +56,10 @@ def test_a_database_is_opened_and_left_as_it_is(check, database):
 
 def test_a_database_that_is_none_is_named_with_the_remedy(check, database):
     database.write_bytes(b"garbage" * 1_000)
-    code, said = check()
+    code, errors = check()
     assert code == 4
-    assert said.startswith(f"resequencer: {database}: ")
-    assert "restore it from a backup" in said
+    assert errors.startswith(f"resequencer: {database}: ")
+    assert "restore it from a backup" in errors
     code, report = check(as_json=True)
     assert (code, report["valid"]) == (4, True)
     assert len(report["unreachable"]) == 1
@@ -69,10 +69,10 @@ def test_a_database_that_another_program_writes_to_for_ever_is_out_of_reach(chec
     monkeypatch.setattr("notification_service.configuration.storages._BUSY_TIMEOUT_MS", 10)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    code, said = check()
+    code, errors = check()
     other.close()
     assert code == 4
-    assert "locked" in said
+    assert "locked" in errors
     assert check() == (0, "")
 
 
@@ -94,27 +94,27 @@ def test_a_redis_server_is_looked_at_and_left_as_it_is(check, own_server):
         assert client.dbsize() == 0
         client.config_set("maxmemory", "100mb")
         client.config_set("maxmemory-policy", "allkeys-lru")
-        code, said = check(*on_redis)
+        code, errors = check(*on_redis)
         assert code == 4
-        assert "set it to noeviction" in said
+        assert "set it to noeviction" in errors
         client.config_set("maxmemory-policy", "noeviction")
         client.execute_command("ACL", "SETUSER", "default", "-hset")
-        code, said = check(*on_redis)
+        code, errors = check(*on_redis)
         assert code == 4
-        assert "docs/servers.md" in said
+        assert "docs/servers.md" in errors
     server.kill()
-    code, said = check(*on_redis)
+    code, errors = check(*on_redis)
     assert code == 4
-    assert "Connection refused" in said
+    assert "Connection refused" in errors
 
 
 def test_a_redis_url_that_cannot_be_understood_is_refused_if_it_is_used(check):
     overrides = f'{N}.storage.redis.url="redis://:s3cret@host:port/0"'
     assert check(overrides) == (0, "")
-    code, said = check(f"{R}.storage-type=redis", overrides)
+    code, errors = check(f"{R}.storage-type=redis", overrides)
     assert code == 3
-    assert said.startswith(f"resequencer: {N}.storage.redis.url: has an invalid port in 'host:port'")
-    assert "s3cret" not in said
+    assert errors.startswith(f"resequencer: {N}.storage.redis.url: has an invalid port in 'host:port'")
+    assert "s3cret" not in errors
 
 
 @pytest.mark.slow
@@ -127,16 +127,16 @@ def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fr
     with infinispan.client() as client:
         assert name not in client.get("/rest/v2/caches").json()
     infinispan.create_cache(name, {"local-cache": {"expiration": {"max-idle": 1_000}}})
-    code, said = check(*on_infinispan)
+    code, errors = check(*on_infinispan)
     assert code == 4
-    assert "remove its max-idle" in said
-    code, said = check(*on_infinispan[:-1], f'{I}.url="http://127.0.0.1:1"')
+    assert "remove its max-idle" in errors
+    code, errors = check(*on_infinispan[:-1], f'{I}.url="http://127.0.0.1:1"')
     assert code == 4
-    assert "Connection refused" in said
+    assert "Connection refused" in errors
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "errors"),
     [
         (f'{I}.url="http://user:s3cret@localhost:11222"', f"{I}.url: contains a login"),
         (f'{I}.url="http://localhost:port"', f"{I}.url: cannot be understood"),
@@ -145,26 +145,26 @@ def test_an_infinispan_cache_is_looked_at_and_none_is_made(check, infinispan, fr
         (f"{I}.tls.ca-file=nowhere.pem", f"{I}.tls.ca-file: nowhere.pem cannot be read"),
     ],
 )
-def test_what_is_said_of_an_infinispan_server_is_refused_if_it_is_used(check, override, said):
+def test_what_is_configured_of_an_infinispan_server_is_refused_if_it_is_used(check, override, errors):
     assert check(override) == (0, "")
-    code, told = check(f"{R}.storage-type=infinispan", override)
+    code, found = check(f"{R}.storage-type=infinispan", override)
     assert code == 3
-    assert told.startswith(f"resequencer: {said}")
-    assert "s3cret" not in told
+    assert found.startswith(f"resequencer: {errors}")
+    assert "s3cret" not in found
 
 
 def test_a_directory_of_facts_that_cannot_be_written_is_named_if_it_is_used(check, tmp_path):
     (tmp_path / "file").touch()
     facts = f'{N}.aggregation.facts.directory="{tmp_path}/file/facts"'
     assert check(facts)[0] == 0
-    code, said = check(f"{N}.aggregation.enabled=true", facts)
-    assert (code, said) == (4, f"resequencer: {tmp_path}/file/facts: cannot be written to\n")
+    code, errors = check(f"{N}.aggregation.enabled=true", facts)
+    assert (code, errors) == (4, f"resequencer: {tmp_path}/file/facts: cannot be written to\n")
 
 
 def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):
-    code, said = check(f'{N}.storage.embedded.file="{tmp_path}/mounted/state.db"')
+    code, errors = check(f'{N}.storage.embedded.file="{tmp_path}/mounted/state.db"')
     assert code == 4
-    assert f"{tmp_path}/mounted: does not exist" in said
+    assert f"{tmp_path}/mounted: does not exist" in errors
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):
     ],
 )
 def test_what_cannot_be_imported_or_read_is_refused_as_run_would(check, override, path):
-    code, said = check(override)
+    code, errors = check(override)
     assert code == 3
-    assert said.startswith(f"resequencer: {path}: ")
-    assert said.count("\n") == 1
+    assert errors.startswith(f"resequencer: {path}: ")
+    assert errors.count("\n") == 1
     code, report = check(override, as_json=True)
     assert (code, report["valid"]) == (3, False)
     assert [each["path"] for each in report["problems"]] == [path]
@@ -197,26 +197,26 @@ def test_the_ledger_of_delivery_is_opened_where_there_is_one_and_not_made(check,
         ledger.execute("create table alembic_version (version_num text)")
         ledger.execute("insert into alembic_version values ('9999')")
     elsewhere = f'{N}.delivery.ledger.file="{file}"'
-    code, said = check(RECEIVER, elsewhere)
+    code, errors = check(RECEIVER, elsewhere)
     assert code == 4
-    assert "tables of version 9999" in said
+    assert "tables of version 9999" in errors
     assert check(elsewhere) == (0, "")
 
 
 def test_a_ledger_that_does_not_answer_is_named_without_its_password(check):
-    code, said = check(RECEIVER, f'{N}.delivery.ledger.url="postgresql://me:secret@127.0.0.1:1/ledger"')
+    code, errors = check(RECEIVER, f'{N}.delivery.ledger.url="postgresql://me:secret@127.0.0.1:1/ledger"')
     assert code == 4
-    assert "the delivery ledger postgresql" in said
-    assert "secret" not in said
+    assert "the delivery ledger postgresql" in errors
+    assert "secret" not in errors
 
 
 def test_a_row_with_an_unknown_code_is_refused_by_its_line(check, tmp_path):
     file = tmp_path / "own.csv"
     header = "process_flow_name,event_name,transaction_status,reason_code,additional_information"
     file.write_text(f"{header}\nF,E,ACCP,,\nF,G,WRONG,,\n", encoding="utf-8")
-    code, said = check(f'{N}.settings="{file}"')
+    code, errors = check(f'{N}.settings="{file}"')
     assert code == 3
-    assert said.startswith(f"resequencer: {file}:3: transaction_status 'WRONG'")
+    assert errors.startswith(f"resequencer: {file}:3: transaction_status 'WRONG'")
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_a_row_with_an_unknown_code_is_refused_by_its_line(check, tmp_path):
 )
 def test_also_without_connect_what_cannot_be_imported_or_read_is_not_called_valid(write, capsys, text, path):
     assert main(["check", "--config", str(write(text))]) == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"resequencer: {path}: ")
+    errors = capsys.readouterr()
+    assert errors.out == ""
+    assert errors.err.startswith(f"resequencer: {path}: ")
 
 
 def test_without_connect_no_server_is_asked(write, tmp_path):

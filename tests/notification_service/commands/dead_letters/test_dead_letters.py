@@ -42,7 +42,7 @@ class DeadLetterStore:
         self._capsys = capsys
         self._number = 0
 
-    def set_aside(self, value=ENVELOPE, key=b"uow-a", reason="handler-failed", at="2026-03-28T23:33:55.941Z", **said):
+    def set_aside(self, value=ENVELOPE, key=b"uow-a", reason="handler-failed", at="2026-03-28T23:33:55.941Z", **errors):
         self._number += 1
         self.input.parent.mkdir(parents=True, exist_ok=True)
         if not self.input.exists():
@@ -53,7 +53,7 @@ class DeadLetterStore:
             "dead-letter-error": "it cannot be told",
             "dead-letter-source-position": f"{P0}@0",
             "dead-letter-at": at,
-            **said,
+            **errors,
         }
         headers = tuple((each, text.encode()) for each, text in ours.items())
         transport = FileTransport(self.settings, lambda ms: None)
@@ -270,9 +270,9 @@ def test_they_go_in_the_order_in_which_they_were_set_aside_and_each_once(store):
 
 def test_what_cannot_be_had_does_not_keep_the_rest_and_ends_with_one(store):
     store.set_aside()
-    code, told = store.json("requeue", name(9), name(1))
+    code, outcomes = store.json("requeue", name(9), name(1))
     assert code == 1
-    assert [(each["number"], each.get("did")) for each in told] == [(name(9), None), (name(1), "requeued")]
+    assert [(each["number"], each.get("did")) for each in outcomes] == [(name(9), None), (name(1), "requeued")]
 
 
 def test_a_cut_value_is_refused_with_where_the_whole_one_is(store):
@@ -655,9 +655,9 @@ def test_an_edit_that_needs_a_second_person_is_proposed_and_sends_nothing(store)
         part for key in ("http.approval=[edit]", "http.auth=basic") for part in ("--set", f"payment-status-notification.{key}")
     )
     store.set_aside(BROKEN, reason="invalid-sequence")
-    code, printed, said = edit(store, MENDED, *needs_two)
+    code, printed, errors = edit(store, MENDED, *needs_two)
     assert (code, printed) == (0, f"{name(1)}: edit-proposed\n")
-    assert "another person has to approve it in the console" in said
+    assert "another person has to approve it in the console" in errors
     assert store.requeued() == []
     shown = store("show", name(1))[1]
     assert "state: edit-proposed\n" in shown

@@ -1,4 +1,4 @@
-"""The story of one unit: told by its own code and compared with the output."""
+"""The story of one unit: as its own code tells it and compared with the output."""
 
 import json
 
@@ -31,7 +31,7 @@ def in_sequence(loaded):
     return loaded("payment-status-notification.resequencer.strategy = SEQUENCE")
 
 
-def test_four_two_one_three_is_told_line_by_line(in_sequence):
+def test_four_two_one_three_is_reported_line_by_line(in_sequence):
     telling = tell(arrivals(4, 2, 1, 3), in_sequence)
     assert [(step.kind, step.sequence) for step in telling.steps] == [
         (StepKind.ARRIVED, 4),

@@ -60,14 +60,14 @@ def test_list_prints_the_longest_wait_first_of_all_partitions(stored: StoredUnit
     stored.put("young", b"", waits(5_000))
     stored.put("old", b"", waits(0, "sequence:4"), partition=OTHER)
     stored.put("idle", b"", None)
-    code, printed, said = units("list")
+    code, printed, errors = units("list")
     assert code == 0
     assert ids(printed) == ["old", "young"]
     line = printed.splitlines()[0]
     assert line.startswith("2026-03-28T23:33:00.000Z  old  for sequence:4  (2 stashed, waiting ")
     assert ", deadline at 2026-03-28T23:33:21.000Z, " in line
     assert line.endswith(" ago)  IPF_PROCESSING_DATA-1")
-    assert said.startswith("resequencer: 2 waiting units in the storage\nresequencer: The service does not run here: ")
+    assert errors.startswith("resequencer: 2 waiting units in the storage\nresequencer: The service does not run here: ")
 
 
 @pytest.mark.slow
@@ -75,9 +75,9 @@ def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: Stor
     for number in range(5):
         stored.put(f"uow-{number}", b"", waits(number, f"sequence:{number}"))
     stored.put("else", b"", waits(0, "bank", WaitKind.DEPENDENCY), partition=OTHER)
-    code, printed, said = units("list", "uow-", "--limit", "2")
+    code, printed, errors = units("list", "uow-", "--limit", "2")
     assert (code, ids(printed)) == (0, ["uow-0", "uow-1"])
-    assert "5 of 6 waiting units match, in the storage, the 2 oldest are shown" in said
+    assert "5 of 6 waiting units match, in the storage, the 2 oldest are shown" in errors
     assert "0 of 6 waiting units match" in units("list", "nothing")[2]
     assert ids(units("list", "--for", "ban")[1]) == ["else"]
     assert ids(units("list", "--partition", str(OTHER))[1]) == ["else"]
@@ -87,9 +87,9 @@ def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: Stor
 
 def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Units) -> None:
     stored.put("uow-1", b"", waits(0))
-    told: dict[str, Any] = json.loads(units("list", "--json")[1])
-    assert (told["unit"], told["waits_for"], told["kind"], told["stashed"]) == ("uow-1", "sequence:1", "deadline", 2)
-    assert "does not run here" in told["hindrance"]
+    row: dict[str, Any] = json.loads(units("list", "--json")[1])
+    assert (row["unit"], row["waits_for"], row["kind"], row["stashed"]) == ("uow-1", "sequence:1", "deadline", 2)
+    assert "does not run here" in row["hindrance"]
 
 
 def test_a_service_that_has_not_reported_yet_is_starting(stored: StoredUnits, units: Units, tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ def test_a_service_that_has_not_reported_yet_is_starting(stored: StoredUnits, un
     lock = RunLock(tmp_path / "run" / "application")
     lock.acquire()
     try:
-        said, shown = units("list")[2], units("show", "uow-1")[1]
+        errors, shown = units("list")[2], units("show", "uow-1")[1]
     finally:
         lock.release()
-    assert "The service is starting: what waits here waits until" in said
+    assert "The service is starting: what waits here waits until" in errors
     assert "next: The service is starting: it waits until a worker has taken its partition over" in shown
-    assert "does not run" not in said + shown
+    assert "does not run" not in errors + shown
 
 
 @pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x")])
@@ -171,9 +171,9 @@ def test_a_storage_that_cannot_be_read_is_no_empty_list(stored: StoredUnits, uni
 
 def test_with_storage_none_the_reports_are_all_that_is_known_and_it_says_so(units: Units) -> None:
     none = (f"{NOTIFICATION}.resequencer.storage-type=none",)
-    code, printed, said = units("list", overrides=("--set", *none))
+    code, printed, errors = units("list", overrides=("--set", *none))
     assert (code, printed) == (0, "")
-    assert "in the memory of its worker" in said
+    assert "in the memory of its worker" in errors
     code, printed, _ = units("show", "uow-1", overrides=("--set", *none))
     assert code == 1
     assert "in the memory of its worker" in printed

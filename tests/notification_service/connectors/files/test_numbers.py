@@ -39,7 +39,7 @@ def test_a_million_numbers_in_a_row_are_one_range():
 
 @given(st.permutations(range(1, 41)))
 def test_the_highest_numbers_are_kept_in_bounds_in_whatever_order_they_come(order):
-    found = FoundNumbers(most=5)
+    found = FoundNumbers(limit=5)
     for number in order:
         found.add(Partition("T", 0), number)
         assert len(found.by_partition()[Partition("T", 0)]) < 10

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from harness.waiting import DEADLINE_SECONDS, wait_until
+from msgspec.structs import asdict
 from proton import Message
 from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection
@@ -58,14 +59,15 @@ class Queues(NamedTuple):
 
     def source(self, count: int = 2, **settings: Any) -> JmsSource:
         queues = [QueuePartition(self.events, f"part = {each}") for each in range(count)]
-        return JmsSource(JmsSourceSettings(self.broker, **{"partitions": queues, **settings}))
+        return JmsSource(JmsSourceSettings(**{**asdict(self.broker), "partitions": queues, **settings}))
 
     def sink(self, **settings: Any) -> JmsSink:
         names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D", "markers": f"{self.name}-M"}
-        return JmsSink(JmsSinkSettings(**{"broker": self.broker, **names, **settings}), Clock())
+        return JmsSink(JmsSinkSettings(**{**asdict(self.broker), **names, **settings}), Clock())
 
     def xms_sink(self) -> XmsSink:
-        return XmsSink(XmsSinkSettings(self.broker, f"{self.name}-N", f"{self.name}-D"), Clock())
+        names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D"}
+        return XmsSink(XmsSinkSettings(**asdict(self.broker), **names), Clock())
 
     def send(self, *messages: Message, queue: str | None = None) -> None:
         """Send messages; each is on the broker's disk afterwards."""

@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from notification_service.connectors.jms.preflight import preflight_sink, preflight_source
 from notification_service.connectors.jms.queue_export import QueueExport
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, JmsSourceSettings, QueuePartition
+from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, QueuePartition
 from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.line_format import decode_line
 from notification_service.supervision.system_clock import SystemClock
@@ -27,7 +27,12 @@ SILENCE_SECONDS = 3
 
 @pytest.fixture
 def settings(artemis: ArtemisServer, fresh_name: Callable[[str], str]) -> JmsSinkSettings:
-    return JmsSinkSettings(BrokerSettings(artemis.url), fresh_name("out"), fresh_name("dead"), fresh_name("markers"))
+    return fresh_settings(artemis, fresh_name)
+
+
+def fresh_settings(broker: ArtemisServer, fresh_name: Callable[[str], str]) -> JmsSinkSettings:
+    names = {"notifications": fresh_name("out"), "dead_letters": fresh_name("dead"), "markers": fresh_name("markers")}
+    return JmsSinkSettings(broker.url, **names)
 
 
 def send(settings: JmsSinkSettings, *numbers: int) -> None:
@@ -65,7 +70,7 @@ def test_a_broker_that_is_silent_for_a_while_has_not_sent_the_whole_queue(
     struck_server: Callable[..., ArtemisServer], fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     broker = struck_server(ArtemisServer)
-    settings = JmsSinkSettings(BrokerSettings(broker.url), fresh_name("out"), fresh_name("dead"), fresh_name("markers"))
+    settings = fresh_settings(broker, fresh_name)
     for first in range(1, 20_001, 1_000):
         send(settings, *range(first, first + 1_000))
     with closing(QueueExport(settings, tmp_path)) as export, ThreadPoolExecutor(1) as beside:
@@ -85,20 +90,20 @@ def test_check_connect_names_what_a_broker_refuses(own_server: Callable[..., Art
     strict = ArtemisSettings(users={"me": "secret"}, closed=("CLOSED",), queues=queues, creates_queues=False)
     broker = own_server(ArtemisServer, strict)
     broker.start()
-    mine = BrokerSettings(broker.url, "me", "secret")
-    preflight_source(JmsSourceSettings(mine, (QueuePartition("in", "part = 0"),)))
-    preflight_sink(JmsSinkSettings(mine, "out", "dead", "markers"))
+    mine, names = (broker.url, "me", "secret"), {"notifications": "out", "dead_letters": "dead", "markers": "markers"}
+    preflight_source(JmsSourceSettings(*mine, partitions=(QueuePartition("in", "part = 0"),)))
+    preflight_sink(JmsSinkSettings(*mine, **names))
     with pytest.raises(ExceptionGroup) as refused:
-        preflight_source(JmsSourceSettings(mine, (QueuePartition("in", "part ="), QueuePartition("missing"))))
+        preflight_source(JmsSourceSettings(*mine, partitions=(QueuePartition("in", "part ="), QueuePartition("missing"))))
     selector, queue = map(str, refused.value.exceptions)
     assert "Correct the selector" in selector
     assert "queue missing: amqp:not-found" in queue
     with pytest.raises(ExceptionGroup) as refused:
-        preflight_sink(JmsSinkSettings(mine, "CLOSED", "dead", "markers"))
+        preflight_sink(JmsSinkSettings(*mine, **{**names, "notifications": "CLOSED"}))
     (right,) = map(str, refused.value.exceptions)
     assert "queue CLOSED: amqp:unauthorized-access" in right
     with pytest.raises(TransportRefused, match="refuses the login"):
-        preflight_sink(JmsSinkSettings(BrokerSettings(broker.url, "me", "wrong"), "out", "dead", "markers"))
+        preflight_sink(JmsSinkSettings(broker.url, "me", "wrong", **names))
     broker.kill()
     with pytest.raises(TransportUnavailable):
-        preflight_sink(JmsSinkSettings(mine, "out", "dead", "markers"))
+        preflight_sink(JmsSinkSettings(*mine, **names))

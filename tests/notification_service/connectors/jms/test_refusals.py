@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from harness.waiting import wait_until
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from guardian.ports import Channel, TransportRefused, TransportUnavailable, TransportWithheld
 from notification_service.connectors.jms.sending import Sending
@@ -37,12 +37,12 @@ def strict(server_directory: Any) -> Iterator[ArtemisServer]:
 
 def source(server: ArtemisServer, queue: str = "EVENTS", selector: str = "", **login: str) -> JmsSource:
     broker = replace(Queues.fresh(server).broker, **{"user": "app", "password": "secret", **login})
-    return JmsSource(JmsSourceSettings(broker, [QueuePartition(queue, selector)]))
+    return JmsSource(JmsSourceSettings(**asdict(broker), partitions=[QueuePartition(queue, selector)]))
 
 
 def sink(server: ArtemisServer, **settings: Any) -> JmsSink:
     broker = replace(Queues.fresh(server).broker, user="app", password="secret")
-    return JmsSink(JmsSinkSettings(**{"broker": broker, "notifications": "OUT", "markers": "MARKERS", **settings}), Clock())
+    return JmsSink(JmsSinkSettings(**{**asdict(broker), "notifications": "OUT", "markers": "MARKERS", **settings}), Clock())
 
 
 def test_a_wrong_password_is_withheld_and_names_the_keys(strict: ArtemisServer) -> None:
@@ -78,8 +78,8 @@ def test_an_exclusive_queue_that_is_missing_is_withheld_and_told_where_others_ar
     broker = replace(Queues.fresh(strict).broker, user="app", password="secret")
     none, events = QueuePartition("NONE", is_exclusive=True), QueuePartition("EVENTS", is_exclusive=True)
     with pytest.raises(TransportWithheld, match=r"queue NONE.*Create the queue"):
-        JmsSource(JmsSourceSettings(broker, [none])).assignment()
-    both = JmsSource(JmsSourceSettings(broker, [none, events]))
+        JmsSource(JmsSourceSettings(**asdict(broker), partitions=[none])).assignment()
+    both = JmsSource(JmsSourceSettings(**asdict(broker), partitions=[none, events]))
     assert list(both.assignment()) == []
     assert "NONE-0 is not read: queue NONE: amqp:not-found" in both.standing().notes[0]
     both.close()
@@ -112,11 +112,11 @@ def test_what_is_refused_to_one_partition_holds_up_no_other(artemis: ArtemisServ
 
 def test_a_broker_that_is_not_there_is_unavailable(artemis: ArtemisServer) -> None:
     nowhere = replace(Queues.fresh(artemis).broker, url="amqp://127.0.0.1:9")
-    reader = JmsSource(JmsSourceSettings(nowhere, [QueuePartition("EVENTS")]))
+    reader = JmsSource(JmsSourceSettings(**asdict(nowhere), partitions=[QueuePartition("EVENTS")]))
     with pytest.raises(TransportUnavailable):
         reader.seek(Partition("EVENTS", 0), 0)
     with pytest.raises(TransportUnavailable):
-        JmsSink(JmsSinkSettings(nowhere), Clock()).position(ONE)
+        JmsSink(JmsSinkSettings(**asdict(nowhere)), Clock()).position(ONE)
 
 
 def test_a_marker_that_was_removed_is_refused_with_the_remedy(artemis: ArtemisServer) -> None:
@@ -145,9 +145,9 @@ def refusal(published: JmsSink) -> str | None:
 def test_without_the_client_a_service_without_jms_runs_and_one_with_jms_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['proton'] = None\n"
-        "from notification_service.connectors.jms import settings, sink, source\n"
+        "from notification_service.connectors.jms import client, sink, source\n"
         "from resequencer.errors import ConfigurationError\n"
-        "try:\n    settings.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
+        "try:\n    client.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "install it by `make setup-jms`" in said.stdout

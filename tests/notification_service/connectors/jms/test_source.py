@@ -164,7 +164,7 @@ def test_a_partition_that_is_taken_over_anew_while_the_broker_waits_gets_all_aga
 
 _TAKES_ONE = """
 import sys
-from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, QueuePartition
+from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition
 from notification_service.connectors.jms.source import JmsSource
 from resequencer.record import Partition
 
@@ -172,8 +172,8 @@ def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1_024
 
 url, queue = sys.argv[1:]
-broker = BrokerSettings(url, heartbeat_ms=60_000, call_timeout_ms=60_000)
-source = JmsSource(JmsSourceSettings(broker, [QueuePartition(queue)], max_value_bytes=1_000_000))
+patient = {"heartbeat_ms": 60_000, "call_timeout_ms": 60_000}
+source = JmsSource(JmsSourceSettings(url, **patient, partitions=[QueuePartition(queue)], max_value_bytes=1_000_000))
 before = peak()
 source.seek(Partition(queue, 0), 0)
 while not (polled := source.poll(10, 1_000)).records:

@@ -7,12 +7,13 @@ from uuid import uuid4
 
 import pytest
 from harness.waiting import wait_until
+from msgspec.structs import asdict
 from proton import Message
 
 from guardian.ports import TransportUnavailable, TransportWithheld
 from notification_service.connectors.jms.preflight import preflight_queue
-from notification_service.connectors.jms.settings import BrokerSettings
-from notification_service.connectors.jms.xms_source import XmsSource, XmsSourceSettings
+from notification_service.connectors.jms.settings import XmsSourceSettings
+from notification_service.connectors.jms.xms_source import XmsSource
 from notification_service.connectors.line_format import Line
 from servers.artemis import ArtemisServer, ArtemisSettings
 from tests.notification_service.connectors.jms.stage import Queues
@@ -117,15 +118,15 @@ def test_a_broker_that_is_killed_is_noticed_and_delivers_again(own_server: Calla
 def test_a_queue_or_a_right_that_is_missing_is_named(own_server: Callable[..., Any]) -> None:
     settings = ArtemisSettings(users={"bridge": "right"}, closed=("CLOSED",), queues={"OPEN": False, "CLOSED": False})
     server = own_server(ArtemisServer, settings).start()
-    broker = BrokerSettings(server.url, "bridge", "right")
-    preflight_queue(broker, "OPEN")
-    for call in (lambda: preflight_queue(broker, "CLOSED"), lambda: XmsSource(XmsSourceSettings(broker, "CLOSED"))):
+    preflight_queue(XmsSourceSettings(server.url, "bridge", "right", queue="OPEN"))
+    closed = XmsSourceSettings(server.url, "bridge", "right", queue="CLOSED")
+    for call in (preflight_queue, XmsSource):
         with pytest.raises(TransportWithheld, match="CLOSED"):
-            call()
+            call(closed)
 
 
 def open_source(queues: Queues, **given: Any) -> XmsSource:
-    return XmsSource(XmsSourceSettings(queues.broker, queues.events, **given))
+    return XmsSource(XmsSourceSettings(**asdict(queues.broker), queue=queues.events, **given))
 
 
 def take(source: XmsSource, count: int) -> list[Line]:

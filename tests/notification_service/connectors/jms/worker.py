@@ -12,7 +12,7 @@ from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
 from guardian.cycle import Cycle
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.settings import ResequencerSettings

@@ -40,8 +40,8 @@ def record(
     behind: bytes = b"",
 ) -> bytes:
     """Encode a record with its length in front; `behind` are additional bytes at its end."""
-    told = b"".join(part(name) + part(data) for name, data in headers)
-    body = bytes([attributes]) + varint(0) + varint(place) + part(key) + part(value) + varint(len(headers)) + told + behind
+    encoded = b"".join(part(name) + part(data) for name, data in headers)
+    body = bytes([attributes]) + varint(0) + varint(place) + part(key) + part(value) + varint(len(headers)) + encoded + behind
     return varint(len(body)) + body
 
 

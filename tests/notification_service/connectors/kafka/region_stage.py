@@ -43,7 +43,7 @@ class RegionStage(KafkaStage):
     def sink(self, *, is_patient: bool = True, **options: Any) -> KafkaSink:
         return KafkaSink(self.sink_settings(is_patient=is_patient, **options), FixedClock())
 
-    def left(self, channel: Channel = Channel.NOTIFICATIONS) -> list[bytes]:
+    def published(self, channel: Channel = Channel.NOTIFICATIONS) -> list[bytes]:
         return [*values_of(self.outputs(channel))]
 
     def write_markers(self, *values: bytes, key: bytes = b"another", abort: bool = False) -> None:

@@ -24,7 +24,7 @@ NOW = 1_774_740_835_941
 MAX_BYTES = 200_000
 START = '["start",0,0]'
 
-# A test does not limit how long an answer takes unless it says so, and its machine may be busy: the most that may be configured.
+# A test does not limit how long an answer takes unless that is its subject: the longest that may be configured.
 _PATIENT = {"default.api.timeout.ms": 20_000}
 _PATIENT_PRODUCER = {"transaction.timeout.ms": 15_000}
 
@@ -89,7 +89,7 @@ class KafkaWorker:
 
     def publish_at_last(self, partition: Partition, *records: OutputRecord, metadata: str) -> None:
         """Publish as a guardian does. Refused output stays pending until the rebalance is over. If the partition was revoked
-        meanwhile, it is taken over again, and its position shows whether the output has left.
+        meanwhile, it is taken over again, and its position shows whether the output is published.
         """
         position = Position(self.read_to[partition], metadata)
 
@@ -101,12 +101,12 @@ class KafkaWorker:
                     return True
             with suppress(TransportUnavailable):
                 self.poll(max_records=int(self.read_to.get(partition, 0) < position.offset))
-                return len(self.taken_over) > taken_over and self._has_left(position, partition)
+                return len(self.taken_over) > taken_over and self._is_published(position, partition)
             return False
 
         wait_until(try_it, "the publication")
 
-    def _has_left(self, position: Position, partition: Partition) -> bool:
+    def _is_published(self, position: Position, partition: Partition) -> bool:
         return partition in self.read_to and self.transport.position(partition) == position
 
 
@@ -155,10 +155,10 @@ class KafkaStage:
         """Poll these workers until each partition is owned by exactly one of them."""
 
         def is_settled() -> bool:
-            held = sorted(partition for each in workers for partition in each.read_to)
-            return held == self.partitions
+            owned = sorted(partition for each in workers for partition in each.read_to)
+            return owned == self.partitions
 
-        self.poll_until(is_settled, "every partition held by one", *workers)
+        self.poll_until(is_settled, "every partition owned by one", *workers)
 
     def poll_until(self, question: Callable[[], object], what: str, *workers: KafkaWorker) -> None:
         """Poll these workers in parallel, until the question is true; brokers that do not answer are asked again."""
@@ -179,7 +179,7 @@ class KafkaStage:
 
     @contextmanager
     def bystander(self) -> Iterator[Callable[[], bool]]:
-        """Add a member of the group that reads another topic; the result tells whether it has joined."""
+        """Add a member of the group that reads another topic; the result is whether it has joined."""
         options = {"group_id": self.group, "partition_assignment_strategy": (CooperativeStickyAssignor,)}
         with closing(KafkaConsumer(self.topics.dead_letters, bootstrap_servers=self.bootstrap, **options)) as bystander:
             joining = self._threads.submit(wait_until, lambda: bystander.poll(500) or bystander.assignment(), "the bystander")

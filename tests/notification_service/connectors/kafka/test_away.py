@@ -87,7 +87,7 @@ def test_a_worker_that_starts_without_brokers_leaves_nothing_behind(stage: Kafka
     before = _open_files(), threading.active_count()
     for _ in range(5):
         in_time(transport.assignment)
-    wait_until(lambda: _open_files() <= before[0] and threading.active_count() <= before[1], "nothing is left behind")
+    wait_until(lambda: _open_files() <= before[0] and threading.active_count() <= before[1], "nothing stays behind")
     broker.start()
     wait_until(lambda: _assigns(transport), "the assignment")
     transport.close()
@@ -103,13 +103,13 @@ def test_a_worker_whose_outcome_is_not_known_leaves_nothing_behind(stage: KafkaS
     before = _open_files(), threading.active_count()
     for _ in range(4):
         in_time(lambda: worker.publish(first, notification(1, b"a"), metadata='["t",1,1]'))
-    wait_until(lambda: _open_files() <= before[0] + 2 and threading.active_count() <= before[1], "nothing is left behind")
+    wait_until(lambda: _open_files() <= before[0] + 2 and threading.active_count() <= before[1], "nothing stays behind")
     broker.start()
     worker.publish_at_last(first, notification(1, b"a"), metadata='["t",1,1]')
     assert values_of(stage.outputs()) == [b"a"]
 
 
-def test_the_reason_why_no_broker_answers_is_told(stage: KafkaStage, broker: KafkaServer) -> None:
+def test_the_reason_why_no_broker_answers_is_named(stage: KafkaStage, broker: KafkaServer) -> None:
     broker.stop()
     transport = KafkaTransport(stage.settings(consumer=QUICK), FixedClock())
     with pytest.raises(TransportUnavailable, match="ECONNREFUSED"):

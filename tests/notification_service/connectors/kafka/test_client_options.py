@@ -86,7 +86,7 @@ def test_javas_login_module_gives_user_and_password_and_stays_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "reason"),
     [
         ("enable.auto.commit", True, "it is always false: offsets are committed together with the notifications"),
         ("isolation.level", "read_uncommitted", "it is always read_committed"),
@@ -101,12 +101,12 @@ def test_javas_login_module_gives_user_and_password_and_stays_hidden() -> None:
         ("group.protocol", "consumer", "it is always classic"),
     ],
 )
-def test_what_would_break_the_protocol_or_is_not_known_is_refused(option: str, value: object, told: str) -> None:
-    assert problems_of({option: value})[option].startswith(told)
+def test_what_would_break_the_protocol_or_is_not_known_is_refused(option: str, value: object, reason: str) -> None:
+    assert problems_of({option: value})[option].startswith(reason)
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "reason"),
     [
         ("acks", 1, "it is always all: a notification that only one broker has is lost with that broker"),
         ("enable.idempotence", "false", "it is always true"),
@@ -120,8 +120,8 @@ def test_what_would_break_the_protocol_or_is_not_known_is_refused(option: str, v
         ("compression.type", "brotli", "one of none, gzip, snappy, lz4, zstd is expected"),
     ],
 )
-def test_the_same_for_the_producer(option: str, value: object, told: str) -> None:
-    assert problems_of(producer={option: value})[option].startswith(told)
+def test_the_same_for_the_producer(option: str, value: object, reason: str) -> None:
+    assert problems_of(producer={option: value})[option].startswith(reason)
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -51,8 +51,8 @@ def test_a_newer_format_is_refused_with_the_remedy() -> None:
 
 
 def test_the_longest_text_that_brokers_take_is_taken_and_a_longer_one_refused() -> None:
-    room = MAX_CHARACTERS - len(OffsetMetadata(TOPIC, 4, "").encode("t-0"))
-    assert room >= MAX_CHARACTERS - 64
-    assert len(OffsetMetadata(TOPIC, 4, "é" * room).encode("t-0")) == MAX_CHARACTERS
+    length = MAX_CHARACTERS - len(OffsetMetadata(TOPIC, 4, "").encode("t-0"))
+    assert length >= MAX_CHARACTERS - 64
+    assert len(OffsetMetadata(TOPIC, 4, "é" * length).encode("t-0")) == MAX_CHARACTERS
     with pytest.raises(TransportRefused, match="t-0: the metadata of its position has 4097 characters"):
-        OffsetMetadata(TOPIC, 4, "é" * (room + 1)).encode("t-0")
+        OffsetMetadata(TOPIC, 4, "é" * (length + 1)).encode("t-0")

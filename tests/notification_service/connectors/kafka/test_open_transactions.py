@@ -40,5 +40,5 @@ def test_it_is_logged_once_and_once_more_when_it_is_over(caplog):
     assert undecided.notes == ()
 
 
-def test_a_clock_that_was_set_back_keeps_what_was_told():
+def test_a_clock_that_was_set_back_keeps_what_was_reported():
     assert looked((7, 8, 0), (7, 8, 5_000), (7, 8, -60_000)).notes != ()

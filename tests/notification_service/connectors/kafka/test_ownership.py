@@ -30,10 +30,10 @@ def test_workers_share_the_partitions_and_take_over_from_one_that_leaves(stage: 
     stage.settle(one, two)
     stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 1, "one partition each", one, two)
     (partition,) = one.read_to
-    one.publish(partition, metadata="left behind", offset=0)
+    one.publish(partition, metadata="of the predecessor", offset=0)
     one.transport.close()
     stage.settle(two)
-    assert two.transport.position(partition) == Position(0, "left behind")
+    assert two.transport.position(partition) == Position(0, "of the predecessor")
 
 
 def test_who_will_be_given_a_partition_has_not_joined_before_and_who_is_left_out_has_after_a_while(
@@ -83,7 +83,7 @@ def test_a_partition_that_no_other_worker_had_is_kept_through_a_rebalance(stage:
     assert sorted(one.values()) == [b"a", b"b", b"c"]
 
 
-def test_a_partition_that_another_worker_had_in_between_is_left_out_once_and_taken_over_anew(stage: KafkaStage) -> None:
+def test_a_partition_that_another_worker_had_in_between_is_missing_once_and_taken_over_again(stage: KafkaStage) -> None:
     first, second = stage.partitions
     stage.send(b"a", b"b", b"c")
     stalled = stage.worker(consumer=STALLED)
@@ -92,7 +92,7 @@ def test_a_partition_that_another_worker_had_in_between_is_left_out_once_and_tak
     stage.poll_until(lambda: other.holds(first, second) and len(other.records) == 3, "the other has it all", other)
     other.publish(first, metadata="other's", offset=2)
     other.transport.close()
-    stage.poll_until(lambda: stalled.holds(first, second) and len(stalled.records) == 2, "what the other left", stalled)
+    stage.poll_until(lambda: stalled.holds(first, second) and len(stalled.records) == 2, "what the other has not read", stalled)
     assert stalled.values() == [b"a", b"c"]
     assert stalled.taken_over.count(first) == 2
 
@@ -169,11 +169,11 @@ def test_while_a_position_is_undecided_its_partition_waits_and_the_others_are_re
     same = stage.committed(first)
     with stage.undecided_position(first, *same[:2]):
         stage.rebalance(worker)
-        stage.send(b"held up")
-        stage.send(b"goes on", partition=1)
-        stage.poll_until(lambda: b"goes on" in worker.values(), "the record of the other partition", worker)
-        assert worker.values() == [b"goes on"]
-    stage.poll_until(lambda: len(worker.records) == 2, "what was held up", worker)
+        stage.send(b"blocked")
+        stage.send(b"continues", partition=1)
+        stage.poll_until(lambda: b"continues" in worker.values(), "the record of the other partition", worker)
+        assert worker.values() == [b"continues"]
+    stage.poll_until(lambda: len(worker.records) == 2, "what was blocked", worker)
 
 
 def test_however_many_positions_are_undecided_the_others_have_their_turn(kafka: KafkaServer) -> None:
@@ -183,8 +183,8 @@ def test_however_many_positions_are_undecided_the_others_have_their_turn(kafka: 
         for each in stage.partitions[:-1]:
             undecided.enter_context(stage.undecided_position(each, *stage.committed(each)[:2]))
         stage.rebalance(worker)
-        stage.send(b"goes on", partition=5)
-        stage.poll_until(lambda: worker.values() == [b"goes on"], "the record of the last partition", worker)
+        stage.send(b"continues", partition=5)
+        stage.poll_until(lambda: worker.values() == [b"continues"], "the record of the last partition", worker)
 
 
 def test_what_came_in_the_very_poll_in_which_the_group_changed_is_read_again_once_it_is_ours(stage: KafkaStage) -> None:
@@ -194,12 +194,12 @@ def test_what_came_in_the_very_poll_in_which_the_group_changed_is_read_again_onc
     same = stage.committed(first)
     with stage.undecided_position(first, *same[:2]), stage.bystander() as joined:
         wait_until(worker.has_to_join, "word of the bystander")
-        stage.send(b"held up")
+        stage.send(b"blocked")
         polled = worker.poll(timeout_ms=10_000)
         assert (polled.records, polled.next_offsets) == ((), {})
         stage.poll_until(joined, "another generation", worker)
-    stage.poll_until(lambda: worker.records, "what was held up", worker)
-    assert worker.values() == [b"held up"]
+    stage.poll_until(lambda: worker.records, "what was blocked", worker)
+    assert worker.values() == [b"blocked"]
     assert worker.taken_over.count(first) == 1
 
 

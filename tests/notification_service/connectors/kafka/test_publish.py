@@ -87,7 +87,7 @@ def test_a_commit_that_arrived_though_it_could_not_be_found_out_is_not_made_agai
     assert values_of(stage.outputs()) == [b"a"]
 
 
-def test_of_a_commit_that_never_arrived_it_is_told_that_nothing_left(stage: KafkaStage) -> None:
+def test_of_a_commit_that_never_arrived_it_is_reported_that_nothing_is_published(stage: KafkaStage) -> None:
     """The caller can then try a smaller publication. The answer may come at once, or after the outcome was unknown at first."""
     first, _ = stage.partitions
     worker = stage.worker()
@@ -181,11 +181,11 @@ def test_a_notification_that_is_too_large_leaves_as_a_dead_letter_in_its_place(k
     worker.publish(first, notification(1, b"a"), notification(2, b"x" * 100_000, headers=headers), notification(3, b"b"))
     assert values_of(stage.outputs()) == [b"a", b"b"]
     (dead,) = stage.outputs(Channel.DEAD_LETTERS)
-    said = dict(dead.headers)
+    headers = dict(dead.headers)
     assert (dead.key, dead.value) == (b"unit", b"x" * (64 << 10))
-    assert said["dead-letter-reason"] == b"too-large"
-    assert said["dead-letter-source-position"] == b"t-0@5"
-    assert (said["notification-id"], said["dead-letter-value-length"]) == (b"N", b"100000")
+    assert headers["dead-letter-reason"] == b"too-large"
+    assert headers["dead-letter-source-position"] == b"t-0@5"
+    assert (headers["notification-id"], headers["dead-letter-value-length"]) == (b"N", b"100000")
     stage.close()
 
 
@@ -254,13 +254,15 @@ def test_facts_of_a_group_are_in_one_partition_whatever_partition_of_the_input_t
     assert len(places) == len(groups)
 
 
-def test_a_topic_that_takes_no_fact_is_refused_with_the_remedy_and_nothing_has_left(with_facts: KafkaStage) -> None:
+def test_a_topic_that_takes_no_fact_is_refused_with_the_remedy_and_nothing_is_published(with_facts: KafkaStage) -> None:
     first, _ = with_facts.partitions
     worker = with_facts.worker()
     with_facts.settle(worker)
     _set_limit(with_facts, "1000")
-    told = rf"^topic {with_facts.topics.facts}: a fact takes 2\d\d\d bytes, but it accepts 1000\. Raise its max\.message\.bytes"
-    with pytest.raises(TransportRefused, match=told):
+    problem = (
+        rf"^topic {with_facts.topics.facts}: a fact takes 2\d\d\d bytes, but it accepts 1000\. Raise its max\.message\.bytes"
+    )
+    with pytest.raises(TransportRefused, match=problem):
         worker.publish(first, notification(1, b"a"), fact(2, value=b"x" * 2_000))
     assert with_facts.outputs() == []
     assert with_facts.outputs(Channel.DEAD_LETTERS) == []

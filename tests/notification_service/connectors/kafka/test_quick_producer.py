@@ -30,9 +30,9 @@ def test_keys_of_dead_letters_are_not_remembered_however_long_they_are() -> None
         assert 0 <= partition_of(key, 7) < 7
         assert partition_of(key, 7) == partition_of(bytes(bytearray(key)), 7)
     del key
-    held = tracemalloc.get_traced_memory()[0]
+    kept = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert held < 100_000
+    assert kept < 100_000
 
 
 @pytest.mark.parametrize(("key", "is_sent_as_the_client_does"), [(b"k" * 1_024, False), (b"k" * 1_025, True)])
@@ -64,7 +64,7 @@ def test_a_transaction_does_not_end_before_its_positions_were_taken() -> None:
     producer._transaction_manager.begin_commit.assert_not_called()
 
 
-def test_each_transaction_asks_for_its_partitions_anew() -> None:
+def test_each_transaction_asks_for_its_partitions_again() -> None:
     producer, _ = _in_a_transaction()
     for _ in range(2):
         producer.begin_transaction()

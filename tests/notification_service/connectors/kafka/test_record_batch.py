@@ -27,7 +27,7 @@ def read(data: bytes) -> list[Any]:
     return list(records)
 
 
-def told(data: bytes) -> list[tuple[int, bytes | None, str | None]]:
+def contents_of(data: bytes) -> list[tuple[int, bytes | None, str | None]]:
     return [(each.offset, each.value, getattr(each.headers, "defect", None)) for each in read(data)]
 
 
@@ -63,7 +63,7 @@ NO_RECORDS = {
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_what_is_no_record_comes_with_all_its_bytes(what: str, codec: int) -> None:
     odd = NO_RECORDS[what]
-    before, malformed, after = told(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec))
+    before, malformed, after = contents_of(batch([record(0, b"a"), odd, record(2, b"c")], codec=codec))
     assert (before, after) == ((0, b"a", None), (2, b"c", None))
     assert malformed[:2] == (1, odd.removeprefix(varint(len(odd) - 1)) if len(odd) < 65 else odd)
     assert (malformed[2] or "").startswith("it is no record of Kafka's format 2 (")
@@ -71,7 +71,7 @@ def test_what_is_no_record_comes_with_all_its_bytes(what: str, codec: int) -> No
 
 @pytest.mark.parametrize("places", [(0, 0, 2), (0, 5, 2), (0, 2, 1), (0, -1, 2), (2, 1, 0), (7, 7, 7)])
 def test_records_that_share_an_offset_get_offsets_of_their_own(places: tuple[int, ...]) -> None:
-    found = told(batch([record(place, b"%d" % at) for at, place in enumerate(places)], last=2, base=10))
+    found = contents_of(batch([record(place, b"%d" % at) for at, place in enumerate(places)], last=2, base=10))
     assert [each[:2] for each in found] == [(10, b"0"), (11, b"1"), (12, b"2")]
     for (offset, _, defect), place in zip(found, places, strict=True):
         assert (defect is None) == (place == offset - 10)
@@ -79,11 +79,11 @@ def test_records_that_share_an_offset_get_offsets_of_their_own(places: tuple[int
 
 
 def test_offsets_that_compaction_took_stay_away() -> None:
-    assert told(batch([record(2, b"c"), record(5, b"f")], last=6)) == [(2, b"c", None), (5, b"f", None)]
+    assert contents_of(batch([record(2, b"c"), record(5, b"f")], last=6)) == [(2, b"c", None), (5, b"f", None)]
 
 
 def test_among_offsets_that_compaction_took_each_is_above_the_one_before() -> None:
-    found = told(batch([record(2), record(2), record(9), record(6)], last=6))
+    found = contents_of(batch([record(2), record(2), record(9), record(6)], last=6))
     assert [(offset, defect is None) for offset, _, defect in found] == [(2, True), (3, False), (4, False), (6, True)]
 
 
@@ -96,7 +96,7 @@ def test_among_offsets_that_compaction_took_each_is_above_the_one_before() -> No
         batch([record(0), record(0)], last=0),
         batch([record(0), b"?"], count=1),
     ],
-    ids=["longer than its batch", "no length", "fewer than said", "more than offsets", "something behind the last"],
+    ids=["longer than its batch", "no length", "fewer than counted", "more than offsets", "something behind the last"],
 )
 def test_where_the_next_one_begins_cannot_be_told_the_batch_is_corrupt(malformed: bytes) -> None:
     with pytest.raises(CorruptRecordError):

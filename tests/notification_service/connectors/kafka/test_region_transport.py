@@ -16,8 +16,8 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileSink
 from notification_service.connectors.files.source import FileSource
 from notification_service.connectors.kafka.sink import KafkaSink, KafkaSource
-from notification_service.connectors.region.port import Sink, Source
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import Sink, Source
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from resequencer.record import Partition, Record
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.region_stage import RegionStage, until_done
@@ -70,7 +70,7 @@ class Worker:
         try:
             until_done(lambda: self.transport.publish(outputs))
         except PublishRefused:
-            self._read_to = {}  # All of them are taken over anew.
+            self._read_to = {}  # All of them are taken over again.
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def stage(kafka: KafkaServer) -> Iterator[RegionStage]:
 
 
 class Place:
-    """Makes workers of one pair, reads what has left, and writes input."""
+    """Makes workers of one pair, reads what is published, and writes input."""
 
     def __init__(self, stage: RegionStage, directory: Path) -> None:
         self.stage = stage
@@ -104,18 +104,18 @@ class Place:
                 with (self._files.in_directory / f"partition-{part}.jsonl").open("ab") as file:
                     file.writelines(b'{"value":%s,"key":"k"}\n' % each for each in texts)
 
-    def left(self, sink: str) -> list[int]:
+    def published(self, sink: str) -> list[int]:
         if sink == "kafka":
-            return [json.loads(each)["n"] for each in self.stage.left()]
+            return [json.loads(each)["n"] for each in self.stage.published()]
         path = self._files.out_directory / "notifications.jsonl"
         return [json.loads(line)["value"]["n"] for line in path.read_bytes().splitlines()] if path.exists() else []
 
     def expect(self, count: int, *sinks: str) -> None:
         """Expect the numbers below `count` in each sink, each once, and in order within each partition."""
         for sink in sinks:
-            left = self.left(sink)
-            assert [each for each in left if not each % 2] == [*range(0, count, 2)], sink
-            assert [each for each in left if each % 2] == [*range(1, count, 2)], sink
+            found = self.published(sink)
+            assert [each for each in found if not each % 2] == [*range(0, count, 2)], sink
+            assert [each for each in found if each % 2] == [*range(1, count, 2)], sink
 
 
 @pytest.fixture
@@ -123,25 +123,25 @@ def place(stage: RegionStage, tmp_path: Path) -> Place:
     return Place(stage, tmp_path)
 
 
-def until_left(place: Place, count: int, sinks: Sequence[str], *workers: Worker) -> None:
-    def has_left() -> bool:
+def until_published(place: Place, count: int, sinks: Sequence[str], *workers: Worker) -> None:
+    def is_published() -> bool:
         for each in workers:
             until_done(each.cycle)
-        return all(len(place.left(sink)) >= count for sink in sinks)
+        return all(len(place.published(sink)) >= count for sink in sinks)
 
-    wait_until(has_left, f"{count} records")
+    wait_until(is_published, f"{count} records")
 
 
-def until_left_by_a_group(place: Place, count: int, *workers: Worker) -> None:
+def until_published_by_a_group(place: Place, count: int, *workers: Worker) -> None:
     """Let members of a group work at the same time: if each waited for the other in turn, they could join again for ever."""
 
-    def has_left() -> bool:
+    def is_published() -> bool:
         for each in [at_once.submit(until_done, each.cycle) for each in workers]:
             each.result()
-        return len(place.left("kafka")) >= count
+        return len(place.published("kafka")) >= count
 
     with ThreadPoolExecutor() as at_once:
-        wait_until(has_left, f"{count} records")
+        wait_until(is_published, f"{count} records")
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, *, before: bool) -> None:
@@ -181,15 +181,15 @@ def test_a_worker_that_dies_between_two_steps_of_a_publication_leaves_each_recor
 ) -> None:
     worker = place.worker(source, *sinks)
     place.send(source, *range(10))
-    until_left(place, 10, sinks, worker)
+    until_published(place, 10, sinks, worker)
     place.send(source, *range(10, 30))
     dies(monkeypatch, kind, name, before=before)
     with pytest.raises(Crash):
-        until_left(place, 30, sinks, worker)
+        until_published(place, 30, sinks, worker)
     worker.close()  # As the kernel does with what a dead process had.
     place.send(source, *range(30, 40))
     again = place.worker(source, *sinks)
-    until_left(place, 40, sinks, again)
+    until_published(place, 40, sinks, again)
     again.close()
     place.expect(40, *sinks)
 
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_between_two_steps_of_a_publication_leaves_each_recor
 def test_a_sink_that_fails_after_another_one_has_the_records_gets_them_once(place: Place, monkeypatch) -> None:
     worker = place.worker("kafka", "file", "kafka")
     place.send("kafka", *range(10))
-    until_left(place, 10, ["file", "kafka"], worker)
+    until_published(place, 10, ["file", "kafka"], worker)
     real, fails = KafkaSink.publish, [True, True, True]
 
     def away(sink: KafkaSink, outputs: Sequence[PartitionOutput]) -> None:
@@ -208,7 +208,7 @@ def test_a_sink_that_fails_after_another_one_has_the_records_gets_them_once(plac
 
     monkeypatch.setattr(KafkaSink, "publish", away)
     place.send("kafka", *range(10, 30))
-    until_left(place, 30, ["file", "kafka"], worker)
+    until_published(place, 30, ["file", "kafka"], worker)
     worker.close()
     assert not fails
     place.expect(30, "file", "kafka")
@@ -218,7 +218,7 @@ def test_a_rebalance_in_the_middle_of_a_publication_leaves_each_record_once(plac
     """The sink has the records, and their partition is another worker's when they are acknowledged."""
     one = place.worker("kafka", "kafka", slot="one")
     place.send("kafka", *range(10))
-    until_left(place, 10, ["kafka"], one)
+    until_published(place, 10, ["kafka"], one)
     two = place.worker("kafka", "kafka", slot="two")
     real = KafkaSource.acknowledge
     refused: list[PublishRefused] = []
@@ -250,9 +250,9 @@ def test_a_rebalance_in_the_middle_of_a_publication_leaves_each_record_once(plac
         return bool(refused)
 
     wait_until(is_refused, "a refusal")
-    until_left_by_a_group(place, 30, one, two)
+    until_published_by_a_group(place, 30, one, two)
     place.send("kafka", *range(30, 50))
-    until_left_by_a_group(place, 50, one, two)
+    until_published_by_a_group(place, 50, one, two)
     one.close()
     two.close()
     place.expect(50, "kafka")
@@ -263,7 +263,7 @@ def test_two_workers_of_the_same_fixed_partitions_leave_each_record_once(place: 
     workers = [place.worker("kafka", "kafka", slot=name, partitions=(0, 1)) for name in ("one", "two")]
     for begin in range(0, 60, 10):
         place.send("kafka", *range(begin, begin + 10))
-        until_left(place, begin + 10, ["kafka"], *workers)
+        until_published(place, begin + 10, ["kafka"], *workers)
     for each in workers:
         each.close()
     place.expect(60, "kafka")

@@ -119,9 +119,9 @@ def test_a_worker_reads_and_publishes_over_tls_with_scram_and_no_more_rights_tha
     stage.send(b"a")
     worker = secured(stage)
     stage.poll_until(lambda: worker.records, "the record", worker)
-    worker.publish(stage.partitions[0], notification(1, b"left"))
+    worker.publish(stage.partitions[0], notification(1, b"published"))
     assert worker.values() == [b"a"]
-    assert values_of(stage.outputs()) == [b"left"]
+    assert values_of(stage.outputs()) == [b"published"]
 
 
 def test_tls_alone_and_scram_alone_do_as_well(stage: KafkaStage, broker: KafkaServer) -> None:
@@ -177,7 +177,7 @@ def _sockets() -> int:
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"),
+    ("missing", "reason"),
     [
         (0, "Give the user Read and Describe on the input topic"),
         (1, "Write and Describe on the outputs"),
@@ -185,13 +185,13 @@ def _sockets() -> int:
         (4, "Give the user Write and Describe on the transactional ids"),
     ],
 )
-def test_a_right_that_is_missing_is_named(stage: KafkaStage, missing: int, told: str) -> None:
+def test_a_right_that_is_missing_is_named(stage: KafkaStage, missing: int, reason: str) -> None:
     rights = all_rights(stage)
     del rights[missing]
     if missing == 4:
         rights.pop()
     grant(stage, rights)
-    assert told in str(refusal(secured(stage)))
+    assert reason in str(refusal(secured(stage)))
 
 
 def test_without_the_right_to_write_facts_their_topic_is_named(broker: KafkaServer) -> None:
@@ -292,7 +292,7 @@ def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"),
+    ("missing", "reason"),
     [
         (0, r"topic in-.*: .*Give the user Read and Describe on the input topic"),
         (1, r"topic out-.*: .*Give the user Read and Describe on the outputs"),
@@ -300,12 +300,12 @@ def test_who_only_looks_may_write_nothing(stage: KafkaStage) -> None:
         (3, r"Give the user Read on the group group\.id"),
     ],
 )
-def test_who_looks_has_to_read_all_topics_and_to_know_the_group(stage: KafkaStage, missing: int, told: str) -> None:
+def test_who_looks_has_to_read_all_topics_and_to_know_the_group(stage: KafkaStage, missing: int, reason: str) -> None:
     rights = rights_to_look(stage)
     del rights[missing]
     grant(stage, rights)
     settings = stage.settings(consumer=options(stage))
-    wait_until(lambda: re.search(told, str(topic_ends(settings))), told)
+    wait_until(lambda: re.search(reason, str(topic_ends(settings))), reason)
 
 
 def test_the_password_is_in_no_text_of_the_settings(stage: KafkaStage) -> None:

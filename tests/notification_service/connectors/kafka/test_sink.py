@@ -53,10 +53,10 @@ def values(*numbers: int, text: str = "n") -> list[bytes]:
 
 def at_the_end(monkeypatch: pytest.MonkeyPatch, *faults: Callable[[Callable[[], None]], None]) -> None:
     """Let each of the next commits be one of these faults, which gets the commit; further ones work."""
-    real, left = TransactionalProducer.end, list(faults)
+    real, remaining = TransactionalProducer.end, list(faults)
 
     def end(producer: TransactionalProducer) -> None:
-        (left.pop(0) if left else lambda commit: commit())(lambda: real(producer))
+        (remaining.pop(0) if remaining else lambda commit: commit())(lambda: real(producer))
 
     monkeypatch.setattr(TransactionalProducer, "end", end)
 
@@ -82,7 +82,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_marker(stage: RegionStag
     assert not isinstance(raised.value, NotPublished)
     sink.publish([output(ONE, notifications(1, 2), 2)])
     sink.publish([output(ONE, notifications(1, 3), 3)])
-    assert stage.left() == values(1, 2, 3)
+    assert stage.published() == values(1, 2, 3)
 
 
 def test_a_commit_that_never_arrived_is_made_again(stage: RegionStage, sinks, monkeypatch) -> None:
@@ -91,7 +91,7 @@ def test_a_commit_that_never_arrived_is_made_again(stage: RegionStage, sinks, mo
     with pytest.raises(TransportUnavailable):
         sink.publish([output(ONE, notifications(1, 2), 2)])
     sink.publish([output(ONE, notifications(1, 2), 2)])
-    assert stage.left() == values(1, 2)
+    assert stage.published() == values(1, 2)
 
 
 @pytest.mark.parametrize("fault", [answer_lost, lost_on_the_way])
@@ -112,12 +112,12 @@ def test_a_part_that_has_left_does_not_leave_again_and_the_rest_follows(stage: R
     outputs = [output(ONE, notifications(1, 2, "one"), 2), output(TWO, notifications(1, 2, "two"), 2)]
     with pytest.raises(TransportUnavailable):
         sink.publish(outputs)
-    assert stage.left() == values(1, 2, text="one")
+    assert stage.published() == values(1, 2, text="one")
     sink.publish(outputs)
-    assert sorted(stage.left()) == values(1, 2, text="one") + values(1, 2, text="two")
+    assert sorted(stage.published()) == values(1, 2, text="one") + values(1, 2, text="two")
 
 
-def test_that_nothing_left_is_told_only_if_no_part_has_left(stage: RegionStage, sinks, monkeypatch) -> None:
+def test_that_nothing_is_published_is_reported_only_if_no_part_is(stage: RegionStage, sinks, monkeypatch) -> None:
     sink = sinks()
     outputs = [output(ONE, notifications(1, 1, "one"), 1), output(TWO, notifications(1, 1, "two"), 1)]
     real = TransactionalProducer.wait
@@ -137,11 +137,11 @@ def test_that_nothing_left_is_told_only_if_no_part_has_left(stage: RegionStage, 
         sink.publish(outputs)
     assert not isinstance(raised.value, NotPublished)
     sink.publish(outputs)
-    assert sorted(stage.left()) == values(1, text="one") + values(1, text="two")
+    assert sorted(stage.published()) == values(1, text="one") + values(1, text="two")
 
 
 def test_one_that_lost_its_producer_does_not_publish_over_the_new_owner(stage: RegionStage, sinks, monkeypatch) -> None:
-    """Its next producer fences the new owner; but the marker tells that there is one."""
+    """Its next producer fences the new owner; but the marker shows that there is one."""
     earlier, later = sinks(), sinks()
     earlier.position(ONE)
     earlier.publish([output(ONE, notifications(1, 1), 1)])
@@ -153,12 +153,12 @@ def test_one_that_lost_its_producer_does_not_publish_over_the_new_owner(stage: R
     for _ in range(2):
         with pytest.raises(PublishRefused):
             earlier.publish([output(ONE, notifications(2, 1, "zombie"), 2)])
-    # The new owner was fenced by the attempt. It takes the partition over again, and goes on.
+    # The new owner was fenced by the attempt. It takes the partition over again, and continues.
     with pytest.raises(PublishRefused):
         later.publish([output(ONE, notifications(4, 1), 4)])
     assert later.position(ONE) == Position(3, '["t",3,3]', highest=3)
     later.publish([output(ONE, notifications(4, 1), 4)])
-    assert stage.left() == values(1, 2, 3, 4)
+    assert stage.published() == values(1, 2, 3, 4)
 
 
 def test_two_owners_in_turn_leave_each_number_once(stage: RegionStage, sinks) -> None:
@@ -171,7 +171,7 @@ def test_two_owners_in_turn_leave_each_number_once(stage: RegionStage, sinks) ->
         taking_over.publish([output(ONE, notifications(number, 1), number)])
         fenced = [(number + 1) // 2, number // 2]
         assert [len(each.notes) for each in both] == [int(count >= 5) for count in fenced]
-    assert stage.left() == values(*range(1, 13))
+    assert stage.published() == values(*range(1, 13))
     assert both[0].notes[0].startswith(f"{ONE}: another worker publishes for it again and again")
 
 
@@ -217,7 +217,7 @@ def test_a_transaction_that_an_owner_left_open_is_ended_by_the_takeover(stage: R
     again = sinks()
     assert again.position(ONE) is None
     again.publish([output(ONE, notifications(1, 1), 1)])
-    assert stage.left() == values(1)
+    assert stage.published() == values(1)
     for each in left_open:
         each.discard()
 
@@ -272,9 +272,9 @@ def test_what_a_topic_refuses_for_its_size_is_a_dead_letter_of_the_same_number(k
     sink._fitting._size_limits = type(sink._fitting._size_limits)(stage.topics, dict.fromkeys(stage.topics.all, 1 << 20))
     large = OutputRecord(2, Channel.NOTIFICATIONS, b"unit", (), b"x" * 5_000)
     sink.publish([output(ONE, (*notifications(1, 1), large, *notifications(3, 1)), 3)])
-    assert stage.left() == values(1, 3)
-    (letter,) = stage.outputs(Channel.DEAD_LETTERS)
-    assert letter.value.startswith(b"x" * 100)
+    assert stage.published() == values(1, 3)
+    (dead_letter,) = stage.outputs(Channel.DEAD_LETTERS)
+    assert dead_letter.value.startswith(b"x" * 100)
     assert sink.position(ONE) == Position(3, '["t",3,3]', highest=3)
     sink.close()
     stage.close()
@@ -291,7 +291,7 @@ def test_a_refused_record_of_one_partition_holds_up_no_other(kafka: KafkaServer)
     begun = monotonic()
     sink.publish([output(ONE, (*notifications(1, 1), large), 3), output(TWO, notifications(1, 1, "two-"), 1)])
     assert monotonic() - begun < 60, "the brokers would have ended the transactions after a minute"
-    assert len(stage.left()) == 2
+    assert len(stage.published()) == 2
     assert len(stage.outputs(Channel.DEAD_LETTERS)) == 1
     sink.close()
     stage.close()
@@ -308,5 +308,5 @@ def test_many_partitions_have_producers_only_once_they_are_owned(stage: RegionSt
     for cycle in range(1, 4):
         sink.publish([output(ONE._replace(number=number), notifications(cycle, 1, f"{number}-"), cycle) for number in range(12)])
     assert len(made) == 12
-    assert len(set(stage.left())) == len(stage.left()) == 36
+    assert len(set(stage.published())) == len(stage.published()) == 36
     sink.close()

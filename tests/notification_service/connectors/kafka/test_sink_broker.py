@@ -42,14 +42,14 @@ def freeze(server: KafkaServer) -> None:
 
 def strikes(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, strike: Callable[[], None], *, before: bool) -> None:
     """Let `strike` happen once, right before or after the next call of this method."""
-    real, left = getattr(kind, name), [strike]
+    real, remaining = getattr(kind, name), [strike]
 
     def struck(*arguments: Any, **named: Any) -> Any:
-        if before and left:
-            left.pop()()
+        if before and remaining:
+            remaining.pop()()
         answer = real(*arguments, **named)
-        if not before and left:
-            left.pop()()
+        if not before and remaining:
+            remaining.pop()()
         return answer
 
     monkeypatch.setattr(kind, name, struck)
@@ -87,8 +87,8 @@ def test_a_broker_struck_in_a_publication_gets_each_record_once(
         until_done(lambda: sink.position(ONE))
     outputs = [output(ONE, notifications(1, 600), 600), output(TWO, notifications(1, 10, "two"), 10)]
     until_done(lambda: sink.publish(outputs))
-    left = stage.left()
-    assert [each for each in left if b"n" in each] == [b'{"n":%d}' % number for number in range(1, 601)]
-    assert sorted(each for each in left if b"two" in each) == sorted(b'{"two":%d}' % number for number in range(1, 11))
+    published = stage.published()
+    assert [each for each in published if b"n" in each] == [b'{"n":%d}' % number for number in range(1, 601)]
+    assert sorted(each for each in published if b"two" in each) == sorted(b'{"two":%d}' % number for number in range(1, 11))
     assert sink.position(ONE) == Position(600, '["t",600,600]', highest=600)
     sink.close()

@@ -25,7 +25,7 @@ def notification(value: bytes) -> OutputRecord:
     return OutputRecord(7, Channel.NOTIFICATIONS, b"unit", (("notification-id", b"N"), ("source-position", b"in-3@17")), value)
 
 
-def letter(value: bytes, *headers: tuple[str, bytes], key: bytes | None = b"unit") -> OutputRecord:
+def dead_letter(value: bytes, *headers: tuple[str, bytes], key: bytes | None = b"unit") -> OutputRecord:
     return OutputRecord(7, Channel.DEAD_LETTERS, key, (*headers, ("dead-letter-reason", b"undecodable")), value)
 
 
@@ -37,25 +37,25 @@ def test_what_fits_leaves_as_it_is() -> None:
 def test_a_notification_that_is_too_large_becomes_a_dead_letter_that_says_so() -> None:
     record = fit(notification(b"x" * 1_000), dead=100_000)
     assert (record.topic, record.key, record.value) == ("dead", b"unit", b"x" * 1_000)
-    said = dict(record.headers)
-    assert said["notification-id"] == b"N"
-    assert said["dead-letter-reason"] == b"too-large"
-    assert said["dead-letter-source-position"] == b"in-3@17"
-    assert said["dead-letter-at"] == b"2026-03-28T23:33:55.941Z"
-    assert said["dead-letter-error"].startswith(b"the notification takes 1")
-    assert said["dead-letter-error"].endswith(
+    headers = dict(record.headers)
+    assert headers["notification-id"] == b"N"
+    assert headers["dead-letter-reason"] == b"too-large"
+    assert headers["dead-letter-source-position"] == b"in-3@17"
+    assert headers["dead-letter-at"] == b"2026-03-28T23:33:55.941Z"
+    assert headers["dead-letter-error"].startswith(b"the notification takes 1")
+    assert headers["dead-letter-error"].endswith(
         b"but out accepts 1000; raise its max.message.bytes and the producer's max.request.size"
     )
 
 
 def test_a_dead_letter_that_is_too_large_is_cut_with_its_length_and_digest() -> None:
     value = bytes(range(256)) * 8
-    record = fit(letter(value))
+    record = fit(dead_letter(value))
     assert value.startswith(record.value)
     assert 500 < len(record.value) < 1_000
-    said = dict(record.headers)
-    assert said["dead-letter-value-length"] == b"2048"
-    assert said["dead-letter-value-sha256"] == sha256(value).hexdigest().encode()
+    headers = dict(record.headers)
+    assert headers["dead-letter-value-length"] == b"2048"
+    assert headers["dead-letter-value-sha256"] == sha256(value).hexdigest().encode()
 
 
 def test_a_dead_letter_that_was_cut_before_keeps_what_it_said_of_the_whole() -> None:
@@ -65,11 +65,11 @@ def test_a_dead_letter_that_was_cut_before_keeps_what_it_said_of_the_whole() -> 
 
 
 def test_no_more_is_kept_of_it_than_of_any_value_that_is_cut() -> None:
-    assert len(fit(letter(b"x" * 300_000), dead=200_000).value) == BEGINNING_BYTES
+    assert len(fit(dead_letter(b"x" * 300_000), dead=200_000).value) == BEGINNING_BYTES
 
 
 def test_headers_that_are_too_large_go_before_those_that_we_added() -> None:
-    record = fit(letter(b"{}", ("huge", b"x" * 5_000)))
+    record = fit(dead_letter(b"{}", ("huge", b"x" * 5_000)))
     assert [name for name, _ in record.headers] == [
         "dead-letter-reason",
         "dead-letter-value-length",
@@ -79,7 +79,7 @@ def test_headers_that_are_too_large_go_before_those_that_we_added() -> None:
 
 
 def test_a_key_that_is_too_large_goes_at_last() -> None:
-    assert fit(letter(b"{}", key=b"k" * 5_000)).key is None
+    assert fit(dead_letter(b"{}", key=b"k" * 5_000)).key is None
 
 
 @given(
@@ -101,8 +101,8 @@ def test_whatever_leaves_fits(
 def test_a_fact_leaves_whole_or_its_topic_is_refused_with_the_remedy() -> None:
     fact = OutputRecord(7, Channel.FACTS, b"group", (("member", b"unit"),), b"x" * 500)
     assert fit(fact) == ProducerRecord("facts", fact.key, fact.headers, fact.value)
-    told = r"^topic facts: a fact takes 6\d\d bytes, but it accepts 500\. Raise its max\.message\.bytes and the producer's"
-    with pytest.raises(TransportRefused, match=told):
+    problem = r"^topic facts: a fact takes 6\d\d bytes, but it accepts 500\. Raise its max\.message\.bytes and the producer's"
+    with pytest.raises(TransportRefused, match=problem):
         fit(fact, out=500)
 
 
@@ -134,7 +134,7 @@ def test_a_value_that_is_too_large_is_refused_and_not_cut_for_its_key_would_have
     ("record", "topic", "what"),
     [
         (notification(b"x" * 1_000), "dead", "a dead letter"),
-        (letter(b"x"), "dead", "a dead letter"),
+        (dead_letter(b"x"), "dead", "a dead letter"),
         (OutputRecord(7, Channel.ORDER_OUTCOMES, b"unit", (), b"x" * 200), "outcomes", "an outcome of an order"),
     ],
 )

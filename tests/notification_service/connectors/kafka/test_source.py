@@ -103,10 +103,10 @@ def test_an_acknowledgement_whose_answer_was_lost_has_happened(stage: RegionStag
     assert source.position(one) == at(2)
 
 
-def test_one_that_never_arrived_is_not_told_of_as_if_nothing_had_left(
+def test_one_that_never_arrived_is_not_reported_as_if_nothing_were_published(
     stage: RegionStage, source: KafkaSource, monkeypatch
 ) -> None:
-    """Its output has left through the sinks: only the same positions may be acknowledged next."""
+    """Its output is published through the sinks: only the same positions may be acknowledged next."""
     one, two = stage.partitions
     at_the_end(monkeypatch, lost_on_the_way)
     with pytest.raises(TransportUnavailable) as raised:
@@ -147,7 +147,7 @@ def test_a_partition_is_owned_by_the_last_stable_poll_and_not_by_the_one_before(
     first.check_owned([one, two])
 
     def is_shared() -> bool:
-        # One after the other they may never meet: each begins a join anew that was answered while the other polled.
+        # One after the other they may never meet: each begins again a join that was answered while the other polled.
         list(stage._threads.map(lambda each: each.poll(0, 50), (first, second)))
         return bool(second.assignment())
 
@@ -171,7 +171,7 @@ def test_of_two_owners_of_a_fixed_partition_the_later_one_acknowledges(stage: Re
     with pytest.raises(PublishRefused):
         acknowledge(earlier, one, 2)
     assert stage.committed(one).offset == 5
-    # It is left out once, and taken over anew from where the other has come to.
+    # It is missing once, and taken over again from where the other has come to.
     assert earlier.assignment() == []
     assert earlier.assignment() == [one]
     assert earlier.position(one) == at(5)

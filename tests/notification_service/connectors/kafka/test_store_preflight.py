@@ -45,15 +45,15 @@ def test_compacted_values_with_as_many_partitions_are_right(stage: KafkaStage) -
 
 def test_values_that_are_not_compacted_are_refused(stage: KafkaStage) -> None:
     make_values(stage)
-    (said,) = refusals(stage, settings_of(stage))
-    assert "its cleanup.policy is delete" in said
-    assert "Set cleanup.policy = compact" in said
+    (refusal,) = refusals(stage, settings_of(stage))
+    assert "its cleanup.policy is delete" in refusal
+    assert "Set cleanup.policy = compact" in refusal
 
 
 def test_values_with_more_partitions_than_the_commands_are_refused_and_with_fewer_noted(stage: KafkaStage) -> None:
     make_values(stage, 3, **COMPACT)
-    (said,) = refusals(stage, settings_of(stage))
-    assert "it has 3 partitions, but the topic of its commands" in said
+    (refusal,) = refusals(stage, settings_of(stage))
+    assert "it has 3 partitions, but the topic of its commands" in refusal
 
 
 def test_values_with_fewer_partitions_than_the_commands_are_noted(stage: KafkaStage) -> None:

@@ -19,7 +19,7 @@ from tests.notification_service.connectors.kafka.stage import FixedClock, KafkaS
 pytestmark = pytest.mark.slow
 
 
-def make_anew(stage: KafkaStage) -> None:
+def recreate(stage: KafkaStage) -> None:
     with stage.kafka.admin() as admin:
         admin.delete_topics([stage.topics.input])
         wait_until(lambda: stage.topics.input not in admin.list_topics(), "the deletion")
@@ -72,7 +72,7 @@ def test_a_topic_that_is_made_anew_under_a_running_worker_is_refused(stage: Kafk
     stage.send(b"a", b"b", b"c")
     worker = stage.worker(consumer={"metadata.max.age.ms": 1_000})
     stage.poll_until(lambda: len(worker.records) == 3, "the records", worker)
-    make_anew(stage)
+    recreate(stage)
     stage.send(*[b"new"] * 10)
     error = wait_until(lambda: refused(worker.transport), "the refusal")
     assert "created again" in error.problem or "gone" in error.problem or "lost" in error.problem
@@ -84,7 +84,7 @@ def test_a_topic_that_was_made_anew_is_another_source(stage: KafkaStage) -> None
     stage.settle(worker)
     before = worker.transport.source(stage.partitions[0])
     worker.transport.close()
-    make_anew(stage)
+    recreate(stage)
     again = stage.worker()
     stage.settle(again)
     after = again.transport.source(stage.partitions[0])

@@ -60,7 +60,7 @@ def test_a_poll_for_nothing_tells_the_ends_of_the_logs(stage: KafkaStage) -> Non
 
 
 def test_what_was_half_read_when_reading_was_held_up_is_read_on_beside_another_partition(stage: KafkaStage) -> None:
-    """The client sets the other half aside, and leaves it there while it reads the other partition."""
+    """The client keeps the other half back while it reads the other partition."""
     first, second = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
@@ -86,7 +86,7 @@ def test_a_value_that_is_too_long_is_cut_and_one_that_is_missing_is_a_defect(sta
     assert (missing.value, missing.defect) == (b"", "it has no value")
 
 
-def test_reading_steps_over_the_markers_of_transactions_up_to_the_end_that_it_tells(stage: KafkaStage) -> None:
+def test_reading_steps_over_the_markers_of_transactions_up_to_the_end_that_it_returns(stage: KafkaStage) -> None:
     first, _ = stage.partitions
     worker = stage.worker()
     stage.settle(worker)
@@ -166,8 +166,8 @@ def test_what_is_published_is_read_once_with_its_key_headers_and_position(stage:
     headers = (("notification-id", b"N1"), ("source-position", b"t-0@0"))
     letter = OutputRecord(2, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), b"\xff")
     worker.publish(first, notification(1, b'{"a": 1}', b"unit", headers), letter, metadata='["t",3,2]', offset=7)
-    (left,) = stage.outputs()
-    assert (left.key, left.value, tuple(left.headers)) == (b"unit", b'{"a": 1}', headers)
+    (published,) = stage.outputs()
+    assert (published.key, published.value, tuple(published.headers)) == (b"unit", b'{"a": 1}', headers)
     (dead,) = stage.outputs(Channel.DEAD_LETTERS)
     assert (dead.key, dead.value, dead.headers) == (None, b"\xff", [("dead-letter-reason", b"undecodable")])
     assert worker.transport.position(first) == Position(7, '["t",3,2]')

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from harness.waiting import DEADLINE_SECONDS, wait_until
+from msgspec.structs import asdict
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -97,9 +98,9 @@ class Topics(NamedTuple):
     def broker(self) -> BrokerSettings:
         return BrokerSettings(self.server.mqtt_url, heartbeat_ms=self.heartbeat_ms, call_timeout_ms=self.call_ms)
 
-    def settings(self, **settings: Any) -> MqttSinkSettings:
+    def settings(self, broker: BrokerSettings | None = None, **settings: Any) -> MqttSinkSettings:
         names = {"notifications": f"{self.name}-N", "dead_letters": f"{self.name}-D"}
-        return MqttSinkSettings(**{"broker": self.broker, **names, **settings})
+        return MqttSinkSettings(**{**asdict(broker or self.broker), **names, **settings})
 
     def sink(self, current: Callable[[], MqttSinkSettings] | None = None, **settings: Any) -> MqttSink:
         return MqttSink(current or (lambda: self.settings(**settings)), Clock())

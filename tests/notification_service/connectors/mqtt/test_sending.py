@@ -11,7 +11,7 @@ from guardian.ports import OutputRecord, TransportUnavailable, TransportWithheld
 from notification_service.connectors.mqtt.connection import Confirmation, Limits
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.sink import Sending
-from notification_service.connectors.region.port import Numbered
+from notification_service.connectors.region_port import Numbered
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications
 
 ONE, _ = PARTITIONS

@@ -234,7 +234,7 @@ def test_channels_without_a_topic_are_passed_over(topics: Topics, subscriber: Su
 def test_attributes_that_change_hold_from_the_next_publication_on(topics: Topics, mosquitto: MosquittoServer) -> None:
     current = [topics.settings()]
     elsewhere = Topics.fresh(mosquitto)
-    moved = replace(elsewhere.settings(qos=0), told="it was moved")
+    moved = replace(elsewhere.settings(qos=0), changes="it was moved")
     with (
         closing(topics.subscriber()) as before,
         closing(elsewhere.subscriber()) as after,

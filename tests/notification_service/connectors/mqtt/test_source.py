@@ -12,8 +12,8 @@ from notification_service.connectors.line_format import Line
 from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import preflight_source
-from notification_service.connectors.mqtt.settings import BrokerSettings
-from notification_service.connectors.mqtt.source import MqttSource, MqttSourceSettings
+from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSourceSettings
+from notification_service.connectors.mqtt.source import MqttSource
 from resequencer.errors import ConfigurationError
 from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.mosquitto import MosquittoServer, MosquittoSettings
@@ -32,8 +32,9 @@ class Stage:
         self._opened: list[Any] = []
 
     def settings(self, **given: Any) -> MqttSourceSettings:
-        broker = BrokerSettings(self.server.mqtt_url, client_id=self.name, heartbeat_ms=PATIENT_MS, call_timeout_ms=PATIENT_MS)
-        return MqttSourceSettings(**{"broker": broker, "topics": (f"{self.name}/#",), **given})
+        patient = {"heartbeat_ms": PATIENT_MS, "call_timeout_ms": PATIENT_MS}
+        names = {"client_id": self.name, "topics": (f"{self.name}/#",)}
+        return MqttSourceSettings(**{"url": self.server.mqtt_url, **patient, **names, **given})
 
     def source(self, **given: Any) -> MqttSource:
         self._opened.append(MqttSource(self.settings(**given), connect))
@@ -140,8 +141,7 @@ def test_a_session_with_more_than_there_is_room_for_is_taken_up(
     stage = Stage(mosquitto, fresh_name("bridge"))
     stage.source().close()
     stage.publish(*[b"x" * (8 << 20) for _ in range(15)])
-    broker = BrokerSettings(stage.server.mqtt_url, client_id=stage.name, heartbeat_ms=PATIENT_MS, call_timeout_ms=20_000)
-    source, came = stage.source(broker=broker), 0
+    source, came = stage.source(call_timeout_ms=20_000), 0
     while came < 15:
         came += len(wait_until(lambda: source.take(100), "a message"))
         source.acknowledge()
@@ -268,7 +268,7 @@ def test_what_mosquitto_loses_at_a_kill_is_told_as_a_new_session_or_comes(struck
 def test_a_login_that_is_refused_is_named_with_the_remedy(own_server: Callable[..., Any], kind: Any) -> None:
     server_type, settings_type = kind
     server = own_server(server_type, settings_type(users={"bridge": "right"})).start()
-    settings = Stage(server, "login").settings(broker=BrokerSettings(server.mqtt_url, "bridge", "wrong", "login"))
+    settings = Stage(server, "login").settings(user="bridge", password="wrong", client_id="login")
     for call in (lambda: MqttSource(settings, connect), lambda: preflight_source(settings)):
         with pytest.raises(TransportWithheld, match="refuses the login"):
             call()

@@ -1,8 +1,10 @@
 """What comes to the output topics is kept in files, each record once, and nothing that was not seen is passed over."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from guardian.ports import TransportRefused, TransportUnavailable, TransportWith
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.connectors.mqtt.preflight import preflight_sink
 from notification_service.connectors.mqtt.topic_export import TopicExport
+from servers.artemis import ArtemisServer
 from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import Broker, Topics
 from tests.notification_service.connectors.region.sink_contract import PARTITIONS, notifications, output
@@ -21,6 +24,8 @@ from tests.notification_service.connectors.region.sink_contract import PARTITION
 pytestmark = pytest.mark.slow
 
 ONE, _ = PARTITIONS
+
+SILENCE_SECONDS = 2.5
 
 
 @pytest.fixture(params=["mosquitto", *at_night("sinks", "artemis")])
@@ -59,17 +64,6 @@ def values(first: int, count: int) -> list[bytes]:
     return [each.value for each in notifications(first, count)]
 
 
-def catch_up(export: TopicExport, directory: Path, wanted: list[bytes]) -> None:
-    """Take what comes until it is as much as is wanted: on a busy machine a broker may be silent in between."""
-
-    def look() -> bool:
-        export.catch_up()
-        return len(copied(directory)) >= len(wanted)
-
-    wait_until(look, "all that was sent has come")
-    assert copied(directory) == wanted
-
-
 def test_what_comes_again_is_counted_and_kept_once_also_by_the_next_export(
     topics: Topics, new_export: Callable[[], TopicExport], tmp_path: Path
 ) -> None:
@@ -78,12 +72,35 @@ def test_what_comes_again_is_counted_and_kept_once_also_by_the_next_export(
     export.close()
     send(topics, 1, 300)
     send(topics, 250, 100)
-    catch_up(export, tmp_path, values(1, 349))
+    export.catch_up()
+    assert copied(tmp_path) == values(1, 349)
     assert export.repeats.count == 51
     again = new_export()
     send(topics, 340, 20)
-    catch_up(again, tmp_path, values(1, 359))
+    again.catch_up()
+    assert copied(tmp_path) == values(1, 359)
     assert again.repeats.count == 10
+
+
+@pytest.mark.parametrize("kind", [MosquittoServer, *at_night("sinks", ArtemisServer)])
+def test_a_broker_that_is_silent_for_a_while_has_not_sent_all_of_the_topic(
+    struck_server: Callable[..., Broker], kind: type[Broker], tmp_path: Path
+) -> None:
+    broker = struck_server(kind)
+    topics = Topics.fresh(broker)
+    file = tmp_path / "notifications.jsonl"
+    with closing(TopicExport(topics.settings(), topics.name, tmp_path)) as export, ThreadPoolExecutor(1) as beside:
+        export.subscribe()
+        send(topics, 1, 5_000)
+        caught_up = beside.submit(export.catch_up)
+        wait_until(lambda: file.stat().st_size > 0, "it has begun", look_seconds=0)
+        broker.pause()
+        paused_at, size = monotonic(), file.stat().st_size
+        wait_until(lambda: monotonic() > paused_at + SILENCE_SECONDS, "the broker was silent")
+        broker.resume()
+        caught_up.result()
+    assert size < file.stat().st_size, "it was paused too late"
+    assert copied(tmp_path) == values(1, 5_000)
 
 
 def test_without_a_subscription_nothing_is_compared(new_export: Callable[[], TopicExport]) -> None:

@@ -95,8 +95,10 @@ def test_outcomes_are_in_the_partition_of_their_input_whatever_their_key(harness
     second = harness.partitions[1]
     records = [outcome(number, second, order(str(number)), number) for number in range(1, 9)]
     harness.publish(second, *(replace(each, key=b"unit-%d" % each.number) for each in records))
-    left = harness.stage.outputs(Channel.ORDER_OUTCOMES)
-    assert [(each.partition, decode_outcome(each.value).order_offset) for each in left] == [(1, number) for number in range(1, 9)]
+    outcomes = harness.stage.outputs(Channel.ORDER_OUTCOMES)
+    assert [(each.partition, decode_outcome(each.value).order_offset) for each in outcomes] == [
+        (1, number) for number in range(1, 9)
+    ]
 
 
 def test_too_few_partitions_are_refused_with_what_to_do(harness: KafkaHarness):
@@ -121,9 +123,9 @@ def test_topics_of_orders_with_another_number_of_partitions_than_the_input_are_n
 
     wait_until(problems, "the broker to know the new partition")
     first, second = problems()
-    told = f"it has 2 partitions, but the input topic {topics.input} has 3. Give it 3 (kafka-topics --alter"
-    assert first.startswith(f"topic {topics.orders}: {told}")
-    assert second.startswith(f"topic {topics.order_outcomes}: {told}")
+    problem = f"it has 2 partitions, but the input topic {topics.input} has 3. Give it 3 (kafka-topics --alter"
+    assert first.startswith(f"topic {topics.orders}: {problem}")
+    assert second.startswith(f"topic {topics.order_outcomes}: {problem}")
 
 
 def test_an_outcome_that_its_topic_does_not_take_loses_its_text(kafka: KafkaServer):
@@ -131,8 +133,8 @@ def test_an_outcome_that_its_topic_does_not_take_loses_its_text(kafka: KafkaServ
     try:
         harness, first = KafkaHarness(stage), stage.partitions[0]
         harness.publish(first, outcome(1, first, order("a"), 5, "x" * 5_000))
-        (left,) = stage.outputs(Channel.ORDER_OUTCOMES)
-        read = decode_outcome(left.value)
+        (published,) = stage.outputs(Channel.ORDER_OUTCOMES)
+        read = decode_outcome(published.value)
         assert (read.order, read.order_offset) == (order("a"), 5)
         assert read.text.startswith("xxx")
     finally:

@@ -1,4 +1,4 @@
-"""The contract of sinks (notification_service/connectors/region/port.py), as tests that each sink runs on the real thing.
+"""The contract of sinks (notification_service/connectors/region_port.py), as tests that each sink runs on the real thing.
 
 A sink's test file derives from `SinkContract` and gives the fixture `harness`. What a sink cannot do by its capabilities is left
 out.
@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, PublishRefused
-from notification_service.connectors.region.port import Sink
+from notification_service.connectors.region_port import Sink
 from resequencer.record import Headers, Partition
 
 PARTITIONS = (Partition("EVENTS", 0), Partition("EVENTS", 1))

@@ -1,4 +1,4 @@
-"""The contract of sources (notification_service/connectors/region/port.py), as tests that each source runs on the real thing.
+"""The contract of sources (notification_service/connectors/region_port.py), as tests that each source runs on the real thing.
 
 A source's test file derives from `SourceContract` and gives the fixture `harness`.
 """
@@ -10,7 +10,7 @@ import pytest
 from harness.waiting import wait_until
 
 from guardian.ports import Polled, Position, PublishRefused
-from notification_service.connectors.region.port import Source
+from notification_service.connectors.region_port import Source
 from resequencer.record import Partition, Record
 
 

@@ -17,8 +17,8 @@ from guardian.ports import (
     TransportStatus,
     TransportUnavailable,
 )
-from notification_service.connectors.region.port import SinkCapabilities, SourceCapabilities
-from notification_service.connectors.region.transport import RegionTransport, routes_of
+from notification_service.connectors.region_port import SinkCapabilities, SourceCapabilities
+from notification_service.connectors.region_transport import RegionTransport, routes_of
 from resequencer.record import Partition
 
 P0, P1 = Partition("EVENTS", 0), Partition("EVENTS", 1)

@@ -31,10 +31,10 @@ def test_skip_makes_the_blocked_record_a_dead_letter_and_its_key_goes_on(
     outcome = stage.order(DirectOrderKind.SKIP, 1)
     assert (outcome.result, outcome.text) == (DirectResult.DONE, f"{stage.source}-0@1 is a dead letter")
     stage.wait(lambda: receiving.ids("k") == ["a", "c"], "the next of the key")
-    (letter,) = stage.dead_letters()
-    assert letter["dead-letter-reason"] == "skipped"
-    assert letter["dead-letter-error"] == "me ordered it: a test. The last call failed with: HTTP 500"
-    assert letter["notification-id"] == "b"
+    (dead_letter,) = stage.dead_letters()
+    assert dead_letter["dead-letter-reason"] == "skipped"
+    assert dead_letter["dead-letter-error"] == "me ordered it: a test. The last call failed with: HTTP 500"
+    assert dead_letter["notification-id"] == "b"
 
 
 def test_a_record_that_waits_for_a_receiver_that_sleeps_can_be_skipped(
@@ -61,15 +61,15 @@ def test_an_order_waits_for_the_call_that_is_under_way(direct: Callable[..., Dir
 
 def test_skip_all_tells_of_the_call_that_is_under_way(direct: Callable[..., DirectStage], receiving: ScriptedReceiver) -> None:
     stage = direct(FOR_EVER, "retry.first = 1ms", "timeout = 3m")
-    is_told = Event()
-    receiving.answers = lambda _key, _id, nth: FAILS if nth == 1 or is_told.wait(DEADLINE_SECONDS) else OK
+    is_ordered = Event()
+    receiving.answers = lambda _key, _id, nth: FAILS if nth == 1 or is_ordered.wait(DEADLINE_SECONDS) else OK
     stage.send([("k", "a")])
     worker = stage.worker()
     stage.wait(lambda: worker.partitions()[0].blocked_count == 1 if worker.partitions() else False, "it is blocked")
     outcome = stage.order(DirectOrderKind.SKIP_ALL)
     waits = "0 records became dead letters, and 1 more if the call that is under way fails"
     assert outcome.text == f"{waits}; so does what fails from now on, until `block`"
-    is_told.set()
+    is_ordered.set()
     stage.wait(lambda: len(stage.dead_letters()) == 1, "the call has failed")
 
 

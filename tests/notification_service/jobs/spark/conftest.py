@@ -58,7 +58,7 @@ def processed(spark: SparkSession, kafka: KafkaServer, tmp_path_factory: pytest.
 
 def _drivers() -> dict[str, str]:
     """Return the jars of Kafka and of PostgreSQL; Spark needs them at its start."""
-    from notification_service.jobs.jars.maven import with_kafka
+    from notification_service.jobs.maven import with_kafka
     from servers.programs import get_jars
 
     return with_kafka({"spark.jars": ",".join(map(str, sorted(get_jars("postgresql").glob("*.jar"))))})

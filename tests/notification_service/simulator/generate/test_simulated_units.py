@@ -104,9 +104,9 @@ def test_notification_ids_are_those_of_the_contract_and_only_where_there_is_a_st
 def test_a_rejection_is_expected_with_the_reason_of_its_event_or_else_the_settings():
     for unit in UNITS:
         for decoded, simulated in zip(decode(unit), unit.envelopes, strict=True):
-            for said, expected in zip(decoded.process_objects, simulated.expected.processes, strict=True):
+            for stated, expected in zip(decoded.process_objects, simulated.expected.processes, strict=True):
                 if expected.event == "PaymentRejected":
-                    assert expected.reason == (said.reason_code or "MS03")
+                    assert expected.reason == (stated.reason_code or "MS03")
 
 
 def test_both_schema_versions_and_both_spellings_occur():
@@ -120,8 +120,8 @@ def test_both_schema_versions_and_both_spellings_occur():
 
 @pytest.mark.parametrize("schema", [Schema.ONE, Schema.TWO])
 def test_one_schema_version_can_be_asked_for(schema: Schema):
-    said = {value for unit in units(50, schema=schema) for each in unit.envelopes for _, value in each.headers}
-    assert said == {schema.value.encode()}
+    stated = {value for unit in units(50, schema=schema) for each in unit.envelopes for _, value in each.headers}
+    assert stated == {schema.value.encode()}
 
 
 @pytest.mark.parametrize(("flows", "count"), [(Flows.ONE, 1), (Flows.TWO, 2)])

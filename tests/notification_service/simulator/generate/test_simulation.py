@@ -201,10 +201,10 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path):
 
 
 def test_progress_ends_with_all_units(tmp_path: Path):
-    told: list[tuple[int, int]] = []
-    simulate(Plan(units=40, seed=3), tmp_path / "in", tmp_path / "e", lambda *each: told.append(each), lambda ms: None)
-    assert told[-1] == (40, 40)
-    assert told == sorted(told)
+    progress: list[tuple[int, int]] = []
+    simulate(Plan(units=40, seed=3), tmp_path / "in", tmp_path / "e", lambda *each: progress.append(each), lambda ms: None)
+    assert progress[-1] == (40, 40)
+    assert progress == sorted(progress)
 
 
 @pytest.mark.slow

@@ -23,9 +23,9 @@ def keep(directory: Path, taken: list[tuple[str, str | None]], refused: tuple[st
 def faults(directory: Path) -> dict[str, tuple[str, ...]]:
     found = compare(directory, EXPECTED)
     named = {name: getattr(found, name) for name in ("lost", "doubled", "misplaced", "unexpected")}
-    told = {name: texts for name, texts in named.items() if texts}
-    assert found.is_good == (not told)
-    return told
+    deviations = {name: texts for name, texts in named.items() if texts}
+    assert found.is_good == (not deviations)
+    return deviations
 
 
 def test_what_came_once_and_in_order_per_unit_is_good(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ class Served:
         self._server.server_close()
         self.receiver.close()
 
-    def behave(self, **told: object) -> httpx.Response:
-        return self.client.put("/_behaviour", json={name.replace("_", "-"): value for name, value in told.items()})
+    def behave(self, **settings: object) -> httpx.Response:
+        return self.client.put("/_behaviour", json={name.replace("_", "-"): value for name, value in settings.items()})
 
     def counts(self) -> dict[str, Any]:
         counts: dict[str, Any] = self.client.get("/_counts").json()
@@ -92,8 +92,8 @@ def test_repeats_and_calls_whose_answer_is_lost_or_late_are_written_down(served:
         served.receiver.begin("POST", path, headers)
         served.receiver.end()
     calls = [json.loads(line) for line in (served.directory / CALLS).read_text().splitlines()]
-    told = [(each["is"], each["unit"], each["key"]) for each in calls]
-    assert told == [(kind, "u", "1") for kind in ("unanswered", "repeated", "unanswered", "repeated")]
+    settings = [(each["is"], each["unit"], each["key"]) for each in calls]
+    assert settings == [(kind, "u", "1") for kind in ("unanswered", "repeated", "unanswered", "repeated")]
 
 
 def test_without_a_key_each_call_is_taken(served: Served) -> None:
@@ -242,7 +242,7 @@ def test_it_may_answer_later_than_the_client_waits(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("settings", "problem"),
     [
         ({"sleeps": True}, "there is no 'sleeps'; there are announcing, asleep"),
         ({"asleep": [[20, 10]]}, "'asleep' takes true, false, or a list of [from, to] in seconds"),
@@ -254,11 +254,11 @@ def test_it_may_answer_later_than_the_client_waits(served: Served) -> None:
         ([], "a behaviour is a JSON object"),
     ],
 )
-def test_a_behaviour_that_does_not_exist_is_refused_and_changes_nothing(served: Served, told: object, said: str) -> None:
+def test_a_behaviour_that_does_not_exist_is_refused_and_changes_nothing(served: Served, settings: object, problem: str) -> None:
     before = served.client.get("/_behaviour").json()
-    answer = served.client.put("/_behaviour", json={"seed": 9} | told if isinstance(told, dict) else told)
+    answer = served.client.put("/_behaviour", json={"seed": 9} | settings if isinstance(settings, dict) else settings)
     assert answer.status_code == 400
-    assert answer.json()["error"].startswith(said)
+    assert answer.json()["error"].startswith(problem)
     assert served.client.get("/_behaviour").json() == before
 
 
@@ -279,9 +279,9 @@ def test_each_behaviour_is_an_option_of_the_command_line() -> None:
     shares = {"rejects": 0.1, "faults": 0.2, "breaks": 0.3, "lates": 0.4, "unknown": 0.25}
     numbers = {"retry_after": 5, "connections": 6, "rate": 0.5, "digest_seconds": 7.5, "late_seconds": 8.5, "seed": 9}
     windows = {"asleep": ((1.0, 2.5), (3.0, 4.0)), "forgets": ALWAYS}
-    told: dict[str, Any] = shares | numbers | windows | {"announcing": True, "unauthorized": True}
-    assert told.keys() == {each.name for each in fields(Behaviour)}
-    behaviour = Behaviour(**told)
+    settings: dict[str, Any] = shares | numbers | windows | {"announcing": True, "unauthorized": True}
+    assert settings.keys() == {each.name for each in fields(Behaviour)}
+    behaviour = Behaviour(**settings)
     assert parsed(*behaviour.as_options()) == behaviour
     assert parsed() == Behaviour()
     assert Behaviour().as_options() == []

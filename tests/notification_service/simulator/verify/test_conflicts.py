@@ -33,10 +33,10 @@ def envelopes(run: Any, partition: int = 0) -> list[DataEnvelope]:
 
 def test_every_conflict_is_one_to_the_service_too(run: Callable):
     contradicted = run(partitions=2, **CONTRADICTED)
-    refused, said = set(), {}
+    refused, digests = set(), {}
     for partition in (0, 1):
         for each in envelopes(contradicted, partition):
-            if said.setdefault((each.unit, each.envelope_id), each.digest) != each.digest:
+            if digests.setdefault((each.unit, each.envelope_id), each.digest) != each.digest:
                 refused.add((partition, each.offset))
     expected = {(each.partition, each.offset) for each in contradicted.garbage}
     assert refused == expected
@@ -106,11 +106,11 @@ def test_a_service_that_takes_the_second_is_found_out(run: Callable, faultless: 
     )
     output = faultless(contradicted, rules)
     letters = [each.replace(b'@%d"' % victim.offset, b'@%d"' % refused) for each in output.dead_letters]
-    told = [
+    given = [
         msgspec.json.encode(set_event(msgspec.json.decode(line), victim)) if victim.unit.encode() in line else line
         for line in output.notifications
     ]
-    found = {name: count for name, count in verify(rules, contradicted.expected_lines, told, letters).counts if count}
+    found = {name: count for name, count in verify(rules, contradicted.expected_lines, given, letters).counts if count}
     assert found[Deviation.DEAD_LETTER_MISSING] == found[Deviation.DEAD_LETTER_UNEXPECTED] == 1
     assert found.keys() & {Deviation.WRONG_CONTENT, Deviation.UNEXPECTED, Deviation.LOST}
 

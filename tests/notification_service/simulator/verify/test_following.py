@@ -145,7 +145,7 @@ def test_before_anything_is_expected_nothing_is_complete(followed: Callable):
     ],
     ids=lambda each: each.name if isinstance(each, Deviation) else "",
 )
-def test_a_deviation_is_told_at_once(followed: Callable, change: Callable[[Followed], object], deviation: Deviation):
+def test_a_deviation_is_reported_at_once(followed: Callable, change: Callable[[Followed], object], deviation: Deviation):
     changed = followed(losses=0, late=0)
     change(changed)
     changed.write_all()

@@ -14,13 +14,13 @@ def step(kind: StepKind, sequence: int, event: str, note: str = "", flow: str = 
 
 
 def test_a_unit_worth_telling_lost_nothing_and_arrived_out_of_order(known_run: Callable):
-    told = find_unit(known_run(units=300).expected_lines)
-    assert told is not None
-    arrived = [each.arrived for each in told.envelopes]
+    found = find_unit(known_run(units=300).expected_lines)
+    assert found is not None
+    arrived = [each.arrived for each in found.envelopes]
     assert None not in arrived
     assert arrived != sorted(arrived)
     assert 4 <= len(arrived) <= 8
-    assert not any(each.late for each in told.envelopes)
+    assert not any(each.late for each in found.envelopes)
 
 
 def test_where_everything_arrived_in_order_there_is_no_story(known_run: Callable):

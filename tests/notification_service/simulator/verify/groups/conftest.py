@@ -123,10 +123,10 @@ def _told(unit: ExpectedUnit, outcome: Outcome, parts: set[str]) -> Iterator[byt
         value |= {"late": True} if outcome.is_late else {}
         value |= {"amount": unit.amount, "currency": "EUR"} if transaction and unit.amount else {}
         if message is not None:
-            said = {"OrgnlMsgId": message.message_id, "OrgnlMsgNmId": "pain.001.001.09", "OrgnlCreDtTm": message.created_at}
-            said |= {"OrgnlNbOfTxs": message.total} if message.total else {}
-            said |= {"OrgnlCtrlSum": message.control_sum} if message.control_sum else {}
-            value["original"] = said
+            original = {"OrgnlMsgId": message.message_id, "OrgnlMsgNmId": "pain.001.001.09", "OrgnlCreDtTm": message.created_at}
+            original |= {"OrgnlNbOfTxs": message.total} if message.total else {}
+            original |= {"OrgnlCtrlSum": message.control_sum} if message.control_sum else {}
+            value["original"] = original
             if instruction and unit.payment_information_id:
                 value["instruction"] = _instruction(unit.payment_information_id)
         headers = {"member": unit.unit, "notification-id": process.notification_id}

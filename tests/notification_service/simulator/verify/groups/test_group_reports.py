@@ -136,8 +136,8 @@ def test_a_report_whose_last_final_status_never_came_out_is_noticed(counted: Cal
     wrong = counted(**CALM)
     early = next(number for number, each in enumerate(wrong.facts) if b'"ACCC"' in each)
     without_it = [each for number, each in enumerate(wrong.facts) if number != early]
-    told = wrong._replace(facts=without_it).found()
-    assert told.keys() >= {Deviation.FACT_LOST, Deviation.FACT_WRONG, Deviation.GROUP_REPORT_UNEXPECTED}
+    deviations = wrong._replace(facts=without_it).found()
+    assert deviations.keys() >= {Deviation.FACT_LOST, Deviation.FACT_WRONG, Deviation.GROUP_REPORT_UNEXPECTED}
 
 
 def test_a_closed_group_that_is_through_afterwards_owes_no_other_report_at_once(counted: Callable[..., Checked]):

@@ -4,9 +4,9 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from notification_service.jobs.audit.chart_sections import chart_sections
 from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
-from notification_service.jobs.audit.page.chart_sections import chart_sections
-from notification_service.jobs.audit.page.markup import (
+from notification_service.jobs.audit.markup import (
     State,
     duration_words,
     facts,
@@ -74,7 +74,7 @@ def write_page(summary: AuditSummary, subject: AuditSubject, path: Path) -> None
 
 def render_page(summary: AuditSummary, subject: AuditSubject) -> str:
     """Return the page, which is well-formed XML too."""
-    style = files("notification_service.jobs.audit.page").joinpath("page.css").read_text(encoding="utf-8")
+    style = files("notification_service.jobs.audit").joinpath("page.css").read_text(encoding="utf-8")
     findings = findings_section(summary)
     main = (
         section("figures", "Figures", _figures(summary)),

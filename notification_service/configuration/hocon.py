@@ -12,8 +12,8 @@ from pyhocon.config_tree import ConfigSubstitution, ConfigValues
 from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
 
-from notification_service.configuration.hocon.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
-from notification_service.configuration.hocon.substitutions import ABSENT, Substitutions
+from notification_service.configuration.hocon_substitutions import ABSENT, Substitutions
+from notification_service.configuration.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
 from resequencer.errors import ConfigurationError
 
 Plain: TypeAlias = bool | int | float | str | timedelta | list[Any] | dict[str, Any] | None
@@ -63,7 +63,7 @@ def parse_file(file: Path) -> Document:
         with file.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise ConfigurationError(str(file), f"is longer than {MAX_FILE_BYTES} bytes, the most that is allowed")
+            raise ConfigurationError(str(file), f"is longer than {MAX_FILE_BYTES} bytes, which is the maximum")
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(str(file), f"cannot be read: {error.strerror or error}") from error
@@ -128,7 +128,7 @@ def _reason(error: Exception) -> str:
 
 
 def _excerpt(line: str) -> str:
-    """Return the key of the line that cannot be parsed; the value is left out, because it may be a secret."""
+    """Return the key of the line that cannot be parsed; the value is not shown, because it may be a secret."""
     key = line.strip().partition("=")[0].partition(":")[0].strip()
     return f"cannot be parsed from here on, at {key[:60]!r}" if key else "cannot be parsed from here on"
 

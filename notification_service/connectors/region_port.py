@@ -1,6 +1,6 @@
 """The two halves of a transport whose input and output are of different kinds: a source, and one or several sinks.
 
-They are the participants of a region (docs/regions.md). `notification_service/connectors/region/transport.py` makes a transport
+They are the participants of a region (docs/regions.md). `notification_service/connectors/region_transport.py` makes a transport
 of them. What a participant can do is data, so that `check` can refuse what it cannot.
 
 Such a sink knows nothing after a reset, and sends again. But a call that is made again, as while another sink does not answer,
@@ -37,8 +37,8 @@ class SourceCapabilities(msgspec.Struct, frozen=True):
     """What a source can do.
 
     `can_replay`: it can be read again from an offset, so a storage that has lost commits can be healed from it. `remembers`: it
-    keeps the position that was acknowledged, with its metadata. `window` is for a source that cannot replay: the most records
-    that it hands out before they are acknowledged.
+    keeps the position that was acknowledged, with its metadata. `window` is for a source that cannot replay: how many records it
+    hands out before they are acknowledged.
     """
 
     can_replay: bool
@@ -50,8 +50,8 @@ class SinkCapabilities(msgspec.Struct, frozen=True):
     """What a sink can do.
 
     `is_transactional`: the records of one partition and its position leave together or not at all. `remembers`: it keeps the
-    position that left with the records, and passes over a record that comes again. A sink that does not remember sends a record
-    again after a reset: at least once.
+    position that was published with the records, and passes over a record that comes again. A sink that does not remember
+    sends a record again after a reset: at least once.
     """
 
     is_transactional: bool
@@ -116,7 +116,7 @@ class Sink(Protocol):
         ...
 
     def position(self, partition: Partition) -> Position | None:
-        """Read the last position that left through this sink, and the highest number; None if nothing ever left.
+        """Read the last position that was published through this sink, and the highest number; None if nothing ever was.
 
         The call also fences: from then on, an earlier owner's publications through this sink are refused. A sink that does not
         remember returns None.
@@ -127,7 +127,7 @@ class Sink(Protocol):
         ...
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
-        """Send all records, and keep the positions with them, durably. Records that have left through this sink are passed over.
+        """Send all records, and keep the positions with them, durably. Those that this sink has published are passed over.
 
         Returns when every record is confirmed. Channels that the sink does not have are passed over.
 
@@ -145,18 +145,18 @@ class Numbered(NamedTuple):
     record: OutputRecord
 
 
-class Left:
-    """The numbers that have left since the partition was taken over."""
+class Published:
+    """The numbers that were published since the partition was taken over."""
 
     def __init__(self) -> None:
         self._highest: dict[Partition, int] = {}
 
     def forget(self, partition: Partition) -> None:
-        """Begin anew, at a takeover: what came between it and the one before is not known."""
+        """Forget a partition at its takeover: its numbers between two takeovers are not known."""
         self._highest.pop(partition, None)
 
     def remaining(self, outputs: Sequence[PartitionOutput]) -> list[Numbered]:
-        """Return the records that have not left, in their order."""
+        """Return the records that were not published yet, in their order."""
         return [
             Numbered(output.partition, record)
             for output in outputs
@@ -165,7 +165,7 @@ class Left:
         ]
 
     def note(self, sent: Sequence[Numbered]) -> None:
-        """Note that these have left: the first of those that remained, in their order."""
+        """Note that these were published: the first of the remaining ones, in their order."""
         for partition, record in sent:
             self._highest[partition] = record.number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from notification_service.jobs.audit.page.markup import clock_label, duration_words, instant_words
+from notification_service.jobs.audit.markup import clock_label, duration_words, instant_words
 from notification_service.jobs.audit.summary import DURATIONS_MS
 
 AT = 1_790_005_123_456

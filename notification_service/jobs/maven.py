@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resequencer.errors import ConfigurationError, ResequencerError
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).resolve().parents[2]
 _HOME = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "resequencer")
 CACHE = _CHECKOUT / ".servers" if os.access(_CHECKOUT, os.W_OK) else _HOME
 """One directory of jars for each pom, named after a hash of it, so that another version gets another directory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from notification_service.jobs.audit.page.chart_sections import Chart, Column, Line, columns_chart, nice_top
+from notification_service.jobs.audit.chart_sections import Chart, Column, Line, columns_chart, nice_top
 
 
 def chart(*columns: Column, series: tuple[str, ...] = ("a",), lines: tuple[Line, ...] = (), end: str = "") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from notification_service.jobs.audit.page.markup import clock_label, duration_words, foreign, instant_words, prose, section, table
+from notification_service.jobs.audit.markup import clock_label, duration_words, foreign, instant_words, prose, section, table
 from notification_service.jobs.audit.summary import (
     COUNTS,
     DURATIONS_MS,

@@ -17,7 +17,7 @@ from guardian.ports import (
     TransportStatus,
     TransportUnavailable,
 )
-from notification_service.connectors.region.port import Sink, Source
+from notification_service.connectors.region_port import Sink, Source
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
@@ -35,7 +35,7 @@ class RegionTransport:
 
     A publication goes to the sinks that do not remember, then to those that do, and is acknowledged to the source last. So a
     participant is at the same publication as the one after it, or one ahead. The region's position is that of the source, if it
-    remembers, else of the sink that is furthest behind: everything before it has left through every sink. Other sinks may have
+    remembers, else of the sink that is furthest behind: everything before it was published through each sink. Others may have
     more; they pass over records that come again, if they remember. `source_name` is the source's name for operators.
 
     Raises of all calls: as the port's.
@@ -121,7 +121,7 @@ class RegionTransport:
                 with self._watching(self._source_name):
                     self._source.acknowledge(read)
         except PublishRefused:
-            # Another worker may have owned them meanwhile, so they are taken over anew. A takeover that publishes is put off.
+            # Another worker may have owned them meanwhile, so they are taken over again. A takeover that publishes is postponed.
             self._lost.update(each.partition for each in outputs if each.partition in self._sought)
             raise
 
@@ -152,15 +152,15 @@ class RegionTransport:
         """Whether the source may acknowledge the records of this output.
 
         What a source without replay took before this takeover has numbers of its own, and may not be stored. It acknowledges
-        with the last portion of an interval: while a message is left, the broker shows to the next owner that there is work.
+        with the last portion of an interval: while a message remains, the broker shows to the next owner that there is work.
         """
         return self._source.capabilities.can_replay or (output.is_last and output.partition in self._sought)
 
     def _send(self, route: Route, outputs: Sequence[PartitionOutput]) -> None:
         """Publish through one sink.
 
-        That nothing left through it is passed on, so that the next portion is smaller. The sinks before it pass over what they
-        have. But a sink whose outcome is not known must get the same once more.
+        That nothing was published through it is passed on, so that the next portion is smaller. The sinks before it pass over
+        what they have. But a sink whose outcome is not known must get the same once more.
         """
         partitions, undecided = {each.partition for each in outputs}, self._undecided[route.name]
         try:

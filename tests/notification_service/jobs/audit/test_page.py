@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-import notification_service.jobs.audit.page.page
+import notification_service.jobs.audit.page
 from notification_service.jobs.audit.finding import EXPLANATIONS, Deviation, Finding
-from notification_service.jobs.audit.page.page import render_page
+from notification_service.jobs.audit.page import render_page
 from notification_service.jobs.audit.summary import (
     AuditSubject,
     AuditSummary,
@@ -26,7 +26,7 @@ BINS = Distribution((Bin(0, 5), Bin(1, 0), Bin(2, 1)), 0, 3)
 SUBJECT = AuditSubject(
     "run/here", "topic IN", "topic OUT", "topic DEAD", None, "the-group", "SEQUENCE", 21_000, 21_000, 1_790_005_123_456, 83_456
 )
-STYLE = Path(notification_service.jobs.audit.page.page.__file__).with_name("page.css").read_text(encoding="utf-8")
+STYLE = Path(notification_service.jobs.audit.page.__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def summary(*examples: Finding, **fields: object) -> AuditSummary:

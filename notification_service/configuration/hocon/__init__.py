@@ -1,1 +1,0 @@
-"""HOCON texts as trees of values: the only package that knows pyhocon."""

@@ -1,1 +1,0 @@
-"""The page of an audit: its sections, charts and markup as one HTML file without scripts."""

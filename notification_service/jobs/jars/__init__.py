@@ -1,1 +1,0 @@
-"""The jars that the jobs need, which Maven fetches once, and how it does."""
