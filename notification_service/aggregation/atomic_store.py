@@ -55,7 +55,7 @@ class AtomicKVStore:
         self._commands.update(key, member, body)
 
     def get(self, key: str) -> Any:
-        """Return the value of a key as the last transaction left it; None if there is none.
+        """Return the value of a key as it is after the last transaction; None if there is none.
 
         A command that was just given may not be in it yet. Decide by what `on_value` returns, not by asking again.
         """

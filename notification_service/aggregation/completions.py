@@ -11,7 +11,7 @@ from notification_service.connectors.line_format import Defect, decode_line
 from resequencer.record import Headers
 
 Place = Mapping[int, int]
-"""By partition the offset at which reading goes on. Of a file, which has the partition 0 alone, it counts bytes."""
+"""By partition the next offset to read. Of a file, which has the partition 0 alone, it counts bytes."""
 
 ONLY = 0
 
@@ -36,8 +36,8 @@ class CompletionsLog(Protocol):
         """Return the offsets behind what is decided now."""
         ...
 
-    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
-        """Return about `most` records of these partitions from these offsets on, and where reading goes on.
+    def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
+        """Return about `limit` records of these partitions from these offsets on, and the place behind them.
 
         None after a moment without any. A partition whose offset is gone is read from the first that exists.
         """
@@ -66,7 +66,7 @@ class FileCompletions:
         finally:
             os.close(descriptor)
 
-    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+    def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         found: list[Completed] = []
         offset = at.get(ONLY, 0)
         if not self._path.exists() or self._path.stat().st_size < offset:
@@ -78,7 +78,7 @@ class FileCompletions:
             if decoded is not None and not isinstance(decoded, Defect):
                 found.append(Completed(ONLY, line.start, following, decoded.headers))
             offset = following
-            if len(found) >= most:
+            if len(found) >= limit:
                 break
         return found, {ONLY: offset}
 

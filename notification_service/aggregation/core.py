@@ -134,7 +134,7 @@ class Slot(NamedTuple):
 
 
 class Values(Protocol):
-    """The values of a partition as the last transaction left them."""
+    """The values of a partition as they are after the last transaction."""
 
     def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
         """Return the values of those slots that have one."""

@@ -295,8 +295,8 @@ class FileStore:
     def let_go(self, partition: Partition) -> None:
         self._progress.pop(partition, None)
 
-    def poll(self, most: int, timeout_ms: int) -> Polled:
-        return self._transport.poll(most, timeout_ms)
+    def poll(self, max_records: int, timeout_ms: int) -> Polled:
+        return self._transport.poll(max_records, timeout_ms)
 
     def commit(self, steps: Mapping[Partition, Step]) -> None:
         output = {partition: self._numbered(partition, step) for partition, step in steps.items()}

@@ -33,7 +33,7 @@ class Store(Protocol):
         ...
 
     def take_over(self, partition: Partition) -> int:
-        """Make the values of a partition ready, as the last transaction left them; return the next offset of its commands.
+        """Make the values of a partition ready, as they are after the last transaction; return the next offset of its commands.
 
         What a call of `commit` with an unknown outcome came to is known after it.
         """
@@ -47,7 +47,7 @@ class Store(Protocol):
         """Forget a partition, because it is another worker's, or because it must be taken over again."""
         ...
 
-    def poll(self, most: int, timeout_ms: int) -> Polled: ...
+    def poll(self, max_records: int, timeout_ms: int) -> Polled: ...
 
     def commit(self, steps: Mapping[Partition, Step]) -> None:
         """Commit values, output and offsets: all of it or nothing. After an error the partitions must be taken over again.

@@ -24,8 +24,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from notification_service.console.access.identity import Authenticator, Client, Network, is_within
-from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits, route
 from notification_service.console.access.settings import HttpTls
 from notification_service.console.context import JSON, Console, Operation, route_of
 from notification_service.console.dead_letter_pages import dead_letter_operations, dead_letter_routes
@@ -128,7 +127,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def routes_of(console: Console) -> list[Route]:
-    """Return every route, each with the role that it needs (`notification_service.console.access.roles`)."""
+    """Return every route, each with the role that it needs."""
     return [
         *overview_routes(console),
         *waiting_routes(console),

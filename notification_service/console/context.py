@@ -17,8 +17,7 @@ from starlette.routing import Route
 from starlette.templating import Jinja2Templates
 
 from notification_service.console.access.identity import AuditLog, Identity, Role
-from notification_service.console.access.layer import FormTokens
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import FormTokens, route
 from notification_service.console.access.settings import HttpSettings
 from notification_service.console.find_unit import duration_text, relative_text
 from notification_service.console.groups import Groups

@@ -24,7 +24,7 @@ from notification_service.connectors.dead_letters.actions import (
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
 from notification_service.console.access.identity import Role
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import route
 from notification_service.console.access.settings import EDIT
 from notification_service.console.context import (
     MAX_REASON,

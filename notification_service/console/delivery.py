@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from notification_service.console.access.identity import Identity, Role
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import route
 from notification_service.console.context import Because, Console, Name, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.dead_letters import answer_for
 from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow

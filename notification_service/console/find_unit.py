@@ -395,7 +395,7 @@ def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tupl
 
 
 def _reported(unit: str, report: ServiceReport | None) -> str:
-    """Return what can be said of a unit whose state is in the memory of a worker: workers report their oldest waits."""
+    """Return what is known of a unit whose state is in the memory of a worker: workers report their oldest waits."""
     for each in () if report is None else report.whole.oldest_waits:
         if each.unit == unit:
             return f"It waits for {printable(each.waits_for)} since {each.since}, until {each.until}, as its worker reports."

@@ -23,7 +23,7 @@ from notification_service.aggregation.payments.head import GroupState, Head, dec
 from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
 from notification_service.console.access.identity import Identity, Role
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import route
 from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
 from notification_service.console.context import Because, Console, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals

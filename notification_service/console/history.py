@@ -89,7 +89,7 @@ class _Counts(NamedTuple):
 class History:
     """Adds up what changes between two reports. May be used from several threads.
 
-    If the file cannot be written, history is kept in memory only: a disk without room must not hide what happens. Minutes are
+    If the file cannot be written, history is kept in memory only: a full disk must not hide what happens. Minutes are
     deleted only while `clock` is trusted.
     """
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from guardian.ports import OrderBook
 from notification_service.console.access.identity import Role
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import route
 from notification_service.console.context import (
     MAX_REASON,
     Because,

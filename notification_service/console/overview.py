@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from notification_service.console.access.identity import Role
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition

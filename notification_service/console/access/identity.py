@@ -136,7 +136,7 @@ class AuditLogUnavailable(TransientError):
 
     def __init__(self, file: Path, error: OSError) -> None:
         super().__init__(
-            f"{file}: the audit log cannot be written ({error.strerror}), so nothing was done; make room, then repeat"
+            f"{file}: the audit log cannot be written ({error.strerror}), so nothing was done; free space, then repeat"
         )
 
 

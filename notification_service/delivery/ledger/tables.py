@@ -63,7 +63,7 @@ JOBS = Table(
     Column("repair", String(20)),
     # The repair has decided about the rows up to this one.
     Column("repaired_to", BigInteger, nullable=False, server_default="0"),
-    # How many rows the last repair has opened again, and how many it has left.
+    # How many rows the last repair has opened again, and how many stay failed.
     Column("repaired", BigInteger, nullable=False, server_default="0"),
     Column("not_repaired", BigInteger, nullable=False, server_default="0"),
     Column("intake_owner", Text, nullable=False, default=""),

@@ -177,7 +177,7 @@ class DirectPartition:
 
     @property
     def position(self) -> int:
-        """The offset from which is read after a restart."""
+        """The next offset to read after a restart."""
         return self._positions.acknowledged
 
     @property

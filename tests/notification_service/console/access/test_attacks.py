@@ -17,8 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
 from notification_service.console.access.identity import Identity, NoLogin, Role
-from notification_service.console.access.layer import AccessLayer, BodyTooLarge, FormTokens, Limits, TokenRefused
-from notification_service.console.access.roles import route
+from notification_service.console.access.layer import AccessLayer, BodyTooLarge, FormTokens, Limits, TokenRefused, route
 from notification_service.console.application import error_handlers
 from notification_service.console.context import Console
 from resequencer.clock import SteadyClock
