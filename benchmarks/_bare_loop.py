@@ -21,9 +21,10 @@ import msgspec
 from msgspec import Raw
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope, MdsObject, ProcessObject
 from resequencer.clock import instant_text
-from resequencer.envelope import DataEnvelope, MdsObject, ProcessObject
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
 
@@ -269,7 +270,8 @@ def trusting(line: bytes, origin: Origin) -> DataEnvelope:
     events = tuple([_as_event(one) for one in each.process_objects])
     context = each.processing_context
     ids = (context.unit_of_work_id, flow, sequence, envelope_id)
-    return DataEnvelope(*ids, b"", digest, Record(origin, b""), mds, (), (), events, processing_entity=context.processing_entity)
+    entity, record = context.processing_entity, Record(origin, b"")
+    return DataEnvelope(*ids, b"", digest, record, entity=entity, mds_objects=mds, process_objects=events)
 
 
 def _as_event(one: _Object) -> ProcessObject:

@@ -26,8 +26,8 @@ from benchmarks._runner import Case, Figures, apart, arguments, directory, measu
 from benchmarks._worker import PARTITION, in_process, on_files, run_through
 from benchmarks._workload import Workload, line_of, made, override
 from guardian.cycle import Cycle
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.batch import UnitKey
-from resequencer.envelope import DataEnvelope
 from resequencer.gc_tuning import calm_collector
 from resequencer.record import Origin
 from resequencer.storage_port import Snapshot, UnitChange

@@ -16,8 +16,8 @@ from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ResequencerError, words_of
+from resequencer.event import Event
 from resequencer.record import Partition
 from resequencer.storage_port import Snapshot, Waits
 from resequencer.turn.turn import Turn, TurnContext
@@ -105,7 +105,7 @@ class ActorGateway:
     _broken_by: ActorsFailed | None = None
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
-        codec = UnitCodec(context.strategy, decode)
+        codec = UnitCodec(context.strategy, decode, context.data_handler, context.strategy_key)
         context = replace(context, stores_turns=settings.can_reload)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
         self._budget_bytes = settings.budget_bytes
@@ -158,7 +158,7 @@ class ActorGateway:
     def decide(
         self,
         now: Instant,
-        arrivals: Mapping[UnitKey, tuple[DataEnvelope, ...]],
+        arrivals: Mapping[UnitKey, tuple[Event, ...]],
         snapshots: Mapping[UnitKey, Snapshot],
         orders: Mapping[UnitKey, tuple[Ordered, ...]] = {},
     ) -> Decided:

@@ -23,8 +23,8 @@ from guardian.sizes import BatchSize, PublicationSize
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.errors import OwnershipLost
+from resequencer.event import Event, Refusal
 from resequencer.order import OrderOutcome
 from resequencer.printable import printable
 from resequencer.record import Partition
@@ -53,7 +53,7 @@ _REJOIN_MS = 200
 class Arrivals(NamedTuple):
     """The decoded records of a poll: each unit's envelopes in order of arrival, and each partition's undecodable records."""
 
-    envelopes: Mapping[UnitKey, tuple[DataEnvelope, ...]]
+    envelopes: Mapping[UnitKey, tuple[Event, ...]]
     dead_letters: Mapping[Partition, Sequence[DeadLetter]]
 
 
@@ -203,7 +203,7 @@ class Cycle:
         return {name: room for name, room in capacities.items() if room is not None}
 
     def _decode(self, polled: Polled) -> Arrivals:
-        envelopes: defaultdict[Partition, dict[str, list[DataEnvelope]]] = defaultdict(dict)
+        envelopes: defaultdict[Partition, dict[str, list[Event]]] = defaultdict(dict)
         dead_letters: defaultdict[Partition, list[DeadLetter]] = defaultdict(list)
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         written_at: dict[Partition, Instant | None] = {}

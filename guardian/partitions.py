@@ -15,8 +15,8 @@ from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, Pub
 from guardian.region import RegionLimits
 from guardian.takeover import Takeover, TakeoverBackoff, find_metadata, plan_takeover
 from resequencer.clock import Clock
-from resequencer.envelope import Decoder
 from resequencer.errors import OwnershipLost, TransientError, Withheld
+from resequencer.event import Decoder
 from resequencer.order import OrderKind, OrderOutcome
 from resequencer.record import Origin, Partition
 from resequencer.storage_port import Header, PartitionStore, Storage, StorageRefused, Waits
@@ -29,7 +29,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     """The settings of a cycle.
 
     `batch_size` is the most records of a poll. `idle_ms` is how long a poll waits for the first record. `strategy` is the
-    strategy's name with its keys, as stored states carry it.
+    strategy's name with its keys, as stored states carry it; `strategy_key` is its configuration key, for errors.
 
     With `acknowledge_handled` a position waits for the oldest stashed envelope of its partition, because the source is the store.
     The position's metadata then lists the done offsets beyond it, in at most `done_characters`. If these characters are used up,
@@ -52,6 +52,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     acknowledges_at_once: bool = False
     takes_whole_batches: bool = False
     region: RegionLimits = RegionLimits()
+    strategy_key: str = "strategy"
 
 
 class Servers(NamedTuple):
@@ -280,7 +281,9 @@ class Partitions:
     def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
         for unit, waits in waiting:
             if waits.strategy != self._settings.strategy:
-                raise strategy_changed(waits.strategy, self._settings.strategy, f"unit {unit!r} waits")
+                raise strategy_changed(
+                    self._settings.strategy_key, waits.strategy, self._settings.strategy, f"unit {unit!r} waits"
+                )
 
 
 def _refuse_other_source(partition: Partition, header: Header, source: str) -> None:
@@ -289,7 +292,7 @@ def _refuse_other_source(partition: Partition, header: Header, source: str) -> N
         problem = (
             f"the storage knows it as {header.source}, it is {source} now: the topic was recreated, or its group, its queue, its "
             "selector or the order of the queues was changed. If the waiting envelopes in the storage may be given up, set "
-            "another payment-status-notification.storage.namespace (embedded: another file); else restore what was there"
+            "another storage.namespace (embedded: another file); else restore what was there"
         )
         raise TransportRefused(str(partition), problem)
 

@@ -4,16 +4,16 @@ A lookup of one's own, which needs Spark, imports from `notification_service.job
 """
 
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message, UsersHandler
 from notification_service.payments.settings import HandlerSettings
+from notification_service.payments.strategies import StrategySettings
 from notification_service.wiring.aggregation import open_atomic_store
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.handler import Marks
-from resequencer.payment_data import PaymentData
 from resequencer.strategies.port import Rank, Strategy, StrategyState
-from resequencer.strategies.registry import StrategySettings
 
 __all__ = [
     "DataEnvelope",

@@ -61,7 +61,7 @@ class Resequencer(Actor):
         """Take over the unit of the first turn. Whatever is wrong with its snapshot, another attempt would meet it too."""
         try:
             if message.snapshot is None:
-                self._unit = Unit(message.key.unit, self.context.strategy.initial())
+                self._unit = self.context.new_unit(message.key.unit)
             else:
                 self._unit = self.codec.restore(message.key.partition, message.snapshot)
         except Exception as error:  # noqa: BLE001 - StorageRefused and ConfigurationError, or a mistake of ours.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 from resequencer.record import Partition
 from resequencer.storage_port import Snapshot
 from resequencer.unit import Ordered, Wake
@@ -80,7 +80,7 @@ class TakeTurn(msgspec.Struct, frozen=True, gc=False):
     """
 
     key: UnitKey
-    envelopes: tuple[DataEnvelope, ...]
+    envelopes: tuple[Event, ...]
     wakes: tuple[Wake, ...]
     batch: Batch
     snapshot: Snapshot | None = None

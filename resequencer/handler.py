@@ -1,13 +1,11 @@
-"""What a turn asks outside the core: the handler of each envelope, and how late the events of a flow come."""
+"""What a turn asks outside the core: the handler of each event, what keeps a unit's data, and how late events of a flow come."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.notification import Fact, Notification
-from resequencer.payment_data import PaymentData
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +42,7 @@ class Handled(msgspec.Struct, frozen=True, gc=False):
 class Handler(Protocol):
     """Makes notifications of an envelope's process objects. Called again for the same envelope after a transient error."""
 
-    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: Any, data: Any, marks: Marks, now: Instant) -> Handled:
         """Handle the whole envelope or nothing of it.
 
         Raises:
@@ -52,6 +50,47 @@ class Handler(Protocol):
             TransientError: The same call may succeed later.
             PermanentError: The same call can never succeed; the envelope becomes a dead letter.
         """
+        ...
+
+
+class DataHandler(Protocol):
+    """Keeps a unit's data, which its handler gets with each event: what earlier events brought.
+
+    IPF's documentation calls the one for payments the MDS Object Handler. Pure: data is immutable, and the same arguments give
+    the same data. It sees only events that have `parts`, each as the configured format makes it.
+    """
+
+    @property
+    def empty(self) -> Any:
+        """The data of a new unit."""
+        ...
+
+    def absorb(self, data: Any, event: Any) -> Any:
+        """Return the data with what the event brings."""
+        ...
+
+    def fill(self, data: Any, event: Any) -> Any:
+        """Return the data with what the event brings and the data lacks: a late event must not replace anything."""
+        ...
+
+    def refuse_too_much(self, data: Any, size: int, event: Any, max_bytes: int) -> None:
+        """Refuse an event with which the data, whose size is `size`, may exceed its limits.
+
+        Raises:
+            PermanentError: The data could be larger than `max_bytes`, or than another limit.
+        """
+        ...
+
+    def size_of(self, data: Any) -> int:
+        """Return about the bytes of the data."""
+        ...
+
+    def encode(self, data: Any) -> bytes:
+        """Return the data as it is stored."""
+        ...
+
+    def decode(self, stored: bytes) -> Any:
+        """Return stored data. Any error means that it is damaged."""
         ...
 
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Protocol
 
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 
 
 class CallKind(IntEnum):
@@ -21,7 +21,7 @@ class CallKind(IntEnum):
 class InFlight(Protocol):
     """Holds the envelope of the present call, at most one. Its methods run before and after every call, so they must be fast."""
 
-    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
+    def take(self, envelope: Event, kind: CallKind) -> None:
         """Note that the call begins.
 
         Raises:
@@ -29,7 +29,7 @@ class InFlight(Protocol):
         """
         ...
 
-    def postpone(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: Event) -> None:
         """Note that the call failed and will be repeated: the exits counted for the envelope still count."""
         ...
 
@@ -41,10 +41,10 @@ class InFlight(Protocol):
 class Untracked:
     """Tracks nothing. For dry runs and simulations, which have no supervisor."""
 
-    def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
+    def take(self, envelope: Event, kind: CallKind) -> None:
         pass
 
-    def postpone(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: Event) -> None:
         pass
 
     def clear(self) -> None:

@@ -27,13 +27,13 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
         return len(self.value) + _HEADERS_BYTES
 
 
-def notification_id(unit: str, envelope_id: str, index: int) -> str:
+def notification_id(unit: str, event_id: str, index: int) -> str:
     """Return the id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
 
     The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
     limits to 35 characters.
     """
-    return short_digest(f"{unit}\0{envelope_id}\0{index}".encode())
+    return short_digest(f"{unit}\0{event_id}\0{index}".encode())
 
 
 def group_report_id(group: str, number: int) -> str:

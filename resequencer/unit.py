@@ -13,22 +13,18 @@ from msgspec.structs import replace
 
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 from resequencer.order import Order
-from resequencer.payment_data import PaymentData
 from resequencer.record import Record
 
 REMEMBERED_ENVELOPES = 1_024
-"""How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A payment has about 12."""
+"""How many handled envelope ids a unit remembers: at most 16 KiB of state, written with every change. A unit has about 12."""
 
 _WIDTH = 16
 """Bytes per handled envelope: 8 of the hash of its id, then 8 of the digest of its content."""
 
-_ENVELOPE_BYTES = 768
-_OBJECT_BYTES = 320
-"""Memory beside the raw data, as measured: an event with all fields takes 340 bytes, an empty object 110."""
-
-NO_DATA = PaymentData()
+_EVENT_BYTES = 768
+"""Memory of an event and its entry beside the raw data and `weight`, as measured."""
 
 
 class Wake(StrEnum):
@@ -54,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """
 
     order: tuple[str, int, int]
-    envelope: DataEnvelope
+    envelope: Event
     stashed_at: Instant
     size: int
     learned_wait_ms: int | None = None
@@ -166,7 +162,7 @@ class Unit:
 
     `state` is that of the strategy. `handled` has the ids and digests of the handled envelopes, packed, oldest first.
     `gathered_to` is the highest offset whose data was gathered on completion (-1: none). `data_bytes` and `stashed_bytes` are
-    the sizes of the payment data and of the stash. `rare` is None for nearly all units.
+    the sizes of the data and of the stash. `rare` is None for nearly all units.
 
     `stash` has the waiting envelopes by lane, then by place, then by offset; it is changed with `add`, `remove`
     and `stash_anew` alone.
@@ -186,10 +182,10 @@ class Unit:
         "state",
     )
 
-    def __init__(self, name: str, state: Any) -> None:
+    def __init__(self, name: str, state: Any, data: Any = None) -> None:
         self.name = name
         self.state = state
-        self.data = NO_DATA
+        self.data = data
         self.data_bytes = 0
         self.handled = b""
         self.gathered_to = -1
@@ -235,10 +231,10 @@ class Unit:
         retry = self.retry
         return None if retry is None else retry.dependency
 
-    def is_like_new(self, initial: Any) -> bool:
-        """Whether nothing waits in the unit and nothing of it is remembered. `initial` is the state of a new unit."""
+    def is_like_new(self, initial: Any, no_data: Any) -> bool:
+        """Whether nothing waits in the unit and nothing of it is remembered. `initial` and `no_data` are those of a new unit."""
         is_empty = not (self.stash or self.rare or self.handled) and self.gathered_to == -1
-        return is_empty and self.data == NO_DATA and self.state == initial
+        return is_empty and self.data == no_data and self.state == initial
 
     @property
     def handled_count(self) -> int:
@@ -299,15 +295,14 @@ class Unit:
         entry = self._by_id.get(id_hash)
         return None if entry is None else entry.envelope.digest
 
-    def remember(self, envelope: DataEnvelope) -> None:
+    def remember(self, envelope: Event) -> None:
         """Remember the id of a handled envelope. Beyond `REMEMBERED_ENVELOPES` the oldest are forgotten."""
         packed = self.handled + envelope.id_hash + envelope.digest
         self.handled = packed if len(packed) <= REMEMBERED_ENVELOPES * _WIDTH else packed[-REMEMBERED_ENVELOPES * _WIDTH :]
 
-    def keep(self, data: PaymentData) -> None:
-        """Replace the payment data."""
-        if data is not self.data:
-            self.data, self.data_bytes = data, data.size
+    def keep(self, data: Any, size: int) -> None:
+        """Replace the unit's data, which have about `size` bytes."""
+        self.data, self.data_bytes = data, size
 
     def add(self, entry: Entry) -> None:
         """Add an envelope to the stash."""
@@ -369,11 +364,10 @@ class Unit:
         return made
 
 
-def entry_of(envelope: DataEnvelope, lane: str, place: int, at: Instant, learned_wait_ms: int | None = None) -> Entry:
-    """Return a stash entry. Its size is about the record, the bodies again, and the measured overhead."""
-    objects = len(envelope.mds_objects) + len(envelope.pds_objects) + len(envelope.custom_objects) + len(envelope.process_objects)
+def entry_of(envelope: Event, lane: str, place: int, at: Instant, learned_wait_ms: int | None = None) -> Entry:
+    """Return a stash entry. Its size is about the record, its texts again, and the measured overhead."""
     record = envelope.record
-    size = 2 * record.size + _ENVELOPE_BYTES + _OBJECT_BYTES * objects
+    size = 2 * record.size + _EVENT_BYTES + envelope.weight
     return Entry((lane, place, record.origin[1]), envelope, at, size, learned_wait_ms)
 
 

@@ -1,4 +1,4 @@
-"""The encoding of a unit for the storage: its small state, its payment data, and one entry per stashed record."""
+"""The encoding of a unit for the storage: its small state, its data, and one entry per stashed record."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.errors import ConfigurationError, PermanentError, our_mistake
+from resequencer.event import Event, Refusal
+from resequencer.handler import DataHandler
 from resequencer.order import OrderUnreadable, decode_order, encode_order
-from resequencer.payment_data import PaymentData
 from resequencer.record import Cut, Headers, Origin, Partition, Record
 from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.port import Strategy
@@ -24,7 +24,7 @@ FORMAT = 2
 A unit with a hold, or with a deadline that an order set, has format 2; any other has format 1.
 """
 
-Decode = Callable[[Record], DataEnvelope | Refusal]
+Decode = Callable[[Record], Event | Refusal]
 
 
 class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -87,11 +87,10 @@ _DAMAGES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OrderUnread
 _encode = msgspec.msgpack.Encoder().encode
 _decode_unit = msgspec.msgpack.Decoder(_StoredUnit).decode
 _decode_entry = msgspec.msgpack.Decoder(_StoredEntry).decode
-_decode_data = msgspec.msgpack.Decoder(PaymentData).decode
 
 
 def encode_state(unit: Unit, strategy: Strategy) -> bytes:
-    """Encode the small state: all but the payment data and the stash. The fields are in the order of `_StoredUnit`."""
+    """Encode the small state: all but the unit's data and the stash. The fields are in the order of `_StoredUnit`."""
     rare = unit.rare
     if rare is None:
         return _encode((1, strategy.name, unit.state, unit.handled, unit.gathered_to, None))
@@ -126,20 +125,18 @@ def encode_entry(stashed: Entry) -> StashEntry:
     return StashEntry(record.origin.offset, _encode(entry if record.written_at is None else (*entry, record.written_at)))
 
 
-def encode_data(data: PaymentData) -> bytes:
-    return _encode(data)
-
-
 class UnitCodec(NamedTuple):
-    """Restores units from their snapshots."""
+    """Restores units from their snapshots. `strategy_key` is the configuration key of the strategy, for errors."""
 
     strategy: Strategy
     decode: Decode
+    data_handler: DataHandler
+    strategy_key: str = "strategy"
 
     def restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         """Return the unit as it was committed.
 
-        If another strategy wrote the state and nothing waits in the unit, the strategy's state is new. Payment data and handled
+        If another strategy wrote the state and nothing waits in the unit, the strategy's state is new. Data and handled
         ids are kept.
 
         Raises:
@@ -155,10 +152,11 @@ class UnitCodec(NamedTuple):
     def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         stored = _read(snapshot)
         entries, undecodable = self._entries(partition, snapshot)
-        unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored))
+        unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored), self.data_handler.empty)
         unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
         if snapshot.payment_data:
-            unit.keep(_decode_data(snapshot.payment_data))
+            data = self.data_handler.decode(snapshot.payment_data)
+            unit.keep(data, self.data_handler.size_of(data))
         if undecodable:
             unit.amend(undecodable=undecodable)
         _restore_waiting(unit, entries, stored)
@@ -168,7 +166,7 @@ class UnitCodec(NamedTuple):
         if stored.strategy == self.strategy.name:
             return msgspec.msgpack.decode(stored.strategy_state, type=self.strategy.state_type)
         if snapshot.stash:
-            raise strategy_changed(stored.strategy, self.strategy.name, f"unit {snapshot.unit!r} waits")
+            raise strategy_changed(self.strategy_key, stored.strategy, self.strategy.name, f"unit {snapshot.unit!r} waits")
         return self.strategy.initial()
 
     def _entries(self, partition: Partition, snapshot: Snapshot) -> tuple[list[Entry], tuple[Undecodable, ...]]:
@@ -199,10 +197,10 @@ class UnitCodec(NamedTuple):
             return Undecodable(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
 
 
-def strategy_changed(stored: str, configured: str, what: str) -> ConfigurationError:
-    """Return the error for a strategy that is not the one of the stored state, while something waits."""
+def strategy_changed(key: str, stored: str, configured: str, what: str) -> ConfigurationError:
+    """Return the error for a strategy, of this configuration key, that is not the one of the stored state of what waits."""
     return ConfigurationError(
-        "payment-status-notification.resequencer.strategy",
+        key,
         f"{configured} is configured, but {what} in a state of {stored}; run {stored} until nothing waits, then switch",
     )
 

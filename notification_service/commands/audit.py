@@ -19,6 +19,7 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.jobs.maven import with_kafka
+from notification_service.payments.strategies import StrategySettings
 from notification_service.supervision.exit_code import ExitCode, NotJudged
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.stop_signal import StopSignal
@@ -28,7 +29,6 @@ from notification_service.wiring.working_directory import let_tasks_see_working_
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
 from resequencer.printable import counted, printable, without_secrets
-from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
     from notification_service.jobs.audit.groups.sources import GroupDirectories

@@ -33,7 +33,10 @@ from notification_service.console.find_unit import (
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.console.waiting import WaitingUnit
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.simulator.verify.story import Arrival, Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
@@ -41,18 +44,15 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_strategy_of
 from notification_service.wiring.console import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ResequencerError
 from resequencer.handler import Handled, Marks
 from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
-from resequencer.payment_data import PaymentData
 from resequencer.printable import counted, printable
 from resequencer.record import Origin, Partition, Record
 from resequencer.storage_port import StorageUnavailable, Waits
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext
-from resequencer.unit import Unit
 from storage.view_port import StorageView
 
 _AGE = Duration("0s", "3650d")
@@ -299,9 +299,9 @@ class _Listener:
 def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
     """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
-    context = TurnContext(strategy, listener, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
+    context = TurnContext(strategy, listener, LATEST_OBJECTS, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
     decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
-    unit = Unit("", strategy.initial())
+    unit = context.new_unit("")
     steps: list[Step] = []
     events = {arrival.envelope_id: ", ".join(arrival.events) for arrival in arrivals}
     for arrival in arrivals:

@@ -16,9 +16,9 @@ from notification_service.configuration.resolution import find_shipped
 from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, TransportType
 from notification_service.lookups.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
+from notification_service.payments.strategies import StrategySettings
 from resequencer.errors import ConfigurationError
 from resequencer.keys.value_types import Foreign, Mismatch
-from resequencer.strategies.registry import StrategySettings
 
 if TYPE_CHECKING:
     from notification_service.jobs.spark.job_settings import JobSettings, LearningSettings, SourceSettings

@@ -16,12 +16,12 @@ from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSou
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
+from notification_service.payments.strategies import STRATEGIES
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section
 from resequencer.keys.list_types import Choices, Names, Wholes
 from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Location, Size, Switch, Text, TopicName, Whole
 from resequencer.settings import ResequencerSettings
-from resequencer.strategies.registry import STRATEGIES
 from storage.infinispan.storage import ServerSettings
 from storage.redis.settings import RedisServerSettings
 

@@ -7,9 +7,10 @@ import msgspec
 
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
+from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
-from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
-from resequencer.payment_data import PaymentData
+from resequencer.event import Event
 from resequencer.storage_port import Waits
 from resequencer.strategies.completeness import Seen
 from resequencer.strategies.port import Strategy
@@ -417,8 +418,8 @@ def _stashed(stashed: Entry, *, is_queued: bool = False) -> StashedEnvelope:
         envelope.sequence,
         envelope.flow,
         instant_text(stashed.stashed_at),
-        tuple(each.event_name or each.object_type or "unnamed" for each in envelope.process_objects),
-        tuple(_objects(envelope)),
+        tuple(_event_names(envelope)),
+        envelope.parts,
         envelope.record.size,
         is_queued,
     )
@@ -429,10 +430,9 @@ def _undecodable(each: Undecodable) -> StashedEnvelope:
     return StashedEnvelope(str(each.record.origin), None, "", None, (), (), each.record.size, defect=defect)
 
 
-def _objects(envelope: DataEnvelope) -> Iterator[str]:
-    yield from (each.object_type for each in envelope.mds_objects)
-    yield from (f"pdsData:{each.name}" for each in envelope.pds_objects)
-    yield from (f"customData:{each.key}" for each in envelope.custom_objects)
+def _event_names(event: Event) -> Iterator[str]:
+    if isinstance(event, DataEnvelope):
+        yield from (each.event_name or each.object_type or "unnamed" for each in event.process_objects)
 
 
 def _attempts(retry: Retry) -> Attempts:

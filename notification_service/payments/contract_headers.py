@@ -14,7 +14,7 @@ from guardian.headers import (
     mark_headers,
 )
 from notification_service.events.trace_context import trace_headers
-from resequencer.envelope import DataEnvelope
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.handler import UNMARKED, Marks
 from resequencer.record import Headers
 

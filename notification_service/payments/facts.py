@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from guardian.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, MEMBER
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.iso20022.part_reader import Fields
 from notification_service.payments.iso20022.simple_types import NOT_PROVIDED
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Marks
 from resequencer.notification import Fact
 from resequencer.record import Headers, short_digest

@@ -6,16 +6,16 @@ from typing import Any
 
 from notification_service.payments.contract_headers import About, about_headers, contract_headers, version_headers
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.facts import NO_MEMBERSHIP, EnvelopeFacts
 from notification_service.payments.iso20022.codes import TRANSACTION_STATUSES
 from notification_service.payments.original import Originals
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message, UsersHandler
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError, TooLarge, TransientError, words_of
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Fact, Notification, notification_id
-from resequencer.payment_data import PaymentData
 
 
 class ForeignHandler:

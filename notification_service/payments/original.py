@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from notification_service.lookups.shapes import CustomerValue, InstitutionValue
 from notification_service.payments.enrichment import Enrichment, find_customer
+from notification_service.payments.envelope import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION
 from notification_service.payments.facts import NO_MEMBERSHIP, Membership, membership_of
 from notification_service.payments.iso20022.complex_types import Sequence
 from notification_service.payments.iso20022.pain002_schema import TYPES
 from notification_service.payments.iso20022.part_reader import Fields, PartReader, is_plain
 from notification_service.payments.iso20022.schema_notation import Schema
 from notification_service.payments.iso20022.simple_types import NOT_PROVIDED
-from resequencer.envelope import PAIN_001, PAYMENT_INSTRUCTION, PAYMENT_TRANSACTION
-from resequencer.payment_data import Bodies, PaymentData
+from notification_service.payments.payment_data import Bodies, PaymentData
 
 _type = TYPES["BranchAndFinancialInstitutionIdentification6"]
 assert isinstance(_type, Sequence)

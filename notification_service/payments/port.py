@@ -6,10 +6,10 @@ from typing import Protocol
 import msgspec
 
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handler, Marks
-from resequencer.payment_data import PaymentData
 
 
 class VersionedHandler(Handler, Protocol):

@@ -8,9 +8,11 @@ from guardian.headers import CHANNEL, LANGUAGE
 from notification_service.lookups.shapes import CustomerValue
 from notification_service.payments.contract_headers import About, about_headers, contract_headers, version_headers
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.facts import EnvelopeFacts
 from notification_service.payments.notification_settings import NotificationSetting
 from notification_service.payments.original import Originals
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.target_types import (
     CustomTarget,
     TargetType,
@@ -20,11 +22,9 @@ from notification_service.payments.target_types import (
     encode_status,
 )
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import TooLarge
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Fact, Notification, notification_id
-from resequencer.payment_data import PaymentData
 from resequencer.record import Headers
 
 _MAX_ROWS = 4_096

@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import PAIN_001_PARTS
 from notification_service.payments.iso20022.codes import GROUP_STATUSES, NARRATIVE, STATUS_REASONS
 from notification_service.payments.iso20022.pain002_schema import REASON, render_report_xml
 from notification_service.payments.iso20022.simple_types import NOT_PROVIDED
 from notification_service.payments.notification_settings import NotificationSetting
 from notification_service.payments.original import Original
+from notification_service.payments.payment_data import Bodies, PaymentData
 from resequencer.clock import Instant, instant_text
-from resequencer.envelope import PAIN_001_PARTS
 from resequencer.errors import ConfigurationError, PermanentError, TransientError, words_of
-from resequencer.payment_data import Bodies, PaymentData
 from resequencer.users_code import import_named
 
 _encoder = msgspec.json.Encoder()

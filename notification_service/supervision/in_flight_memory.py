@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from notification_service.events.identifiers import shown
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 from resequencer.in_flight import CallKind
 from resequencer.record import Origin, Partition
 
@@ -43,7 +43,7 @@ class InFlightEnvelope(msgspec.Struct, frozen=True):
         return f"{self.kind.words} {self.origin} of unit {shown(self.unit)}"
 
 
-def identity_of(envelope: DataEnvelope) -> str:
+def identity_of(envelope: Event) -> str:
     """Return the identity in hexadecimal digits."""
     return (envelope.id_hash + envelope.digest).hex()
 
@@ -62,7 +62,7 @@ class InFlightMemory:
         self._topic: str | None = None
         self._call = 0
 
-    def put(self, envelope: DataEnvelope, kind: CallKind) -> None:
+    def put(self, envelope: Event, kind: CallKind) -> None:
         """Put an envelope in flight; none may be in flight before. Called around every call of a handler; takes half a
         microsecond.
         """

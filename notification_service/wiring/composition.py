@@ -27,11 +27,14 @@ from notification_service.configuration.transports import file_settings, is_regi
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
+from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.payments.strategies import STRATEGY_KEY, StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
@@ -42,7 +45,6 @@ from resequencer.handler import Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -82,7 +84,9 @@ def compose(
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
-    context = TurnContext(strategy, watched, configuration.resequencer, SystemRandom(), handler)
+    context = TurnContext(
+        strategy, watched, LATEST_OBJECTS, configuration.resequencer, SystemRandom(), handler, strategy_key=STRATEGY_KEY
+    )
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
         idle_timeout_ms=resequencer.idle_timeout_ms,
@@ -107,6 +111,7 @@ def compose(
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
         region=_region_limits(configuration),
+        strategy_key=STRATEGY_KEY,
     )
     if is_region(configuration):
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN

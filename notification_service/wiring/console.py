@@ -28,9 +28,12 @@ from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
 from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
 from notification_service.jobs.topic_archive.local_reading import find_newest
 from notification_service.jobs.topic_archive.manifest import Ends
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import STRATEGY_KEY
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report
@@ -245,7 +248,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_partitions=partitions.find,
         find_ends=partitions.find_ends,
         open_dead_letters=_dead_letters_of(configuration),
-        codec=UnitCodec(strategy, decoder.decode),
+        codec=UnitCodec(strategy, decoder.decode, LATEST_OBJECTS, STRATEGY_KEY),
         workers=LocalWorkers(configuration),
         regions=LocalRegions(configuration),
         clock=clock,

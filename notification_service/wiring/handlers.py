@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from guardian.backoff import LogRateLimit, kind_of
 from notification_service.configuration.configuration import Configuration
@@ -17,11 +18,10 @@ from notification_service.payments.enrichment import Enrichment, Lookups
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
 from resequencer.clock import Clock, Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ConfigurationError, DependencyUnavailable, TransientError, words_of
+from resequencer.event import Event
 from resequencer.handler import Handled, Handler, Marks
 from resequencer.in_flight import CallKind, InFlight
-from resequencer.payment_data import PaymentData
 
 _log = logging.getLogger("resequencer.lookups")
 
@@ -64,7 +64,7 @@ class EnrichedHandler:
             _log.info("lookups %s", self._release.version)
         self._follower.start()
 
-    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         return self._handler.handle(envelope, data, marks, now)
 
     def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
@@ -151,7 +151,7 @@ class WatchedHandler:
         in_flight: InFlight,
         processing_timeout_ms: int,
         passed: Callable[[], float],
-        note: Callable[[DataEnvelope, Exception | None, int], object],
+        note: Callable[[Event, Exception | None, int], object],
     ) -> None:
         """`note` is called with an error and how many milliseconds the call took, and with None for an overrun."""
         self.overruns = 0
@@ -163,7 +163,7 @@ class WatchedHandler:
         self._server = ""
         self._spent = self._counted_at = 0.0
 
-    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         """Call the wrapped handler.
 
         Raises:
@@ -211,7 +211,7 @@ class HandlingLog:
         self._clock = clock
         self._timeout_ms = processing_timeout_ms
 
-    def note(self, envelope: DataEnvelope, error: Exception | None, took_ms: int) -> None:
+    def note(self, envelope: Event, error: Exception | None, took_ms: int) -> None:
         """Log a failure, or without an error an overrun."""
         if error is None:
             kind, what = "overrun", f"took {took_ms / 1_000:.1f} s, processing-timeout is {self._timeout_ms / 1_000:g} s"

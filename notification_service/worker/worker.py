@@ -22,8 +22,8 @@ from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose
 from notification_service.worker.worker_report import ServerStates, with_metrics
 from resequencer.clock import Instant, instant_text
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import EndedItsWorker
+from resequencer.event import Event
 from resequencer.in_flight import CallKind
 from resequencer.keys.value_types import Duration
 from resequencer.printable import counted
@@ -50,11 +50,11 @@ class WorkerInFlight:
         self._known = self._suspects.find_all()
         self.take = self._take_suspect if self._known else self._put
 
-    def _take_suspect(self, envelope: DataEnvelope, kind: CallKind) -> None:
+    def _take_suspect(self, envelope: Event, kind: CallKind) -> None:
         self._look_closer(envelope, kind)
         self._put(envelope, kind)
 
-    def postpone(self, envelope: DataEnvelope) -> None:
+    def postpone(self, envelope: Event) -> None:
         self._settled.pop(envelope.record.origin, None)
 
     def forget_those_that(self, are_done: Callable[[Origin], bool]) -> None:
@@ -62,7 +62,7 @@ class WorkerInFlight:
         for origin in [each for each in self._settled if are_done(each)]:
             self._suspects.forget(self._settled.pop(origin))
 
-    def _look_closer(self, envelope: DataEnvelope, kind: CallKind) -> None:
+    def _look_closer(self, envelope: Event, kind: CallKind) -> None:
         origin = envelope.record.origin
         suspect = self._known.get(origin)
         if suspect is None:

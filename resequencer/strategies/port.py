@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 
 
 class StrategyState(msgspec.Struct, frozen=True, array_like=True):
@@ -52,32 +52,32 @@ class Strategy(Protocol):
         """Return the state of a new unit."""
         ...
 
-    def rank(self, envelope: DataEnvelope) -> Rank: ...
+    def rank(self, envelope: Event) -> Rank: ...
 
-    def observe(self, state: Any, envelope: DataEnvelope) -> Any:
+    def observe(self, state: Any, envelope: Event) -> Any:
         """Return the state after this envelope arrived. Called once for every arriving envelope, before `accepts`."""
         ...
 
-    def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
+    def accepts(self, state: Any, envelope: Event) -> bool:
         """Whether the envelope may be handled now."""
         ...
 
-    def handled(self, state: Any, envelope: DataEnvelope) -> Any:
+    def handled(self, state: Any, envelope: Event) -> Any:
         """Return the state after the envelope was handled in order."""
         ...
 
-    def forced(self, state: Any, envelope: DataEnvelope) -> Any:
+    def forced(self, state: Any, envelope: Event) -> Any:
         """Return the state after the envelope was handled out of order, at a deadline or bound. Skipped numbers are given up."""
         ...
 
-    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
+    def dead_lettered(self, state: Any, envelope: Event) -> Any:
         """Return the state after the envelope became a dead letter; it may come again. Called after `handled` or `forced`."""
         ...
 
-    def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
+    def is_late(self, state: Any, envelope: Event) -> bool:
         """Whether a later envelope was handled before this one. Called before `handled`. Dead letters were not handled."""
         ...
 
-    def missing(self, state: Any, envelope: DataEnvelope) -> str:
+    def missing(self, state: Any, envelope: Event) -> str:
         """Return what this envelope waits for, as text for the header `incomplete`."""
         ...

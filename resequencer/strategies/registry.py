@@ -1,17 +1,16 @@
-"""The registry of strategies: the four documented ones, STRICT_SEQUENCE, and a user's own by `package.module:Class`.
+"""The registry of strategies: by a sequence, others that an application hands in, and a user's own by `package.module:Class`.
 
 The documentation is the page "Resequencer" of Icon's IPF Notification Service (docs/design.md).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ConfigurationError, PermanentError, words_of
+from resequencer.event import Event
 from resequencer.in_flight import CallKind, InFlight, Untracked
-from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 from resequencer.strategies.sequence import Sequence, StrictSequence
 from resequencer.users_code import import_named
@@ -49,25 +48,25 @@ class ForeignStrategy:
     def initial(self) -> Any:
         return msgspec.msgpack.decode(self._initial, type=self.state_type)
 
-    def rank(self, envelope: DataEnvelope) -> Rank:
+    def rank(self, envelope: Event) -> Rank:
         return self._ask(envelope, lambda: _checked_rank(self._strategy.rank(envelope)))
 
-    def observe(self, state: Any, envelope: DataEnvelope) -> Any:
+    def observe(self, state: Any, envelope: Event) -> Any:
         return self._state(self._strategy.observe, state, envelope)
 
-    def accepts(self, state: Any, envelope: DataEnvelope) -> bool:
+    def accepts(self, state: Any, envelope: Event) -> bool:
         return self._ask(envelope, lambda: bool(self._strategy.accepts(state, envelope)))
 
-    def handled(self, state: Any, envelope: DataEnvelope) -> Any:
+    def handled(self, state: Any, envelope: Event) -> Any:
         return self._state(self._strategy.handled, state, envelope)
 
-    def forced(self, state: Any, envelope: DataEnvelope) -> Any:
+    def forced(self, state: Any, envelope: Event) -> Any:
         return self._state(self._strategy.forced, state, envelope)
 
-    def dead_lettered(self, state: Any, envelope: DataEnvelope) -> Any:
+    def dead_lettered(self, state: Any, envelope: Event) -> Any:
         return self._state(self._strategy.dead_lettered, state, envelope)
 
-    def skip(self, state: Any, envelope: DataEnvelope) -> Any | None:
+    def skip(self, state: Any, envelope: Event) -> Any | None:
         """Return the state after the number that the envelope waits for was given up; None if the strategy cannot skip."""
         skip = getattr(self._strategy, "skip", None)
         if skip is None:
@@ -75,13 +74,13 @@ class ForeignStrategy:
         skipped = self._ask(envelope, lambda: skip(state, envelope))
         return None if skipped is None else self._ask(envelope, lambda: self._checked_state(skipped))
 
-    def is_late(self, state: Any, envelope: DataEnvelope) -> bool:
+    def is_late(self, state: Any, envelope: Event) -> bool:
         return self._ask(envelope, lambda: bool(self._strategy.is_late(state, envelope)))
 
-    def missing(self, state: Any, envelope: DataEnvelope) -> str:
+    def missing(self, state: Any, envelope: Event) -> str:
         return self._ask(envelope, lambda: _checked_text(self._strategy.missing(state, envelope)))
 
-    def _state(self, question: Callable[[Any, DataEnvelope], Any], state: Any, envelope: DataEnvelope) -> Any:
+    def _state(self, question: Callable[[Any, Event], Any], state: Any, envelope: Event) -> Any:
         """Call a method that returns a state, and check that the state can be stored and read back.
 
         A later failure could not be attributed to the envelope.
@@ -94,7 +93,7 @@ class ForeignStrategy:
         msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=self.state_type)
         return state
 
-    def _ask(self, envelope: DataEnvelope, question: Callable[[], _Answer]) -> _Answer:
+    def _ask(self, envelope: Event, question: Callable[[], _Answer]) -> _Answer:
         self._in_flight.take(envelope, CallKind.ASKING)
         try:
             return question()
@@ -116,41 +115,36 @@ def _checked_text(text: Any) -> str:
     return str(text)[:_LONGEST_TEXT].encode(errors="replace").decode()
 
 
-_KEY = "payment-status-notification.resequencer.strategy"
-
-
 class StrategySettings(msgspec.Struct, frozen=True):
-    """The name of the strategy, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
+    """The name of the strategy. Strategies with keys of their own extend it."""
 
     strategy: str
-    custom_data_keys: tuple[str, ...] = ()
-    pds_data_keys: tuple[str, ...] = ()
 
 
-STRATEGIES: dict[str, Callable[[StrategySettings], Strategy]] = {
-    "FULL_PAIN001": lambda settings: Completeness(settings.strategy),
-    "FULL_PAIN001_AND_CUSTOM_DATA": lambda settings: Completeness(settings.strategy, custom_keys=settings.custom_data_keys),
-    "FULL_PAIN001_AND_PDS_DATA": lambda settings: Completeness(settings.strategy, pds_keys=settings.pds_data_keys),
-    "SEQUENCE": lambda _: Sequence(),
-    "STRICT_SEQUENCE": lambda _: StrictSequence(),
-}
+Make = Callable[[Any], Strategy]
+"""Makes a strategy of its settings, which are `StrategySettings` or a subclass."""
+
+STRATEGIES: Mapping[str, Make] = {"SEQUENCE": lambda _: Sequence(), "STRICT_SEQUENCE": lambda _: StrictSequence()}
+"""The strategies that need nothing but what every event has."""
 
 
-def make_strategy(settings: StrategySettings, in_flight: InFlight | None = None) -> Strategy:
-    """Return the configured strategy. During calls of a user's own strategy, the envelope is in `in_flight`.
+def make_strategy(
+    settings: StrategySettings, key: str, in_flight: InFlight | None = None, known: Mapping[str, Make] = STRATEGIES
+) -> Strategy:
+    """Return the configured strategy: one of the `known`, or a user's own. `key` is the configuration key that names it.
+
+    During calls of a user's own strategy, the event is in `in_flight`.
 
     Raises:
         ConfigurationError: The strategy is unknown, or the user's class cannot be imported, created or used.
     """
-    known = STRATEGIES.get(settings.strategy)
-    return known(settings) if known else _foreign(settings, in_flight)
-
-
-def _foreign(settings: StrategySettings, in_flight: InFlight | None) -> Strategy:
+    make = known.get(settings.strategy)
+    if make is not None:
+        return make(settings)
     module_name, colon, class_name = settings.strategy.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigurationError(
-            _KEY, f"{settings.strategy!r} is no strategy; use one of {', '.join(STRATEGIES)}, or package.module:Class"
+            key, f"{settings.strategy!r} is no strategy; use one of {', '.join(known)}, or package.module:Class"
         )
     try:
         made = import_named(settings.strategy)(settings)
@@ -159,5 +153,5 @@ def _foreign(settings: StrategySettings, in_flight: InFlight | None) -> Strategy
         raise
     except BaseException as error:  # Foreign code may raise anything.
         raise ConfigurationError(
-            _KEY, f"{settings.strategy!r} cannot be used: {words_of(error)}; see docs/extending.md, 'Add a strategy'"
+            key, f"{settings.strategy!r} cannot be used: {words_of(error)}; see docs/extending.md, 'Add a strategy'"
         ) from error

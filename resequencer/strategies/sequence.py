@@ -9,8 +9,8 @@ flows that end in a dead letter, each with its highest handled number.
 from collections.abc import Callable
 from operator import attrgetter
 
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
+from resequencer.event import Event
 from resequencer.strategies.port import Rank, StrategyState
 
 MAX_FLOWS = 256
@@ -19,7 +19,7 @@ MAX_FLOWS = 256
 LastPerFlow = tuple[tuple[str, int], ...]
 
 
-number_of: Callable[[DataEnvelope], int] = attrgetter("sequence")
+number_of: Callable[[Event], int] = attrgetter("sequence")
 """Returns the sequence of an envelope. The decoder ensures that it exists if the strategy needs one."""
 
 
@@ -92,20 +92,20 @@ class Sequence:
     def initial(self) -> Expectation:
         return Expectation()
 
-    def rank(self, envelope: DataEnvelope) -> Rank:
+    def rank(self, envelope: Event) -> Rank:
         return Rank("", number_of(envelope))
 
-    def observe(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+    def observe(self, state: Expectation, envelope: Event) -> Expectation:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
         if len(state.observed) >= MAX_FLOWS:
             refuse_one_too_many(state.observed, envelope.flow)
         return state
 
-    def accepts(self, state: Expectation, envelope: DataEnvelope) -> bool:
+    def accepts(self, state: Expectation, envelope: Event) -> bool:
         number = number_of(envelope)
         return number <= state.expected or number <= last_of(state.observed, envelope.flow) + 1
 
-    def step(self, state: Expectation, envelope: DataEnvelope) -> tuple[Expectation, bool] | None:
+    def step(self, state: Expectation, envelope: Event) -> tuple[Expectation, bool] | None:
         """Return `handled` and `is_late` if it `accepts` the envelope, else None. A state with given-up numbers is rare."""
         number, flow, observed, expected = number_of(envelope), envelope.flow, state.observed, state.expected
         is_only_flow = len(observed) == 1 and observed[0][0] == flow
@@ -119,7 +119,7 @@ class Sequence:
         observed = ((flow, number),) if is_only_flow else with_last(observed, flow, number)
         return Expectation(expected + 1, observed, (), (), last), False
 
-    def handled(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+    def handled(self, state: Expectation, envelope: Event) -> Expectation:
         """Count the envelope as documented, but each number only once.
 
         A number that was given up is counted already. A number at or below the last of its flow is repeated or was overtaken. To
@@ -130,28 +130,28 @@ class Sequence:
         counts = number > last and given_up is state.given_up
         return _counted(state, envelope, last, state.expected + counts, given_up)
 
-    def forced(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+    def forced(self, state: Expectation, envelope: Event) -> Expectation:
         number = number_of(envelope)
         skipped = ((state.expected, number - 1),) if state.expected < number else ()
         given_up = (state.given_up + skipped)[-_INTERVALS:]
         last = last_of(state.observed, envelope.flow)
         return _counted(state, envelope, last, max(state.expected + 1, number + 1), given_up)
 
-    def skip(self, state: Expectation, envelope: DataEnvelope) -> Expectation | None:
+    def skip(self, state: Expectation, envelope: Event) -> Expectation | None:
         """Return the state after the expected number was given up; None if the envelope does not wait for it."""
         if self.accepts(state, envelope):
             return None
         given_up = (*state.given_up, (state.expected, state.expected))[-_INTERVALS:]
         return Expectation(state.expected + 1, state.observed, given_up, state.dead_ends, state.handled_before)
 
-    def dead_lettered(self, state: Expectation, envelope: DataEnvelope) -> Expectation:
+    def dead_lettered(self, state: Expectation, envelope: Event) -> Expectation:
         """Return the state after a dead letter: successors do not wait for it, it may come again, and it was not handled."""
         number = number_of(envelope)
         given_up = (*_without(state.given_up, number), (number, number))[-_INTERVALS:]
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
         return Expectation(state.expected, state.observed, given_up, dead_ends, state.handled_before)
 
-    def is_late(self, state: Expectation, envelope: DataEnvelope) -> bool:
+    def is_late(self, state: Expectation, envelope: Event) -> bool:
         """Whether a later number of its flow was handled; if its number was given up, a later number of any flow.
 
         The flows may have numberings of their own.
@@ -163,13 +163,11 @@ class Sequence:
             return False
         return any(number < handled_to(state.observed, state.dead_ends, flow) for flow, _ in state.observed)
 
-    def missing(self, state: Expectation, envelope: DataEnvelope) -> str:  # noqa: ARG002 - the unit's number is meant.
+    def missing(self, state: Expectation, envelope: Event) -> str:  # noqa: ARG002 - the unit's number is meant.
         return f"sequence:{state.expected}"
 
 
-def _counted(
-    state: Expectation, envelope: DataEnvelope, last: int, expected: int, given_up: tuple[tuple[int, int], ...]
-) -> Expectation:
+def _counted(state: Expectation, envelope: Event, last: int, expected: int, given_up: tuple[tuple[int, int], ...]) -> Expectation:
     """Return the state with the envelope counted. `last` is the last number of its flow so far."""
     flow, number = envelope.flow, number_of(envelope)
     observed = with_last(state.observed, flow, number)
@@ -223,19 +221,19 @@ class StrictSequence:
     def initial(self) -> Lasts:
         return Lasts()
 
-    def rank(self, envelope: DataEnvelope) -> Rank:
+    def rank(self, envelope: Event) -> Rank:
         return Rank(envelope.flow, number_of(envelope))
 
-    def observe(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+    def observe(self, state: Lasts, envelope: Event) -> Lasts:
         """Return the state unchanged, because only handling counts. Refuse a flow beyond the limit: the state must stay small."""
         if len(state.observed) >= MAX_FLOWS:
             refuse_one_too_many(state.observed, envelope.flow)
         return state
 
-    def accepts(self, state: Lasts, envelope: DataEnvelope) -> bool:
+    def accepts(self, state: Lasts, envelope: Event) -> bool:
         return number_of(envelope) <= last_of(state.observed, envelope.flow) + 1
 
-    def step(self, state: Lasts, envelope: DataEnvelope) -> tuple[Lasts, bool] | None:
+    def step(self, state: Lasts, envelope: Event) -> tuple[Lasts, bool] | None:
         """Return `handled` and `is_late` if it `accepts` the envelope, else None."""
         number, flow = number_of(envelope), envelope.flow
         last = last_of(state.observed, flow)
@@ -245,16 +243,16 @@ class StrictSequence:
             return self.handled(state, envelope), self.is_late(state, envelope)
         return Lasts(with_last(state.observed, flow, number), (), last), number < last
 
-    def handled(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+    def handled(self, state: Lasts, envelope: Event) -> Lasts:
         flow, number = envelope.flow, number_of(envelope)
         observed, before = with_last(state.observed, flow, number), handled_to(state.observed, state.dead_ends, flow)
         dead_ends = state.dead_ends and with_handled_to(observed, state.dead_ends, flow, max(before, number))
         return Lasts(observed, dead_ends, before)
 
-    def forced(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+    def forced(self, state: Lasts, envelope: Event) -> Lasts:
         return self.handled(state, envelope)
 
-    def skip(self, state: Lasts, envelope: DataEnvelope) -> Lasts | None:
+    def skip(self, state: Lasts, envelope: Event) -> Lasts | None:
         """Return the state after the next number of the envelope's flow was given up; None if the envelope does not wait."""
         if self.accepts(state, envelope):
             return None
@@ -262,13 +260,13 @@ class StrictSequence:
         observed = with_last(state.observed, flow, last_of(state.observed, flow) + 1)
         return Lasts(observed, with_handled_to(observed, state.dead_ends, flow, before), state.handled_before)
 
-    def dead_lettered(self, state: Lasts, envelope: DataEnvelope) -> Lasts:
+    def dead_lettered(self, state: Lasts, envelope: Event) -> Lasts:
         """Return the state after a dead letter: successors do not wait for it, it is accepted again, and it was not handled."""
         dead_ends = with_handled_to(state.observed, state.dead_ends, envelope.flow, state.handled_before)
         return Lasts(state.observed, dead_ends, state.handled_before)
 
-    def is_late(self, state: Lasts, envelope: DataEnvelope) -> bool:
+    def is_late(self, state: Lasts, envelope: Event) -> bool:
         return number_of(envelope) < handled_to(state.observed, state.dead_ends, envelope.flow)
 
-    def missing(self, state: Lasts, envelope: DataEnvelope) -> str:
+    def missing(self, state: Lasts, envelope: Event) -> str:
         return f"sequence:{last_of(state.observed, envelope.flow) + 1}"

@@ -12,20 +12,20 @@ from msgspec.structs import replace
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
+from resequencer.event import Event
 from resequencer.storage_port import UnitChange
 from resequencer.turn.orders import carry_out, end_hold_in_time
 from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
-from resequencer.unit import NO_DATA, Entry, Ordered, Remainder, Unit, Wake, entry_of
-from resequencer.unit_codec import encode_data, encode_entry, encode_state
+from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
+from resequencer.unit_codec import encode_entry, encode_state
 
 
 def take_turn(
     unit: Unit,
-    envelopes: tuple[DataEnvelope, ...],
+    envelopes: tuple[Event, ...],
     wakes: Iterable[Wake],
     now: Instant,
     context: TurnContext,
@@ -48,7 +48,7 @@ def take_turn(
     return turn
 
 
-def run(turn: Turn, envelopes: Iterable[DataEnvelope], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> None:
+def run(turn: Turn, envelopes: Iterable[Event], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> None:
     """Run a turn from its beginning to its end."""
     if turn.unit.rare is not None:
         begin(turn)
@@ -76,7 +76,7 @@ def begin(turn: Turn) -> None:
         _take_queued(turn)
 
 
-def receive(turn: Turn, envelope: DataEnvelope) -> None:
+def receive(turn: Turn, envelope: Event) -> None:
     """Take an arrived envelope, or queue it if there is a remainder or the turn's output budget is used up."""
     turn.arrived += 1
     rare = turn.unit.rare
@@ -120,7 +120,8 @@ def change_of(turn: Turn) -> UnitChange:
     """Return what is to be stored of the unit as it is now: with the last turn before its actor stops, all of it."""
     unit = turn.unit
     added = tuple([encode_entry(each) for each in turn.added.values()]) if turn.added else ()
-    data = None if unit.data is (NO_DATA if turn.is_last else turn.data_before) else encode_data(unit.data)
+    handler = turn.context.data_handler
+    data = None if unit.data is (handler.empty if turn.is_last else turn.data_before) else handler.encode(unit.data)
     return UnitChange(unit.name, encode_state(unit, turn.strategy), turn.waits, added, tuple(turn.removed), data)
 
 
@@ -135,7 +136,7 @@ def _dead_letter_undecodable(turn: Turn) -> None:
     turn.unit.amend(undecodable=tuple(rest))
 
 
-def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> None:
+def _take(turn: Turn, envelope: Event, queued: Entry | None = None) -> None:
     """Check for a duplicate first, before anything is counted; then handle or stash the envelope.
 
     `queued` is its queue entry, which has the time of its arrival.
@@ -151,8 +152,9 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
     ahead: tuple[Any, bool] | None = None
     entry: Entry | None = None
     try:
-        if envelope.mds_objects or envelope.pds_objects or envelope.custom_objects:
-            unit.data.refuse_too_much(envelope, turn.context.settings.stash_bytes, unit.data_bytes)
+        if envelope.parts:
+            context = turn.context
+            context.data_handler.refuse_too_much(unit.data, unit.data_bytes, envelope, context.settings.stash_bytes)
         unit.state = strategy.observe(unit.state, envelope)
         if step is None or queued is not None:
             entry = _entry(turn, envelope, queued)
@@ -176,25 +178,25 @@ def _take(turn: Turn, envelope: DataEnvelope, queued: Entry | None = None) -> No
         _stash(turn, entry or turn.entry(envelope), is_new=queued is None)
 
 
-def _entry(turn: Turn, envelope: DataEnvelope, queued: Entry | None) -> Entry:
+def _entry(turn: Turn, envelope: Event, queued: Entry | None) -> Entry:
     if queued is None:
         return turn.entry(envelope)
     return entry_of(envelope, *turn.strategy.rank(envelope), queued.stashed_at, queued.learned_wait_ms)
 
 
-def _refuse_known(turn: Turn, envelope: DataEnvelope, digest: bytes) -> None:
+def _refuse_known(turn: Turn, envelope: Event, digest: bytes) -> None:
     """Drop an envelope that came before; with another content it is a dead letter."""
     if digest == envelope.digest:
         turn.duplicates += 1
         return
     error = (
-        f"envelope id {envelope.envelope_id!r} was seen before with another flow, sequence or object body; "
+        f"envelope id {envelope.event_id!r} was seen before with another flow, sequence or object body; "
         "if both envelopes are intended, requeue this one under an id of its own"
     )
     turn.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)
 
 
-def _queue(turn: Turn, envelope: DataEnvelope) -> None:
+def _queue(turn: Turn, envelope: Event) -> None:
     """Queue an arrived envelope of any kind behind the remainder, and store it."""
     unit, entry = turn.unit, _with_learned_wait(turn, entry_of(envelope, "", 0, turn.now))
     turn.is_changed = True

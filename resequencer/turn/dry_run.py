@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 from resequencer.notification import Fact, Notification
 from resequencer.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.decide import begin, receive, wake
@@ -22,7 +22,7 @@ class DryRunResult(NamedTuple):
     counts: bool
 
 
-def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> DryRunResult:
+def dry_run(unit: Unit, envelope: Event | None, context: TurnContext) -> DryRunResult:
     """Take the turn of a unit to which this envelope came; with None, release the unit's stash. The unit itself stays as it is.
 
     Nothing is encoded for a storage, and the time is always 0. Envelopes on which the service's own code fails become dead
@@ -30,7 +30,7 @@ def dry_run(unit: Unit, envelope: DataEnvelope | None, context: TurnContext) -> 
     """
     came = () if envelope is None else (envelope,)
 
-    def course(turn: Turn, came: Iterable[DataEnvelope]) -> None:
+    def course(turn: Turn, came: Iterable[Event]) -> None:
         begin(turn)
         for each in came:
             turn.current = each

@@ -57,7 +57,7 @@ def execute(turn: Turn, ordered: Ordered) -> Ended | None:
 
 
 def _find_refusal(turn: Turn, ordered: Ordered) -> Ended | None:
-    if not turn.is_changed and turn.unit.is_like_new(turn.strategy.initial()):
+    if not turn.is_changed and turn.unit.is_like_new(turn.strategy.initial(), turn.context.data_handler.empty):
         return _impossible("this unit is not known here: nothing of it waits or is remembered")
     if turn.unit.remainder is not None:
         return Ended(OrderResult.REFUSED_CHANGED, "the unit is being released; look at it again")

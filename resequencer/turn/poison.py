@@ -6,17 +6,17 @@ the unit as it was before the turn, and becomes a dead letter. Then the turn is 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError, TransientError, our_mistake
+from resequencer.event import Event
 from resequencer.handler import Handled, Handler, Marks, Profiles
 from resequencer.order import OrderResult
-from resequencer.payment_data import PaymentData
 from resequencer.strategies.registry import ForeignStrategy
 from resequencer.turn.decide import change_of, run
 from resequencer.turn.orders import Ended, report
@@ -26,7 +26,7 @@ from resequencer.unit import Ordered, Undecodable, Unit, Wake
 
 def take_careful_turn(
     unit: Unit,
-    envelopes: tuple[DataEnvelope, ...],
+    envelopes: tuple[Event, ...],
     wakes: Iterable[Wake],
     now: Instant,
     context: TurnContext,
@@ -40,10 +40,10 @@ def take_careful_turn(
     Raises whatever the turn raises if that fails, too. Then the unit is as before, and cannot go on.
     """
 
-    def whole(turn: Turn, came: Iterable[DataEnvelope]) -> None:
+    def whole(turn: Turn, came: Iterable[Event]) -> None:
         run(turn, _each_encoded(turn, came), wakes, orders)
 
-    def without_orders(turn: Turn, came: Iterable[DataEnvelope]) -> None:
+    def without_orders(turn: Turn, came: Iterable[Event]) -> None:
         for each in orders:
             report(turn, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
         run(turn, _each_encoded(turn, came), wakes)
@@ -58,10 +58,10 @@ def take_careful_turn(
 
 def without_poison(
     unit: Unit,
-    envelopes: tuple[DataEnvelope, ...],
+    envelopes: tuple[Event, ...],
     now: Instant,
     context: TurnContext,
-    course: Callable[[Turn, Iterable[DataEnvelope]], None],
+    course: Callable[[Turn, Iterable[Event]], None],
     budget: int = WITHOUT_END,
 ) -> Turn:
     """Take a turn by this course, without the envelopes on which it fails, arrived or waiting."""
@@ -107,7 +107,7 @@ class _GuardedHandler:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         try:
             return self._handler.handle(envelope, data, marks, now)
         except (TransientError, PermanentError):
@@ -149,7 +149,7 @@ def _take_out(unit: Unit, poison: Undecodable) -> bool:
     return True
 
 
-def _each_encoded(turn: Turn, envelopes: Iterable[DataEnvelope]) -> Iterator[DataEnvelope]:
+def _each_encoded(turn: Turn, envelopes: Iterable[Event]) -> Iterator[Event]:
     """Yield the envelopes, and encode the unit after each, so that an encoding error is attributed to its envelope."""
     for each in envelopes:
         yield each

@@ -12,12 +12,11 @@ from msgspec.structs import force_setattr, replace
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError, words_of
-from resequencer.handler import UNMARKED, Handled, Handler, Marks, Profiles
+from resequencer.event import Event
+from resequencer.handler import UNMARKED, DataHandler, Handled, Handler, Marks, Profiles
 from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome
-from resequencer.payment_data import PaymentData
 from resequencer.printable import printable
 from resequencer.record import Record
 from resequencer.settings import ResequencerSettings
@@ -36,26 +35,33 @@ class Chance(Protocol):
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """A worker's strategy, handler, settings, source of jitter, and flow profiles if there are any.
+    """A worker's strategy, handlers of events and of data, settings, source of jitter, and flow profiles if there are any.
 
     With `stores_turns` each turn that changes its unit says what is to be stored, as a durable storage needs it. Without it only
     the turn before the actor stops does: until then nothing but the actor is asked for the unit.
 
-    `step` and `gathers` are the strategy's, looked up once; `step` is None if it has none.
+    `strategy_key` is the configuration key of the strategy, for errors. `step` and `gathers` are the strategy's, looked up once;
+    `step` is None if it has none.
     """
 
     strategy: Strategy
     handler: Handler
+    data_handler: DataHandler
     settings: ResequencerSettings
     chance: Chance
     profiles: Profiles | None = None
     stores_turns: bool = True
-    step: Callable[[Any, DataEnvelope], tuple[Any, bool] | None] | None = None
+    strategy_key: str = "strategy"
+    step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
     gathers: bool = False
 
     def __post_init__(self) -> None:
         force_setattr(self, "step", getattr(self.strategy, "step", None))
         force_setattr(self, "gathers", self.strategy.gathers)
+
+    def new_unit(self, name: str) -> Unit:
+        """Return a unit of which nothing is known."""
+        return Unit(name, self.strategy.initial(), self.data_handler.empty)
 
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
@@ -93,12 +99,12 @@ class Turn:
     actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why the unit must be woken, None if
     nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the offsets that left the
     stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of the handled records
-    that have one. `output_bytes` is about the bytes of the output, `written_bytes` those and the payment data's, if that is to be
+    that have one. `output_bytes` is about the bytes of the output, `written_bytes` those and the unit's data, if they are to be
     stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
     """
 
     key: UnitKey
-    current: DataEnvelope | None = None
+    current: Event | None = None
     is_ordered = False
     tried: Retry | None = None
     has_gathered = False
@@ -146,7 +152,7 @@ class Turn:
         """Whether the turn's output budget is used up."""
         return self.output_bytes >= self.budget
 
-    def entry(self, envelope: DataEnvelope) -> Entry:
+    def entry(self, envelope: Event) -> Entry:
         """Return the stash entry of an envelope that arrived now.
 
         Raises:
@@ -196,8 +202,8 @@ class Turn:
 
     # Steps
 
-    def gather_with(self, envelope: DataEnvelope) -> None:
-        """Take over the payment data of all stashed envelopes and of this one, in order of arrival, if the strategy gathers."""
+    def gather_with(self, envelope: Event) -> None:
+        """Take over the data of all stashed envelopes and of this one, in order of arrival, if the strategy gathers."""
         unit = self.unit
         if not self.context.gathers or self.has_gathered or not unit.stash:
             return
@@ -206,9 +212,9 @@ class Turn:
         for offset in sorted(waiting):
             if offset > unit.gathered_to:
                 self.current = waiting[offset]
-                data = data.absorb(self.current)
+                data = self.context.data_handler.absorb(data, self.current)
                 unit.gathered_to = offset
-        unit.keep(data)
+        self._keep(data)
         self.has_gathered = True
 
     def unstash(self, lane: str) -> None:
@@ -234,7 +240,7 @@ class Turn:
 
     def attempt(
         self,
-        envelope: DataEnvelope,
+        envelope: Event,
         entry: Entry | None = None,
         ahead: tuple[Any, bool] | None = None,
         *,
@@ -250,7 +256,7 @@ class Turn:
         try:
             is_late = not is_forced and strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
             marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
-            if envelope.mds_objects or envelope.pds_objects or envelope.custom_objects:
+            if envelope.parts:
                 data = self._data_with(envelope, is_late=is_late)
             handled = self.context.handler.handle(envelope, data, marks, self.now)
             state = self._counted(envelope, is_forced=is_forced) if ahead is None else ahead[0]
@@ -261,7 +267,7 @@ class Turn:
         else:
             unit.state = state
             if data is not unit.data:
-                unit.keep(data)
+                self._keep(data)
             unit.remember(envelope)
             self._notify(envelope, handled, marks)
             if entry is not None:
@@ -292,17 +298,21 @@ class Turn:
     def _marked(self, *, is_late: bool) -> Marks:
         return Marks(self.incomplete, is_late, self.is_ordered and self.incomplete is not None)
 
-    def _data_with(self, envelope: DataEnvelope, *, is_late: bool) -> PaymentData:
-        """Return the payment data with the envelope's objects. A late envelope adds only missing objects and replaces none."""
-        data = self.unit.data
+    def _data_with(self, envelope: Event, *, is_late: bool) -> Any:
+        """Return the unit's data with what the envelope brings. A late one only adds what is missing."""
+        data, handler = self.unit.data, self.context.data_handler
         if is_late:
-            return data.fill(envelope)
-        return data.absorb(envelope) if envelope.offset > self.unit.gathered_to else data
+            return handler.fill(data, envelope)
+        return handler.absorb(data, envelope) if envelope.offset > self.unit.gathered_to else data
 
-    def _counted(self, envelope: DataEnvelope, *, is_forced: bool) -> Any:
+    def _keep(self, data: Any) -> None:
+        if data is not self.unit.data:
+            self.unit.keep(data, self.context.data_handler.size_of(data))
+
+    def _counted(self, envelope: Event, *, is_forced: bool) -> Any:
         return (self.strategy.forced if is_forced else self.strategy.handled)(self.unit.state, envelope)
 
-    def _notify(self, envelope: DataEnvelope, handled: Handled, marks: Marks) -> None:
+    def _notify(self, envelope: Event, handled: Handled, marks: Marks) -> None:
         """Add the notifications of a handled envelope, and behind all of them its facts."""
         output_bytes = 0
         for each in handled.notifications:
@@ -325,11 +335,9 @@ class Turn:
         if marks.incomplete is not None:
             self.incompletes += 1
 
-    def _give_up(
-        self, envelope: DataEnvelope, entry: Entry | None, error: PermanentError, data: PaymentData, *, is_forced: bool
-    ) -> None:
+    def _give_up(self, envelope: Event, entry: Entry | None, error: PermanentError, data: Any, *, is_forced: bool) -> None:
         """Dead-letter the envelope without remembering its id. Its data counts, and its successors do not wait for it."""
-        self.unit.keep(data)
+        self._keep(data)
         text = str(error)
         try:
             counted = self._counted(envelope, is_forced=is_forced)
@@ -340,9 +348,7 @@ class Turn:
         if entry is not None:
             self.note_unstashed(entry)
 
-    def _postpone(
-        self, envelope: DataEnvelope, entry: Entry | None, error: TransientError, data: PaymentData, *, is_forced: bool
-    ) -> None:
+    def _postpone(self, envelope: Event, entry: Entry | None, error: TransientError, data: Any, *, is_forced: bool) -> None:
         """Make the entry the head of its unit until its next attempt, or give it up after the last.
 
         A call to a server that is unavailable does not count as an attempt.

@@ -1,7 +1,7 @@
 """What a unit waits for, and until when; and the hold by an operator's order, during which its deadline rests."""
 
 from resequencer.clock import SKEW_MS, Instant
-from resequencer.envelope import DataEnvelope
+from resequencer.event import Event
 from resequencer.order import LONGEST_HOLD_MS, OrderOutcome, OrderResult
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import WaitKind, Waits
@@ -34,7 +34,7 @@ def find_waits(turn: Turn) -> Waits | None:
     return Waits(until, _DEADLINE, oldest.stashed_at, waits_for, strategy, len(unit.stash), unit.stashed_bytes)
 
 
-def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | None:
+def find_learned_wait_ms(envelope: Event, context: TurnContext) -> int | None:
     """Return the learned wait of an envelope, in milliseconds; None if only the configuration determines the wait.
 
     The wait is stored with the envelope when it is stashed. A new release of the lookups changes only envelopes stashed later.
@@ -42,7 +42,7 @@ def find_learned_wait_ms(envelope: DataEnvelope, context: TurnContext) -> int | 
     learned, profiles = context.settings.learned, context.profiles
     if learned is None:
         return None
-    lateness_ms = None if profiles is None else profiles.find_lateness_ms(envelope.processing_entity, envelope.flow)
+    lateness_ms = None if profiles is None else profiles.find_lateness_ms(envelope.entity, envelope.flow)
     return context.settings.deadline_ms if lateness_ms is None else learned.within(lateness_ms)
 
 

@@ -25,10 +25,12 @@ from harness.service_under_test import DEADLINE_MS, P0, P1, Teller
 from msgspec.structs import replace
 
 from guardian.pending_output import from_pending
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.record import Partition
 from resequencer.storage_port import Pending, Snapshot, StashEntry, Storage, UnitChange
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit import Remainder, Unit, place_of
 from resequencer.unit_codec import UnitCodec
 from tests.storage.contract import WAITS, expire_all, put
@@ -36,7 +38,7 @@ from tests.storage.contract import WAITS, expire_all, put
 
 def restored(storage: Storage, partition: Partition) -> dict[str, Unit]:
     strategy = make_strategy(StrategySettings("SEQUENCE"))
-    codec = UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode)
+    codec = UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode, LATEST_OBJECTS)
     return {name: codec.restore(partition, each) for name, each in storage.open(partition).load(UNITS).items()}
 
 

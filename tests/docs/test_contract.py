@@ -8,12 +8,13 @@ import msgspec
 from guardian import headers
 from notification_service.command_line import COMMANDS
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope
 from notification_service.payments.notification_settings import COLUMNS, parse_notification_settings
 from notification_service.payments.target_types import TARGET_TYPES
 from notification_service.supervision.exit_code import ExitCode
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import PAIN_001_PARTS, DataEnvelope
 from resequencer.notification import notification_id
 from resequencer.order import OrderKind
 from resequencer.record import Origin, Partition, Record

@@ -15,8 +15,9 @@ from guardian.guardian_actor import SUPERVISION
 from guardian.metrics import COUNTED
 from notification_service.configuration.configuration import load
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from resequencer.envelope import DataEnvelope
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.record import Origin, Partition, Record
 from resequencer.unit import REMEMBERED_ENVELOPES
 from servers.server import remove_all

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from harness.driving import Driven, Envelopes, drive
 
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.strategies import STRATEGIES
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
 from resequencer.notification import Notification
-from resequencer.strategies.registry import STRATEGIES
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
 Row = tuple[str, str, str]

@@ -47,7 +47,8 @@ def check_changes(target: Target, count: int, seed: int) -> None:
 def test_a_target_that_is_wrong_about_something_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: a decoder that accepts a sequence of 0. A fuzzer that cannot fail proves nothing."""
     monkeypatch.setattr(
-        "notification_service.events.decoding._find_integer", lambda raw: int(raw) if raw.isdigit() and len(raw) < 16 else None
+        "notification_service.events.format._find_integer",
+        lambda raw, lowest: int(raw) if raw.isdigit() and len(raw) < 16 else None,
     )
     with pytest.raises(AssertionError):
         check_changes(TARGETS["decoding"], 40 * FAST_ANY, seed=1)

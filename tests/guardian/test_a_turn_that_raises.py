@@ -9,11 +9,11 @@ from harness.actors.asking import P0, Asked
 import resequencer.turn.decide
 from guardian.actor_gateway import Decided
 from guardian.guardian_actor import Escalated
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LatestObjects, PaymentData
 from resequencer.batch import UnitKey
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import TransientError
-from resequencer.payment_data import PaymentData
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Turn
 from resequencer.unit import Entry, Unit
@@ -173,14 +173,14 @@ class TestWhereOurOwnStepsFail:
 
     def test_one_whose_payment_data_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second, third = asked.envelope("u", 1), asked.envelope("u", 2, mds=("BAD",)), asked.envelope("u", 3)
-        right = resequencer.turn.decide.encode_data
+        right = LatestObjects.encode
 
         def encode(data: PaymentData) -> bytes:
             if data.find_mds("BAD") is not None:
                 raise BUG
             return right(data)
 
-        monkeypatch.setattr(resequencer.turn.decide, "encode_data", encode)
+        monkeypatch.setattr(LatestObjects, "encode", staticmethod(encode))
         decided = asked.poll(first, second, third)
         assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
@@ -190,14 +190,14 @@ class TestWhereOurOwnStepsFail:
     ) -> None:
         """The envelope that completes the payment is not at fault."""
         asked = new_asked("FULL_PAIN001")
-        right = PaymentData.absorb
+        right = LatestObjects.absorb
 
-        def absorb(self: PaymentData, envelope: DataEnvelope) -> PaymentData:
+        def absorb(data: PaymentData, envelope: DataEnvelope) -> PaymentData:
             if envelope.sequence == 7:
                 raise BUG
-            return right(self, envelope)
+            return right(data, envelope)
 
-        monkeypatch.setattr(PaymentData, "absorb", absorb)
+        monkeypatch.setattr(LatestObjects, "absorb", staticmethod(absorb))
         asked.poll(asked.envelope("u", 6))
         seventh = asked.envelope("u", 7)
         asked.poll(seventh, asked.envelope("u", 8))
@@ -226,14 +226,14 @@ class TestWhereOurOwnStepsFail:
         first = asked.envelope("u", 1, mds=("ANY",))
         asked.handler.fail(first, TransientError("away"))
         asked.poll(first, asked.envelope("u", 2))
-        right = PaymentData.absorb
+        right = LatestObjects.absorb
 
-        def absorb(self: PaymentData, envelope: DataEnvelope) -> PaymentData:
+        def absorb(data: PaymentData, envelope: DataEnvelope) -> PaymentData:
             if envelope.sequence == 1:
                 raise BUG
-            return right(self, envelope)
+            return right(data, envelope)
 
-        monkeypatch.setattr(PaymentData, "absorb", absorb)
+        monkeypatch.setattr(LatestObjects, "absorb", staticmethod(absorb))
         decided = asked.poll(after_ms=3_000)
         assert (dead_lettered(decided), asked.told(decided)) == ([first.offset], [])
         assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]

@@ -11,9 +11,10 @@ from thespian.actors import Actor, ActorAddress, ActorSystem
 
 from guardian.actor_system import make_actor_system
 from guardian.guardian_actor import Guardian, Stop, TakeTurns
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
-from resequencer.envelope import DataEnvelope
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Snapshot, WaitKind
 from resequencer.strategies.sequence import Sequence
@@ -46,9 +47,11 @@ class Hasty(Actor):
 
 
 def _guardian(system: ActorSystem) -> tuple[ActorAddress, type[CountedResequencer]]:
-    context = TurnContext(Sequence(), Recorder(), ResequencerSettings(), NoChance())
+    context = TurnContext(Sequence(), Recorder(), LATEST_OBJECTS, ResequencerSettings(), NoChance())
     child = type(
-        "Child", (CountedResequencer,), {"context": context, "codec": UnitCodec(context.strategy, decoder().decode), "made": 0}
+        "Child",
+        (CountedResequencer,),
+        {"context": context, "codec": UnitCodec(context.strategy, decoder().decode, LATEST_OBJECTS), "made": 0},
     )
     guardian = type("Guarding", (Guardian,), {"resequencer": child})
     return system.createActor(guardian), child

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from guardian.actor_gateway import Decided
 from guardian.timers import UnfinishedTurns
 from guardian.unit_registry import UnitRegistrySettings
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from resequencer.batch import Batch, UnitKey
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.handler import Handled, Marks
-from resequencer.payment_data import PaymentData
 from resequencer.storage_port import WaitKind, Waits
 
 ONE = 1_026

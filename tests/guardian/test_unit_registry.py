@@ -6,6 +6,7 @@ from harness.driving import NoChance, Recorder
 
 from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
+from notification_service.payments.payment_data import LATEST_OBJECTS
 from resequencer.batch import UnitKey
 from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
@@ -16,7 +17,7 @@ from resequencer.unit import Unit, Wake
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")
-CONTEXT = TurnContext(Sequence(), Recorder(), ResequencerSettings(), NoChance())
+CONTEXT = TurnContext(Sequence(), Recorder(), LATEST_OBJECTS, ResequencerSettings(), NoChance())
 
 
 def waits(at: int, kind: WaitKind = WaitKind.DEADLINE, size: int = 10, since: int = 0) -> Waits:

@@ -27,11 +27,11 @@ from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.status.report import PartitionStatus, State, StatusReport
 from notification_service.status.service_report import ServedStatus, service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
-from resequencer.strategies.registry import StrategySettings, make_strategy
 
 API = "/api/v1"
 WAITING = "uow-1"

@@ -20,10 +20,12 @@ from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.sources import Sources
 from notification_service.delivery.ledger.ledger import Ledger
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.status.service_report import ServiceReport
 from resequencer.record import Partition
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 
@@ -89,7 +91,7 @@ def make_sources(
         find_partitions=lambda: partitions,
         find_ends=lambda: dict.fromkeys(partitions, 100),
         open_dead_letters=open_dead_letters,
-        codec=UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(strategy.needs_sequence)).decode),
+        codec=UnitCodec(strategy, EnvelopeDecoder(DecodingSettings(strategy.needs_sequence)).decode, LATEST_OBJECTS),
         workers=workers or Workers(),
         clock=(clock := clock or FakeClock()),
         steady_clock=steady(clock),

@@ -6,23 +6,24 @@ from typing import Any
 
 import msgspec
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled, Marks, Profiles
 from resequencer.notification import Notification
 from resequencer.order import Order, OrderKind, OrderOutcome
-from resequencer.payment_data import PaymentData
 from resequencer.record import Origin, Partition, Record
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Snapshot, StashEntry, WaitKind
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Chance, Output, Turn, TurnContext
-from resequencer.unit import Ordered, Unit, Wake
+from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import UnitCodec
 
 PARTITION = Partition("IPF_PROCESSING_DATA", 0)
@@ -131,11 +132,11 @@ class Driven:
     orders: int = 0
 
     def __post_init__(self) -> None:
-        self.unit = Unit("uow-1", self.strategy.initial())
+        self.unit = self.context.new_unit("uow-1")
 
     @property
     def context(self) -> TurnContext:
-        return TurnContext(self.strategy, self.handler, self.settings, self.chance, self.profiles)
+        return TurnContext(self.strategy, self.handler, LATEST_OBJECTS, self.settings, self.chance, self.profiles)
 
     def arrive(self, *envelopes: DataEnvelope) -> Turn:
         """Let each envelope arrive in a turn of its own. Return the last turn."""
@@ -210,7 +211,7 @@ class Driven:
     def reincarnate(self) -> None:
         """Restore the unit from what was stored, as the next actor does."""
         if self.stored is not None:
-            self.unit = UnitCodec(self.strategy, decoder().decode).restore(PARTITION, self.stored)
+            self.unit = UnitCodec(self.strategy, decoder().decode, LATEST_OBJECTS).restore(PARTITION, self.stored)
 
     def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Turn:
         if self.reincarnates:

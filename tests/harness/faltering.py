@@ -11,7 +11,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any, NamedTuple
 
-from resequencer.envelope import DataEnvelope
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.errors import PermanentError
 from resequencer.strategies.port import Strategy
 

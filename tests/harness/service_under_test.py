@@ -30,17 +30,18 @@ from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Fact, Notification
-from resequencer.payment_data import PaymentData
 from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Storage
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from storage.none import NoneSettings, NoneStorage
@@ -205,7 +206,7 @@ class Service:
         plan = self.plan
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
         mistakes = getattr(self.handler, "mistakes", Mistakes())
-        context = TurnContext(faltering(self.strategy, mistakes), self.handler, plan.resequencer, NoChance())
+        context = TurnContext(faltering(self.strategy, mistakes), self.handler, LATEST_OBJECTS, plan.resequencer, NoChance())
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         directories = (self.directory / "in", self.directory / "out")

@@ -11,7 +11,7 @@ from harness.processes.operated_service import FLOW, NOTIFICATION, RESEQUENCER, 
 from harness.waiting import wait_until
 
 from notification_service.connectors.line_format import Line, encode_line
-from resequencer.envelope import PAIN_001_PARTS
+from notification_service.payments.envelope import PAIN_001_PARTS
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from harness.processes.operated_service import NOTIFICATION, OperatedService, en
 from harness.recipes import ROOT, Recipe
 
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.target_types import find_target_type
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.notification import notification_id
-from resequencer.payment_data import PaymentData
 from resequencer.strategies.port import Strategy
 
 NewService = Callable[..., OperatedService]

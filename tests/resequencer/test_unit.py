@@ -9,11 +9,12 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resequencer.envelope import MAX_OBJECTS
+from notification_service.payments.envelope import MAX_OBJECTS
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.errors import ConfigurationError
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.strategies.sequence import MAX_FLOWS
 from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec
@@ -118,7 +119,7 @@ def test_a_new_incarnation_at_every_turn_does_the_same_as_one_that_lives_on(stra
 
 
 def codec(strategy, **limits):
-    return UnitCodec(make_strategy(StrategySettings(strategy)), decoder(**limits).decode)
+    return UnitCodec(make_strategy(StrategySettings(strategy)), decoder(**limits).decode, LATEST_OBJECTS)
 
 
 def test_a_waiting_unit_is_refused_by_another_strategy(envelopes):

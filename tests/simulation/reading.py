@@ -15,10 +15,10 @@ from simulation.injected_faults import InjectedFaults
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS
 
 from notification_service.connectors.line_format import Line, decode_line
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled, Marks
-from resequencer.payment_data import PaymentData
 
 if TYPE_CHECKING:
     from simulation.world import World

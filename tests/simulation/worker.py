@@ -25,9 +25,11 @@ from guardian.takeover import TakeoverBackoff
 from notification_service.connectors.kafka.core.client_options import ClientOptions
 from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.storage_port import Storage
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.none import NoneSettings, NoneStorage
 
@@ -98,7 +100,9 @@ class Worker(Slot):
         orders = world.orders
         topics = _TOPICS if orders is None else replace(_TOPICS, orders=ORDERS, order_outcomes=OUTCOMES)
         settings = KafkaSettings.make(topics, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)
-        context = TurnContext(faltering(strategy, world.handler.mistakes), world.handler, plan.resequencer, NoChance())
+        context = TurnContext(
+            faltering(strategy, world.handler.mistakes), world.handler, LATEST_OBJECTS, plan.resequencer, NoChance()
+        )
         self.actors = WatchedActors(context, decoder.decode, plan.registry)
         self.transport = KafkaTransport(settings, self.clock)
         source = NoOrders() if orders is None else orders.source(self)

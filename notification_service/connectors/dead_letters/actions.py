@@ -16,7 +16,7 @@ from guardian.headers import (
     REQUEUED_FROM,
 )
 from notification_service.events.identifiers import shown
-from notification_service.events.wire import WireContext
+from notification_service.payments.wire import WireContext
 from resequencer.clock import Instant, instant_of
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.order import is_proposal_open

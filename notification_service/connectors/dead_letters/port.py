@@ -20,8 +20,8 @@ from notification_service.connectors.dead_letters.actions import (
 )
 from notification_service.events.identifiers import shown
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope, Refusal
 from resequencer.errors import ResequencerError
+from resequencer.event import Event, Refusal
 from resequencer.record import Record
 
 
@@ -182,7 +182,7 @@ def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLet
         yield portion
 
 
-def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], DataEnvelope | Refusal]) -> str | None:
+def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], Event | Refusal]) -> str | None:
     """Return why the edited record would be a dead letter again, or that it is of another unit; None without such a flaw.
 
     Its unit must be one that the dead letter names, in its key or in its value. A dead letter that names none may be of any unit.

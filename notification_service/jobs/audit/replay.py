@@ -13,8 +13,8 @@ from typing import NamedTuple
 from notification_service.jobs.audit.observed import ObservedNotification, likeness_of, observe_expected
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.notification import Notification
 from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_order
 from resequencer.unit import Unit
@@ -228,7 +228,7 @@ class StagedReplay:
     def __init__(self, unit: str, rules: AuditRules, output: UnitOutput) -> None:
         self._rules = rules
         self._output = output
-        self._known = Replay(Unit(unit, rules.strategy.initial()))
+        self._known = Replay(rules.context.new_unit(unit))
         self._since: list[DataEnvelope] = []
         self._replays = Replays(self._known, rules, output)
 

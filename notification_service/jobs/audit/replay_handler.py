@@ -16,15 +16,15 @@ from notification_service.lookups.manifest import Pointer, is_version
 from notification_service.lookups.release import Release, open_release
 from notification_service.lookups.shapes import NoRelease, ReleaseRefused
 from notification_service.payments.enrichment import Lookups
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.notification_settings import NotificationSettings
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DeadLetterOrdered, EndedItsWorker, PermanentError, TooLarge
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Notification, notification_id
-from resequencer.payment_data import PaymentData
 
 _opened: dict[tuple[Path, str], Release] = {}
 

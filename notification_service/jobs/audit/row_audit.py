@@ -40,8 +40,8 @@ from notification_service.judgement.order_check import (
     may_last,
     name_order,
 )
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, decode_outcome
 from resequencer.record import Partition
 from resequencer.strategies.port import Strategy

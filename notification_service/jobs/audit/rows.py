@@ -15,9 +15,10 @@ from notification_service.jobs.audit.observed import (
 )
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.judgement.order_check import observe_outcome
+from notification_service.payments.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject, Refusal
+from resequencer.event import Refusal
 from resequencer.order import OrderKind, OrderUnreadable, decode_order
 from resequencer.record import Headers, Origin, Partition, Record
 
@@ -45,6 +46,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     envelope_id: str
     id_hash: bytes
     digest: bytes
+    parts: tuple[str, ...]
     mds_objects: tuple[MdsObject, ...]
     pds_objects: tuple[PdsObject, ...]
     custom_objects: tuple[CustomObject, ...]
@@ -149,6 +151,7 @@ def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
         decoded.envelope_id,
         decoded.id_hash,
         decoded.digest,
+        decoded.parts,
         decoded.mds_objects,
         decoded.pds_objects,
         decoded.custom_objects,
@@ -184,9 +187,10 @@ def envelope_of(row: Row, arrived: Arrived, partition: Partition) -> DataEnvelop
         arrived.id_hash,
         arrived.digest,
         arrived.record or Record(Origin(partition, row.place), b""),
-        arrived.mds_objects,
-        arrived.pds_objects,
-        arrived.custom_objects,
-        arrived.process_objects,
-        arrived.processing_entity,
+        arrived.parts,
+        entity=arrived.processing_entity,
+        mds_objects=arrived.mds_objects,
+        pds_objects=arrived.pds_objects,
+        custom_objects=arrived.custom_objects,
+        process_objects=arrived.process_objects,
     )

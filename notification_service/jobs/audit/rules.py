@@ -5,13 +5,15 @@ from random import Random
 
 import msgspec
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
 from notification_service.jobs.audit.replay_handler import ReplayHandler
+from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.notification_settings import parse_notification_settings
+from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.settings import HandlerSettings
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 
 
@@ -44,7 +46,7 @@ class AuditRules:
         table = parse_notification_settings(StringIO(settings.table), "notification settings")
         self.handler = ReplayHandler(settings.handler, table, settings.lookups)
         # An audit never retries, so this random generator is never used.
-        self.context = TurnContext(self.strategy, self.handler, settings.resequencer, Random(0))  # noqa: S311
+        self.context = TurnContext(self.strategy, self.handler, LATEST_OBJECTS, settings.resequencer, Random(0))  # noqa: S311
         # A user's own strategy may read any part of the record.
         self.needs_records = ":" in settings.strategy.strategy
         self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))

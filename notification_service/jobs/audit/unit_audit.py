@@ -10,8 +10,8 @@ from notification_service.jobs.audit.replay import Emission, Replay, StagedRepla
 from notification_service.jobs.audit.replay_handler import UNKNOWN
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope
 
 
 class ExpectedDeadLetter(NamedTuple):

@@ -12,23 +12,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT
 from notification_service.jobs.spark.counted_write import Batches, Step, batch_of, cells_of, spark_schema, write_rows
 from notification_service.jobs.spark.job_settings import LearningSettings, SourceSettings
 from notification_service.lookups.shapes import ANY, LONGEST_KEY_BYTES, key_of
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
+from notification_service.payments.strategies import make_strategy
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope, Refusal
+from resequencer.event import Event, Refusal
 from resequencer.handler import Handled, Marks
-from resequencer.payment_data import PaymentData
 from resequencer.record import Headers, Origin, Partition, Record
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.registry import make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import TurnContext
-from resequencer.unit import Unit
 
 _MAX_FLOWS = 256
 """The maximum number of flows, by entity, that are counted in one unit; further ones are ignored."""
@@ -52,7 +53,7 @@ class _Idle:
 
 def lesson_context(strategy: Strategy) -> TurnContext:
     """Return a context without deadlines: the lesson is how long a deadline would have had to be."""
-    return TurnContext(strategy, _Idle(), ResequencerSettings(), Random(0))  # noqa: S311 - Never used: nothing is retried.
+    return TurnContext(strategy, _Idle(), LATEST_OBJECTS, ResequencerSettings(), Random(0))  # noqa: S311 - Never used: nothing is retried.
 
 
 class UnitWaits:
@@ -60,7 +61,7 @@ class UnitWaits:
 
     def __init__(self, unit: str, context: TurnContext) -> None:
         self._context = context
-        self._unit = Unit(unit, context.strategy.initial())
+        self._unit = context.new_unit(unit)
         self._now: Instant = 0
         self._counts: Counter[tuple[str, str]] = Counter()
 
@@ -90,8 +91,8 @@ class UnitWaits:
                 self._counts[entity, envelope.flow] += 1
 
 
-def _entities(envelope: DataEnvelope) -> tuple[str, ...]:
-    return (ANY,) if envelope.processing_entity is None else (envelope.processing_entity, ANY)
+def _entities(envelope: Event) -> tuple[str, ...]:
+    return (ANY,) if envelope.entity is None else (envelope.entity, ANY)
 
 
 def rounded_up(number: int) -> int:
@@ -160,16 +161,11 @@ def _arrived(row: dict[str, Any], decoder: EnvelopeDecoder, settings: LearningSe
 
 
 def _lean(envelope: DataEnvelope, settings: LearningSettings) -> DataEnvelope:
-    """Drop the parts that no built-in strategy looks at; a user's own may look at bodies."""
-    bare = msgspec.structs.replace(envelope, record=Record(envelope.record.origin, b""), process_objects=())
+    """Drop what no built-in strategy looks at; a user's own may look at the objects."""
+    bare = msgspec.structs.replace(envelope, record=Record(envelope.record.origin, b""))
     if ":" in settings.strategy.strategy:
-        return msgspec.structs.replace(bare, process_objects=envelope.process_objects)
-    return msgspec.structs.replace(
-        bare,
-        mds_objects=tuple(msgspec.structs.replace(each, body=b"") for each in envelope.mds_objects),
-        pds_objects=tuple(msgspec.structs.replace(each, body=b"") for each in envelope.pds_objects),
-        custom_objects=tuple(msgspec.structs.replace(each, body=b"") for each in envelope.custom_objects),
-    )
+        return bare
+    return msgspec.structs.replace(bare, mds_objects=(), pds_objects=(), custom_objects=(), process_objects=())
 
 
 def _lessons(rows: Iterable[_Arrived], context: TurnContext) -> Iterator[_Row]:

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from notification_service.payments.strategies import StrategySettings
 from resequencer.printable import without_secrets
-from resequencer.strategies.registry import StrategySettings
 
 Format = Literal["csv", "parquet", "jdbc", "iso-codes", "project-codes", "bank-registry", "archive"]
 

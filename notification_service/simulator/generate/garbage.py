@@ -8,8 +8,8 @@ import msgspec
 
 from guardian.headers import SCHEMA_VERSION
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.payments.envelope import MAX_OBJECTS
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import MAX_OBJECTS
 from resequencer.record import Headers
 
 _NESTING = 10_000

@@ -9,9 +9,9 @@ from unicodedata import category
 
 from fuzz.independent.json import LONGEST_INTEGER, NotJson, Number, Object, TooDeep, depth_of, has_endless_integer, read_json
 
-from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE
+from notification_service.events.format import MAX_DEPTH, MAX_SEQUENCE
+from notification_service.payments.envelope import MAX_OBJECTS
 from resequencer.dead_letter import DeadLetterReason as Reason
-from resequencer.envelope import MAX_OBJECTS
 
 _PARTS = {
     "PAIN_001": "PAIN_001",

@@ -7,8 +7,10 @@ from fuzz.independent.json import read_json
 from fuzz.simulated import simulated_lines
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder, read_body
-from resequencer.envelope import DataEnvelope, Refusal
+from notification_service.events.format import DecodingSettings, read_body
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from resequencer.event import Refusal
 from resequencer.record import Headers, Origin, Partition, Record
 
 MAX_BYTES = 64 * 1024

@@ -2,7 +2,7 @@
 
 from fuzz.independent.json import Object, read_json
 
-from notification_service.events.decoding import find_encoding_flaw, find_reading_flaw
+from notification_service.events.format import find_encoding_flaw, find_reading_flaw
 from notification_service.simulator.generate.pain001 import Pain001Refused, parse_payments
 from notification_service.simulator.generate.plan import SAMPLES
 

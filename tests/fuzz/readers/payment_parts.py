@@ -7,7 +7,7 @@ from fuzz.independent.json import NotJson, Object, read_json
 from fuzz.readers.status_report import TOKENS, mutate
 from fuzz.readers.status_report import seeds as of_payments
 
-from notification_service.events.decoding import find_encoding_flaw, find_reading_flaw, read_body
+from notification_service.events.format import find_encoding_flaw, find_reading_flaw, read_body
 from notification_service.payments.original import INSTRUCTION, MESSAGE, TRANSACTION
 from resequencer.errors import PermanentError
 

@@ -12,18 +12,20 @@ from fuzz.independent.json import Number, Object, read_json
 from fuzz.mutation import mutated
 from fuzz.tree_mutation import mutated_tree
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import PAIN_001_PARTS
 from notification_service.payments.iso20022.codes import STATUS_REASONS
 from notification_service.payments.iso20022.pain002_schema import TYPES
 from notification_service.payments.iso20022.simple_types import xml_text
 from notification_service.payments.notification_settings import NotificationSetting, NotificationSettings, split_information
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.payments.target_types import TARGET_TYPES
 from notification_service.simulator.generate.pain001 import read_payments
 from notification_service.simulator.generate.plan import SAMPLES as OUR_SAMPLES
-from resequencer.envelope import PAIN_001_PARTS, Refusal
+from resequencer.event import Refusal
 from resequencer.handler import Marks
-from resequencer.payment_data import PaymentData
 from resequencer.record import Origin, Partition, Record
 from tests.notification_service.payments.conftest import EXAMPLE, SAMPLES
 

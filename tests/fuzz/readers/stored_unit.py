@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 from harness.driving import PARTITION, Driven, Envelopes, NoChance, Recorder, decoder, drive
 
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.batch import WITHOUT_END
 from resequencer.errors import ConfigurationError, TransientError
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import TurnContext
 from resequencer.unit import Unit, Wake
-from resequencer.unit_codec import UnitCodec, encode_data, encode_entry, encode_state
+from resequencer.unit_codec import UnitCodec, encode_entry, encode_state
 
 SEPARATOR = b"\xc1\xc1"
 """The only byte that MessagePack never uses."""
@@ -37,7 +38,9 @@ def check(data: bytes) -> None:
     """
     state, payment_data, *bodies = [*data[1:].split(SEPARATOR), b""][:12]
     entries = tuple(StashEntry(10 + at, body) for at, body in enumerate(bodies) if body)
-    codec = UnitCodec(_strategies[(data[0] if data else 0) % len(STRATEGIES)], decoder(needs_sequence=True).decode)
+    codec = UnitCodec(
+        _strategies[(data[0] if data else 0) % len(STRATEGIES)], decoder(needs_sequence=True).decode, LATEST_OBJECTS
+    )
     try:
         unit = codec.restore(PARTITION, Snapshot("uow-1", state, payment_data or None, entries))
     except (StorageRefused, ConfigurationError) as error:
@@ -57,11 +60,11 @@ def _check_refusal(error: Exception) -> None:
 def _stored(unit: Unit, codec: UnitCodec) -> Snapshot:
     waiting = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     entries = sorted((encode_entry(each) for each in waiting), key=lambda entry: entry.offset)
-    return Snapshot(unit.name, encode_state(unit, codec.strategy), encode_data(unit.data), tuple(entries))
+    return Snapshot(unit.name, encode_state(unit, codec.strategy), LATEST_OBJECTS.encode(unit.data), tuple(entries))
 
 
 def _take_turns(unit: Unit, codec: UnitCodec) -> None:
-    context = TurnContext(codec.strategy, Recorder(), ResequencerSettings(), NoChance())
+    context = TurnContext(codec.strategy, Recorder(), LATEST_OBJECTS, ResequencerSettings(), NoChance())
     envelopes = Envelopes()
     envelopes.offset = 100
     for wake, share in ((Wake.REMAINDER, 1), (Wake.RETRY, 1), (Wake.DEADLINE, WITHOUT_END), (Wake.BOUND, WITHOUT_END)):

@@ -10,14 +10,15 @@ from harness.driving import NoChance, Recorder, decoder, wire
 
 from guardian.actor_gateway import ActorGateway, Decided, UnitsReport
 from guardian.unit_registry import UnitRegistrySettings
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.batch import UnitKey
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Profiles
 from resequencer.record import Origin, Partition, Record
 from resequencer.settings import LEARNED, ResequencerSettings
 from resequencer.storage_port import Snapshot, StashEntry, Waits
 from resequencer.strategies.port import Strategy
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import Turn, TurnContext
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -37,7 +38,7 @@ class Asked:
         chosen = make_strategy(StrategySettings(strategy)) if isinstance(strategy, str) else strategy
         self.handler = Recorder()
         unit = ResequencerSettings(stash_timeout_ms=LEARNED if is_learned else None)
-        context = TurnContext(chosen, self.handler, unit, NoChance(), profiles)
+        context = TurnContext(chosen, self.handler, LATEST_OBJECTS, unit, NoChance(), profiles)
         self.actors = ActorGateway(context, decoder().decode, msgspec.structs.replace(UnitRegistrySettings(), **registry))
         self.now = 1_000_000
         self.stored: dict[UnitKey, Snapshot] = {}

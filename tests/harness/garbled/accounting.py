@@ -23,11 +23,12 @@ from fuzz.independent.json import NotJson, TooDeep
 from fuzz.independent.line import NotARecord, read_line
 
 from notification_service.connectors.line_format import Line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
 from notification_service.events.identifiers import hash_id
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.generate.flows import STATUSES
 from resequencer.dead_letter import DeadLetterReason as Reason
-from resequencer.envelope import DataEnvelope
 from resequencer.record import Headers, Origin, Partition, Record
 
 MAX_BYTES = 5 * 1024 * 1024

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from guardian.guardian_actor import Escalated, Failure, Guardian
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.actor import Resequencer
 from resequencer.batch import TakeTurn, TurnsTaken
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import our_mistake
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn

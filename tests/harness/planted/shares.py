@@ -4,8 +4,8 @@ from typing import Any
 
 from harness.planted.protocol import Patch
 
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.batch import WITHOUT_END, Batch
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
 from resequencer.turn.decide import receive
 from resequencer.turn.turn import Turn

@@ -18,11 +18,13 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.positions import MAX_CHARACTERS
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Storage
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.none import NoneSettings, NoneStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
@@ -43,7 +45,7 @@ class KafkaWorker:
 
     def __init__(self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}) -> None:
         strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
-        context = TurnContext(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
+        context = TurnContext(strategy, Teller(FakeClock()), LATEST_OBJECTS, ResequencerSettings(), NoChance())
         transport = KafkaTransport(stage.settings("slot", producer=producer), SystemClock())
         actors = ActorGateway(context, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
         self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)

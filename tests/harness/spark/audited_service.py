@@ -18,9 +18,9 @@ from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, PAUSED, 
 from notification_service.jobs.audit.rules import AuditRules, AuditSettings
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.payments.strategies import StrategySettings
 from notification_service.simulator.generate.plan import Plan as SimulatedPlan
 from notification_service.simulator.generate.simulation import simulate
-from resequencer.strategies.registry import StrategySettings
 
 Line = dict[str, Any]
 TABLE = (ROOT / "conf" / "notification-settings.csv").read_text(encoding="utf-8")

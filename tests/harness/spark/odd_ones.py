@@ -1,13 +1,13 @@
 """A handler as a user may write it."""
 
 from notification_service.payments.enrichment import Enrichment
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings
 from resequencer.clock import Instant
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError
 from resequencer.handler import Marks
-from resequencer.payment_data import PaymentData
 
 
 class OddOnes:

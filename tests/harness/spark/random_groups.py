@@ -151,8 +151,8 @@ def audited_groups(spark: SparkSession, records: GroupRecords) -> list[ResultRow
     from notification_service.jobs.audit.tables import RESULT_ROW
     from notification_service.jobs.spark.counted_write import spark_schema
     from notification_service.payments.settings import HandlerSettings
+    from notification_service.payments.strategies import StrategySettings
     from resequencer.settings import ResequencerSettings
-    from resequencer.strategies.registry import StrategySettings
 
     nothing = spark.createDataFrame([], spark_schema(RESULT_ROW))
     own = (StrategySettings("SEQUENCE"), HandlerSettings(), ResequencerSettings(), "", "no-lookups", "IN", 5 << 20, {})

@@ -7,7 +7,7 @@ import pytest
 from notification_service.configuration.configuration import load
 from notification_service.configuration.schema import SCHEMA
 from notification_service.configuration.sections import Acknowledge, StorageType, TransportType
-from resequencer.strategies.registry import STRATEGIES
+from notification_service.payments.strategies import STRATEGIES
 
 KEYS, CLIENTS = SCHEMA.keys, SCHEMA.open_sections
 R = "payment-status-notification.resequencer"

@@ -15,10 +15,10 @@ from notification_service.configuration.schema import SCHEMA, Schema, path_of, s
 from notification_service.configuration.sections import SOURCES, Ingress, RecordsArchive, Resequencers, Sections
 from notification_service.jobs.topic_archive.writer import ArchiveSettings
 from notification_service.payments.settings import HandlerSettings
+from notification_service.payments.strategies import StrategySettings
 from resequencer.keys.configuration_key import Key, Section
 from resequencer.keys.value_types import Choice, Duration, TopicName, Whole
 from resequencer.settings import ResequencerSettings
-from resequencer.strategies.registry import StrategySettings
 from storage.redis.settings import RedisServerSettings, RedisSettings
 
 ROOM = "notification_service/configuration"

@@ -9,8 +9,8 @@ from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.lookup_sources import Job, load_job_settings, load_spark_settings
 from notification_service.jobs.spark.job_settings import JobSettings, LearningSettings, Limits, SourceSettings
 from notification_service.lookups.shapes import CUSTOMERS, INSTITUTIONS, PROFILES, REASONS, SETTINGS
+from notification_service.payments.strategies import StrategySettings
 from resequencer.errors import ConfigurationError
-from resequencer.strategies.registry import StrategySettings
 
 N = "payment-status-notification"
 CUSTOMER = "sources.customers = [{{ format = csv, path = x.csv, {} }}]"

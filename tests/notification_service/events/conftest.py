@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from resequencer.envelope import DataEnvelope, Refusal
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from resequencer.event import Refusal
 from resequencer.record import Headers, Origin, Partition, Record
 
 Json = dict[str, Any]

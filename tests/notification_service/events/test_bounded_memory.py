@@ -5,8 +5,9 @@ import tracemalloc
 import msgspec
 import pytest
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from resequencer.envelope import Refusal
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from resequencer.event import Refusal
 from resequencer.record import Origin, Partition, Record
 
 _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))

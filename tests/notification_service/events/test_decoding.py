@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-import notification_service.events.decoding
-from notification_service.events.decoding import MAX_DEPTH, MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, read_body
+import notification_service.payments.decoding
+from notification_service.events.format import MAX_DEPTH, MAX_SEQUENCE, DecodingSettings, read_body
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import MAX_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject
 from resequencer.dead_letter import DeadLetterReason as Reason
-from resequencer.envelope import MAX_OBJECTS, CustomObject, DataEnvelope, MdsObject, PdsObject, Refusal
+from resequencer.event import Refusal
 from resequencer.record import Cut, Origin, Partition, Record
 
 
@@ -514,7 +516,7 @@ def test_a_record_on_which_decoding_itself_fails_is_one_dead_letter_too(
     def read(value: bytes) -> Any:
         raise error
 
-    monkeypatch.setattr(notification_service.events.decoding, "_read", read)
+    monkeypatch.setattr(notification_service.payments.decoding, "_read", read)
     told = refusal(decode(wire), Reason.UNDECODABLE)
     assert type(error).__name__ in told
     assert "the service failed on it" in told

@@ -8,8 +8,10 @@ from harness.examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from notification_service.events.decoding import MAX_SEQUENCE, DecodingSettings, EnvelopeDecoder, read_body
-from resequencer.envelope import DataEnvelope, Refusal
+from notification_service.events.format import MAX_SEQUENCE, DecodingSettings, read_body
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
+from resequencer.event import Refusal
 from resequencer.record import Origin, Partition, Record
 
 ANYTHING = st.recursive(

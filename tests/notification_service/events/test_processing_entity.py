@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
-from resequencer.envelope import DataEnvelope
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.record import Origin, Partition, Record
 
 _decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=False))

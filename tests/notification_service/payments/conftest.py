@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from defusedxml import ElementTree
 
+from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope, ProcessObject
 from notification_service.payments.iso20022.pain002_schema import render_report_xml
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings, make_handler
-from resequencer.envelope import PAIN_001_PARTS, DataEnvelope, ProcessObject
 from resequencer.handler import Handled, Marks
-from resequencer.payment_data import PaymentData
 from resequencer.record import Origin, Partition, Record
 
 ROOT = Path(__file__).parents[3]

@@ -10,13 +10,13 @@ import pytest
 
 from notification_service.lookups.shapes import ANY, SETTINGS
 from notification_service.payments.enrichment import Lookups, SettingsAlone
+from notification_service.payments.envelope import MAX_OBJECTS, PAIN_001
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.original import KEPT_BYTES, KEPT_PAYMENTS, LARGEST_KEPT_BYTES, Agents, Originals
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.process_object_handler import ProcessObjectHandler
 from notification_service.payments.target_types import as_it_is
-from resequencer.envelope import MAX_OBJECTS, PAIN_001
 from resequencer.handler import Marks
-from resequencer.payment_data import PaymentData
 
 MEGABYTE = "x" * 1_000_000
 

@@ -39,7 +39,7 @@ def handled(came: Any, data: Any, marks: Marks = UNMARKED, settings: Any = SHIPP
 
 
 def fact_of(data: Any, entity: str | None = None, marks: Marks = UNMARKED) -> Fact:
-    came = msgspec.structs.replace(envelope_of(SETTLED), processing_entity=entity)
+    came = msgspec.structs.replace(envelope_of(SETTLED), entity=entity)
     (fact,) = handled(came, data, marks).facts
     return fact
 
@@ -68,7 +68,7 @@ def test_without_being_told_to_the_handler_makes_no_facts_and_no_headers_of_a_gr
 
 
 def test_a_fact_has_the_key_of_its_group_and_the_headers_of_the_contract_in_its_order() -> None:
-    came = msgspec.structs.replace(envelope_of(SETTLED), processing_entity="BÄNK_001")
+    came = msgspec.structs.replace(envelope_of(SETTLED), entity="BÄNK_001")
     came = msgspec.structs.replace(came, record=msgspec.structs.replace(came.record, headers=TRACE))
     made = handled(came, payment_data(*EXAMPLE), Marks("sequence:3", late=True, ordered=True))
     (fact,), (notification,) = made.facts, made.notifications
@@ -250,7 +250,7 @@ def test_without_facts_the_notifications_are_the_same_but_for_the_headers_of_the
     message: Any, transfer: Any, marks: Marks, entity: str | None, events: Any
 ) -> None:
     data = payment_data(None if message is None else {"GrpHdr": message}, None, transfer)
-    came = msgspec.structs.replace(envelope_of(*events), processing_entity=entity)
+    came = msgspec.structs.replace(envelope_of(*events), entity=entity)
     plain, made = (handled(came, data, marks, configured=each) for each in (HandlerSettings(), WITH_FACTS))
     of_group = {"group-id", "group-total", "amount"}
     bare = [

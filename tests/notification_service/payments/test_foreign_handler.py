@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from harness.driving import wire
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import SettingsAlone
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.foreign_handler import ForeignHandler
 from notification_service.payments.notification_settings import NotificationSettings
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings, make_handler
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ConfigurationError, DependencyUnavailable, PermanentError, TooLarge, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.notification import notification_id
-from resequencer.payment_data import PaymentData
 from resequencer.record import Origin, Partition, Record
 
 ALONE = SettingsAlone(NotificationSettings(()))

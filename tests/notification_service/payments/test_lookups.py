@@ -11,10 +11,10 @@ import pytest
 
 from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SETTINGS, key_of
 from notification_service.payments.enrichment import Lookups
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings, make_handler
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Handled
-from resequencer.payment_data import PaymentData
 
 from .conftest import NOW, UNMARKED, envelope_of, payment_data
 
@@ -63,7 +63,7 @@ def handled(
     data: PaymentData, *events: tuple[str | None, str | None, str | None], entity: str | None = None, **tables: Any
 ) -> Handled:
     known = Lookups(Tables(**({"notification_settings": SETTINGS_ROWS} | tables)))
-    envelope: DataEnvelope = msgspec.structs.replace(envelope_of(*events), processing_entity=entity)
+    envelope: DataEnvelope = msgspec.structs.replace(envelope_of(*events), entity=entity)
     return make_handler(HandlerSettings(), known).handle(envelope, data, UNMARKED, NOW)
 
 

@@ -83,7 +83,7 @@ def test_the_headers_are_those_of_the_contract_in_its_order(
 def test_the_processing_entity_is_a_header_where_the_envelope_names_one(
     handle: Callable[..., Handled], envelope: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
-    came = msgspec.structs.replace(envelope(("PaymentAccepted", FLOW, None)), processing_entity="BÄNK_001")
+    came = msgspec.structs.replace(envelope(("PaymentAccepted", FLOW, None)), entity="BÄNK_001")
     (notification,) = handle(came, data_of()).notifications
     assert notification.headers[5:7] == (("transaction-status", b"ACCP"), ("processing-entity", "BÄNK_001".encode()))
 

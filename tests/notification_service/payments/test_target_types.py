@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TransientError
 from resequencer.handler import Handled
-from resequencer.payment_data import PaymentData
 
 FLOW = "PaymentInitiationFlow"
 CUSTOM = (("BusinessData", b'{"a": 1.50}'), ("Other", b'"x"'))

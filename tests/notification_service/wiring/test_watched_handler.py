@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from harness.driving import Envelopes
 
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import PaymentData
 from notification_service.wiring.handlers import WatchedHandler
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import DependencyUnavailable, EndedItsWorker, PermanentError, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.in_flight import CallKind
-from resequencer.payment_data import PaymentData
 
 
 class Stage:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from harness.driving import Driven, Envelopes
 
+from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.in_flight import CallKind
 from resequencer.strategies.port import Rank, StrategyState
@@ -195,7 +195,7 @@ def test_one_that_ends_the_process_when_it_is_made_is_refused(
 
     monkeypatch.setattr(strategy_that_ends.Ends, "ending", ending, raising=False)
     with pytest.raises(ConfigurationError, match=re.escape(f"cannot be used: {ending.__name__}")):
-        make_strategy(StrategySettings("strategy_that_ends:Ends"))
+        make_strategy(StrategySettings("strategy_that_ends:Ends"), "strategy")
 
 
 def test_a_rank_that_is_none_costs_one_dead_letter(envelopes: Envelopes) -> None:

@@ -6,10 +6,10 @@ from types import ModuleType
 import pytest
 from harness.driving import drive
 
+from notification_service.payments.strategies import STRATEGIES, StrategySettings, make_strategy
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError
 from resequencer.strategies.port import StrategyState
-from resequencer.strategies.registry import STRATEGIES, StrategySettings, make_strategy
 from resequencer.strategies.sequence import StrictSequence
 
 

@@ -9,15 +9,15 @@ from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
-from resequencer.envelope import DataEnvelope
 from resequencer.errors import PermanentError, TransientError
 from resequencer.handler import Handled, Marks
-from resequencer.payment_data import PaymentData
 from resequencer.storage_port import WaitKind
 from resequencer.unit import Wake
-from resequencer.unit_codec import encode_data, encode_state
+from resequencer.unit_codec import encode_state
 
 ONE = 1
 """A budget so small that each turn handles one envelope."""
@@ -49,7 +49,7 @@ def kept(unit: Driven) -> tuple[object, ...]:
     whole.gathered_to = -1
     stored = encode_state(whole, unit.strategy)
     offsets = sorted(each.envelope.offset for each in unit.unit.stash)
-    return stored, encode_data(unit.unit.data), [(each, each <= unit.unit.gathered_to) for each in offsets]
+    return stored, LATEST_OBJECTS.encode(unit.unit.data), [(each, each <= unit.unit.gathered_to) for each in offsets]
 
 
 def test_what_comes_loose_leaves_a_share_at_a_time_and_is_due_at_once(envelopes: Envelopes) -> None:

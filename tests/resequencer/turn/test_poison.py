@@ -9,11 +9,11 @@ from harness.faltering import Mistakes, Place, faltering
 from hypothesis import given
 from hypothesis import strategies as st
 
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.envelope import DataEnvelope
 from resequencer.notification import Notification
 from resequencer.settings import ResequencerSettings
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.decide import take_turn
 from resequencer.turn.poison import take_careful_turn
 from resequencer.turn.turn import Turn

@@ -25,9 +25,11 @@ from guardian.resets import RegionCycles
 from guardian.takeover import TakeoverBackoff
 from notification_service.connectors.region_port import Sink
 from notification_service.connectors.region_transport import RegionTransport, routes_of
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.record import Partition
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class RegionWorker(Slot):
         world, plan = self._world, self._world.plan
         strategy = make_strategy(StrategySettings(plan.strategy))
         decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
-        context = TurnContext(faltering(strategy, Mistakes()), world.handler, plan.resequencer, NoChance())
+        context = TurnContext(faltering(strategy, Mistakes()), world.handler, LATEST_OBJECTS, plan.resequencer, NoChance())
         self.actors = WatchedActors(context, decoder.decode, plan.registry)
         self.source = self._make_source()
         transport = RegionTransport(self.source, routes_of(self._sinks()))  # type: ignore[arg-type]  # The kinds of sources.

@@ -18,7 +18,7 @@ from tests.notification_service.payments.conftest import EXAMPLE, NOW, SETTINGS_
 
 def test_a_fact_of_the_service_completes_the_group_of_its_payment() -> None:
     settings = parse_notification_settings(StringIO(SETTINGS_FILE.read_text(encoding="utf-8")), "settings")
-    envelope = replace(envelope_of(("PaymentSettled", "PaymentInitiationFlow", None)), processing_entity="BÄNK_001")
+    envelope = replace(envelope_of(("PaymentSettled", "PaymentInitiationFlow", None)), entity="BÄNK_001")
     made = make_handler(HandlerSettings(makes_facts=True), settings).handle(envelope, payment_data(*EXAMPLE), Marks(), NOW)
     (fact,), (notification,) = made.facts, made.notifications
 

@@ -12,11 +12,11 @@ from harness.driving import PARTITION, Driven, Envelopes
 from harness.stored_units import StoredUnits
 
 from notification_service.command_line import main
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.supervision.locks import RunLock
 from resequencer.clock import instant_of
 from resequencer.record import Partition
 from resequencer.storage_port import WaitKind, Waits
-from resequencer.strategies.registry import StrategySettings, make_strategy
 
 NOTIFICATION = "payment-status-notification"
 OTHER = Partition(PARTITION.topic, 1)

@@ -13,10 +13,12 @@ from guardian.cycle import Cycle
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.region_transport import RegionTransport, routes_of
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.settings import ResequencerSettings
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.turn.turn import TurnContext
 from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.notification_service.connectors.jms.stage import Queues
@@ -30,7 +32,7 @@ class JmsWorker:
 
     def __init__(self, queues: Queues, file: Path) -> None:
         strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
-        context = TurnContext(strategy, Teller(FakeClock()), ResequencerSettings(), NoChance())
+        context = TurnContext(strategy, Teller(FakeClock()), LATEST_OBJECTS, ResequencerSettings(), NoChance())
         transport = RegionTransport(queues.source(window=WINDOW), routes_of({"jms": queues.sink()}))
         storage = EmbeddedStorage(EmbeddedSettings(file), lambda: f"token-{next(_tokens)}")
         self._servers = Servers(transport, storage, ActorGateway(context, decoder.decode, UnitRegistrySettings()))

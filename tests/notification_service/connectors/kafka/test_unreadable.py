@@ -7,9 +7,10 @@ import pytest
 from guardian.ports import Channel, OutputRecord
 from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.envelope import Refusal
+from resequencer.event import Refusal
 from tests.notification_service.connectors.kafka.raw_batches import GZIP, batch, corrupt, record, segment, send_batch
 from tests.notification_service.connectors.kafka.stage import KafkaStage, KafkaWorker
 

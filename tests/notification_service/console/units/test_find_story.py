@@ -21,7 +21,10 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.find_unit import NOT_STORED, Search, find_story
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
@@ -29,7 +32,6 @@ from notification_service.wiring.sent_notifications import OutputFiles, read_not
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
-from resequencer.strategies.registry import StrategySettings, make_strategy
 from resequencer.unit_codec import UnitCodec
 
 OTHER = Partition(PARTITION.topic, 1)
@@ -51,7 +53,9 @@ class Stage:
             open_dead_letters=lambda asked_for, by: FileDeadLetterStore(settings, by),
             clock=FakeClock(),
         )._replace(
-            codec=UnitCodec(self.strategy, EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence)).decode),
+            codec=UnitCodec(
+                self.strategy, EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence)).decode, LATEST_OBJECTS
+            ),
             find_sent=OutputFiles(self.out, SystemFiles()).find_sent,
         )
 

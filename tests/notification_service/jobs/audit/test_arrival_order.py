@@ -4,7 +4,7 @@ from harness.driving import Envelopes
 
 from notification_service.jobs.audit.job import Made, Timing, bucket_size
 from notification_service.jobs.audit.row_audit import ArrivalOrder, Overtaken
-from resequencer.strategies.registry import StrategySettings, make_strategy
+from notification_service.payments.strategies import StrategySettings, make_strategy
 
 
 def overtaken(strategy, *numbers):

@@ -6,8 +6,8 @@ from notification_service.jobs.audit.job import Made, Timing, overdue
 from notification_service.jobs.audit.row_audit import WAITING, ResultRow
 from notification_service.jobs.audit.rules import AuditSettings
 from notification_service.payments.settings import HandlerSettings
+from notification_service.payments.strategies import StrategySettings
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
-from resequencer.strategies.registry import StrategySettings
 
 LENGTHS = {0: 10}
 WAITS = ResultRow(WAITING, "uow-1", 0, 3, what="sequence:2")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from notification_service.jobs.lookups.profile_source import Lesson, UnitWaits, lesson_context, rounded_up
-from resequencer.envelope import DataEnvelope
-from resequencer.strategies.registry import StrategySettings, make_strategy
+from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.unit import Wake
 
 Arrival = tuple[int, DataEnvelope]
@@ -51,7 +51,7 @@ def test_a_wait_is_of_the_flow_that_waited_and_of_its_entity(envelopes):
 
 
 def test_with_an_entity_it_is_of_that_and_of_any(envelopes):
-    of_bank = [(at, replace(envelopes(number), processing_entity="BANK_001")) for at, number in ((0, 2), (40, 1))]
+    of_bank = [(at, replace(envelopes(number), entity="BANK_001")) for at, number in ((0, 2), (40, 1))]
     waits, counts = learned([*of_bank, (50, envelopes(3))])
     assert waits == [Lesson("BANK_001", "A", 40), Lesson("", "A", 40)]
     assert counts == [Lesson("", "A", 3), Lesson("BANK_001", "A", 2)]

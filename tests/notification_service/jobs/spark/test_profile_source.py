@@ -14,7 +14,7 @@ from notification_service.jobs.lookups.profile_source import Learned, learn_prof
 from notification_service.jobs.lookups.specs import SPECS
 from notification_service.jobs.spark.job_settings import LearningSettings, SourceSettings
 from notification_service.lookups.shapes import PROFILES
-from resequencer.strategies.registry import StrategySettings
+from notification_service.payments.strategies import StrategySettings
 
 NOW = 1_790_000_000_000
 DAY_MS = 86_400_000

@@ -4,9 +4,11 @@ from random import Random
 import pytest
 
 from notification_service.connectors.line_format import Defect, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.generate.garbage import KINDS, TOO_LARGE, Garbage, deal_garbage, draw_garbage
-from resequencer.envelope import DataEnvelope, Refusal
+from resequencer.event import Refusal
 from resequencer.record import Origin, Partition, Record
 
 LIMIT = 20_000

@@ -3,11 +3,12 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.generate.pain001 import read_payments
 from notification_service.simulator.generate.plan import SAMPLES, Flows, Numbering, Plan, Schema
 from notification_service.simulator.generate.units import SimulatedUnit, simulate_unit
-from resequencer.envelope import DataEnvelope
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
 

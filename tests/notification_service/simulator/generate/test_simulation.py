@@ -12,12 +12,13 @@ import pytest
 
 from guardian.ports import TransportRefused
 from notification_service.connectors.line_format import Line, decode_line, partition_of
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.generate.garbage import KINDS, TOO_LARGE
 from notification_service.simulator.generate.pain001 import Pain001Refused
 from notification_service.simulator.generate.plan import Numbering, Plan
 from notification_service.simulator.generate.simulation import simulate
-from resequencer.envelope import DataEnvelope
 from resequencer.record import Origin, Partition, Record
 
 DECODER = EnvelopeDecoder(DecodingSettings(needs_sequence=True))

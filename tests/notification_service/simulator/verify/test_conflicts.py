@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.generate.plan import Flows
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Deviation
 from notification_service.simulator.verify.verification import verify
-from resequencer.envelope import DataEnvelope
 from resequencer.record import Origin, Partition, Record
 
 DECODER = EnvelopeDecoder(DecodingSettings(needs_sequence=True))

@@ -8,15 +8,16 @@ import pytest
 from harness.packages import ROOT
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
-from notification_service.events.decoding import DecodingSettings, EnvelopeDecoder
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.notification_settings import parse_notification_settings
+from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings, make_handler
 from notification_service.simulator.generate.plan import Numbering
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verification import verify
-from resequencer.envelope import DataEnvelope
 from resequencer.handler import Marks
-from resequencer.payment_data import PaymentData
 from resequencer.record import Origin, Partition, Record
 
 SETTINGS = ROOT / "conf" / "notification-settings.csv"

@@ -6,7 +6,7 @@ counts, and bodies stay raw JSON. Reading raises `msgspec.DecodeError`, and `Rec
 
 import msgspec
 
-from resequencer.envelope import (
+from notification_service.payments.envelope import (
     MAX_OBJECTS,
     PAIN_001_PARTS,
     PAYMENT_TRANSACTION,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resequencer.envelope import MAX_OBJECTS, DataEnvelope
+from notification_service.payments.envelope import MAX_OBJECTS, DataEnvelope
 from resequencer.errors import TooLarge, TooManyObjects
 
 Bodies = tuple[tuple[str, bytes], ...]
@@ -86,3 +86,22 @@ def _merge(known: Bodies, came: Iterable[tuple[str, bytes]]) -> Bodies:
     if not came:
         return known
     return tuple((dict(known) | dict(came)).items())
+
+
+class LatestObjects:
+    """Keeps the payment data of a unit: the MDS Object Handler of IPF's documentation. `resequencer.handler.DataHandler`."""
+
+    empty = PaymentData()
+    absorb = staticmethod(PaymentData.absorb)
+    fill = staticmethod(PaymentData.fill)
+    encode = staticmethod(msgspec.msgpack.Encoder().encode)
+    decode = staticmethod(msgspec.msgpack.Decoder(PaymentData).decode)
+
+    def refuse_too_much(self, data: PaymentData, size: int, event: DataEnvelope, max_bytes: int) -> None:
+        data.refuse_too_much(event, max_bytes, size)
+
+    def size_of(self, data: PaymentData) -> int:
+        return data.size
+
+
+LATEST_OBJECTS = LatestObjects()

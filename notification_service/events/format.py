@@ -1,0 +1,215 @@
+"""What all formats share: a record is screened, read and turned into an event, or into the reason why it is none.
+
+Every record passes here, so fast checks that settle most cases come first.
+
+msgspec does not fully check values that it keeps raw. It detects malformed JSON and unpaired surrogates, but not invalid UTF-8,
+numbers that cannot be read, or too deep nesting. A body with such a flaw must not become a unit's data.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from array import array
+from itertools import accumulate
+from typing import ClassVar, Generic, TypeVar
+
+import msgspec
+
+from guardian.headers import as_cut
+from notification_service.events.identifiers import find_id_flaw, shown
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import our_mistake
+from resequencer.event import Event, Refusal
+from resequencer.record import Record
+
+MAX_DEPTH = 128
+"""The deepest nesting of objects and arrays, including the envelope's own. A pain.001 needs about 12 levels."""
+
+read_body = msgspec.json.Decoder(float_hook=str).decode
+"""Decodes a body without flaws. Numbers with a fraction or an exponent become their literal text, so that amounts keep their
+digits and `1e400` is not an error."""
+
+_LONGEST_INTEGER = 4_300
+_LONG_INTEGERS = re.compile(rb"(?<![0-9.eE+])(?<![eE]-)[0-9]{%d,}+(?![.eE])" % (_LONGEST_INTEGER + 1))
+"""Matches the digits of an integer, outside strings. Digits of a number with a fraction or an exponent do not match."""
+
+_BLOCK = 2_000
+_PORTION = 1 << 16
+_DEPTH_STEPS = bytes.maketrans(b"{[}]", b"\x01\x01\xff\xff")
+_NO_BRACKETS = bytes(each for each in range(256) if each not in b"{[}]")
+
+
+def find_encoding_flaw(value: bytes) -> str | None:
+    """Return why the bytes are not UTF-8 text, None if they are."""
+    if value.isascii():
+        return None
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: byte {error.start} (0x{value[error.start]:02x}), {error.reason}"
+    return None
+
+
+def find_reading_flaw(value: bytes) -> str | None:
+    """Return why a part of this well-formed JSON could not be read later, None if all of it can. Takes linear time."""
+    if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        return f"nested deeper than {MAX_DEPTH} levels"
+    if len(value) > _LONGEST_INTEGER and _has_endless_number(value):
+        return f"a number of more than {_LONGEST_INTEGER} digits"
+    return None
+
+
+def _depth(value: bytes) -> int:
+    """Return the depth of well-formed JSON, without brackets inside strings. Works in portions to save memory."""
+    plain = value.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth = deepest = 0
+    is_inside = 0
+    for at in range(0, len(plain), _PORTION):
+        pieces = plain[at : at + _PORTION].split(b'"')
+        steps = array("b", b"".join(pieces[is_inside::2]).translate(_DEPTH_STEPS, _NO_BRACKETS))
+        deepest = max(deepest, *accumulate(steps, initial=depth))
+        depth += sum(steps)
+        is_inside ^= (len(pieces) - 1) & 1
+    return deepest
+
+
+def _has_endless_number(value: bytes) -> bool:
+    """Whether an integer is too long to be read. Such an integer covers an aligned block of digits, which is a fast check."""
+    if not any(value[at : at + _BLOCK].isdigit() for at in range(0, len(value), _BLOCK)):
+        return False
+    seen, quotes = 0, 0
+    for number in _LONG_INTEGERS.finditer(value):
+        quotes += value[seen : number.start()].replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"')
+        seen = number.start()
+        if quotes % 2 == 0:
+            return True
+    return False
+
+
+MAX_SEQUENCE = 2**53 - 1
+"""The largest integer up to which every JSON reader keeps all integers exact (RFC 8259, section 6)."""
+
+MAX_HEADERS = 1_000
+"""The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_read_number = msgspec.json.Decoder(int | float).decode
+
+
+class DecodingSettings(msgspec.Struct, frozen=True):
+    """`needs_sequence` comes from the strategy. Without it, a missing or invalid sequence becomes None and is not refused.
+
+    A value of more than `max_value_bytes` is refused unread; so are key and headers that are larger together. `first_sequence` is
+    the lowest valid number: 0 or 1.
+    """
+
+    needs_sequence: bool
+    max_value_bytes: int = 5 * 1024 * 1024
+    first_sequence: int = 1
+
+
+class Refused(Exception):
+    """Ends the decoding of a record. Never leaves a decoder."""
+
+    def __init__(self, reason: DeadLetterReason, error: str) -> None:
+        super().__init__(error)
+        self.refusal = Refusal(reason, error)
+
+
+_E = TypeVar("_E", bound=Event, covariant=True)
+
+
+class RecordDecoder(ABC, Generic[_E]):
+    """Decodes records of one format. Stateless; one serves every partition."""
+
+    a_record: ClassVar[str]
+    records: ClassVar[str]
+    """What a record of this format is called in errors: `an envelope`, `envelopes`."""
+
+    def __init__(self, settings: DecodingSettings) -> None:
+        self._settings = settings
+
+    def decode(self, record: Record) -> _E | Refusal:
+        """Return the event in a record, or the refusal. Raises nothing, whatever the bytes are."""
+        try:
+            self._screen(record)
+            return self._event(record)
+        except Refused as refused:
+            return refused.refusal
+        except msgspec.DecodeError as error:
+            return self._shapeless(str(error))
+        except RecursionError:
+            return self._shapeless("nested too deep to be read")
+        except Exception as error:  # noqa: BLE001 - A fault in our code costs the record, and not the worker at each start.
+            return Refusal(DeadLetterReason.UNDECODABLE, our_mistake(error))
+
+    @abstractmethod
+    def _event(self, record: Record) -> _E:
+        """Return the event in a record.
+
+        Raises:
+            Refused: The record is not valid.
+            msgspec.DecodeError, RecursionError: The value has another shape.
+        """
+
+    def _screen(self, record: Record) -> None:
+        """Refuse records that can be refused without reading the value."""
+        record = as_cut(record)
+        if record.defect is not None:
+            raise Refused(DeadLetterReason.UNDECODABLE, record.defect)
+        length = len(record.value) if record.cut is None else record.cut.length
+        if record.cut is not None or length > self._settings.max_value_bytes:
+            limit = self._settings.max_value_bytes
+            error = f"the value has {length} bytes, the limit is {limit}; send smaller {self.records}"
+            if length <= limit:
+                error = f"the record was cut before it came here, its value had {length} bytes: the topic behind the bridge does "
+                error += f"not take it. Send smaller {self.records} and headers, or raise the topic's max.message.bytes"
+            raise Refused(DeadLetterReason.TOO_LARGE, error)
+        if len(record.headers) > MAX_HEADERS:
+            error = f"the record has {len(record.headers)} headers, the limit is {MAX_HEADERS}; send fewer headers"
+            raise Refused(DeadLetterReason.TOO_LARGE, error)
+        if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
+            error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
+            raise Refused(DeadLetterReason.TOO_LARGE, error)
+
+    def _sequence(self, raw: bytes) -> int | None:
+        """Return the sequence from raw JSON: 3.0 is 3.
+
+        Raises:
+            Refused: The strategy needs one, and there is none or it is not valid.
+        """
+        if raw.isdigit() and len(raw) < 16 and raw != b"0":
+            return int(raw)
+        lowest = self._settings.first_sequence
+        sequence = _find_integer(raw, lowest)
+        if sequence is None and self._settings.needs_sequence:
+            if raw == b"null":
+                raise Refused(DeadLetterReason.NO_SEQUENCE, "sequence is missing; the configured strategy needs one")
+            value = shown(raw.decode())
+            raise Refused(
+                DeadLetterReason.INVALID_SEQUENCE, f"sequence is {value}; send an integer from {lowest} to {MAX_SEQUENCE}"
+            )
+        return sequence
+
+    def _shapeless(self, flaw: str) -> Refusal:
+        return Refusal(DeadLetterReason.UNDECODABLE, f"not {self.a_record}: {flaw}; correct the producer and send it again")
+
+
+def checked_id(field: str, identifier: str) -> str:
+    """Return the id.
+
+    Raises:
+        Refused: It is not a valid id of a unit, a flow or an event.
+    """
+    flaw = find_id_flaw(identifier)
+    if flaw is not None:
+        raise Refused(DeadLetterReason.INVALID_ID, f"{field} {flaw}; send 1 to 256 printable characters")
+    return identifier
+
+
+def _find_integer(raw: bytes, lowest: int) -> int | None:
+    """Return the number in raw JSON: a whole number in range in any notation (3, 3.0, 3e0); otherwise None."""
+    try:
+        number = _read_number(raw)
+    except msgspec.DecodeError:
+        return None
+    return int(number) if lowest <= number <= MAX_SEQUENCE and number == int(number) else None
