@@ -53,13 +53,13 @@ class Idle:
         last = {_unit_of(line): line for line in lines}
         _store_idle(cycle)
         snapshots = self._owned.store.load(list(last))
-        over = [each for each in snapshots.values() if each.payment_data is not None and not each.stash]
+        over = [each for each in snapshots.values() if each.data is not None and not each.stash]
         self._samples = [(each, checked(last[each.unit], Origin(PARTITION, 0))) for each in over]
 
     @property
     def bytes_each(self) -> float:
         """The bytes to store per unit: state, payment data and name."""
-        kept = [len(each.state) + len(each.payment_data or b"") + len(each.unit) for each, _ in self._samples]
+        kept = [len(each.state) + len(each.data or b"") + len(each.unit) for each, _ in self._samples]
         return sum(kept) / len(kept)
 
     def store(self, number: int) -> None:
@@ -96,8 +96,8 @@ def _store_idle(cycle: Cycle) -> None:
 
 def _change(name: str, like: Snapshot) -> UnitChange:
     """Return a unit with bytes of its own, as if just used; otherwise a storage in memory would share them between units."""
-    state, data = (bytes(bytearray(content)) for content in (like.state, like.payment_data or b""))
-    return UnitChange(name, state, payment_data=data)
+    state, data = (bytes(bytearray(content)) for content in (like.state, like.data or b""))
+    return UnitChange(name, state, data=data)
 
 
 def random_name(name: str) -> str:

@@ -63,7 +63,7 @@ def _waiting(unit: str, now: int) -> UnitChange:
 
 
 def _idle(unit: str, _: int) -> UnitChange:
-    return UnitChange(unit, STATE, payment_data=PAYMENT)
+    return UnitChange(unit, STATE, data=PAYMENT)
 
 
 def _resident(process: int) -> int:

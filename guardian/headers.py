@@ -78,7 +78,7 @@ DELIVERY_ERROR: Final = "delivery-error"
 """What the last one failed with."""
 
 GROUP_ID: Final = "group-id"
-"""The group of a payment: the pain.001 message that it came in."""
+"""The group that a unit of work belongs to: for a payment, the message that it came in."""
 GROUP_TOTAL: Final = "group-total"
 """How many payments the message has, as it says itself."""
 GROUP_REPORT: Final = "group-report"

@@ -40,7 +40,7 @@ AT_ONCE = 1_000
 class UnitRegistrySettings(msgspec.Struct, frozen=True):
     """The bounds of a worker's units.
 
-    `stash_bytes` bounds the records and payment data of the units in memory. `can_reload` is set if the storage keeps units that
+    `stash_bytes` bounds the records and data of the units in memory. `can_reload` is set if the storage keeps units that
     leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
     waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it
     arrives in the same poll. `budget_bytes` is about the maximum output of one turn; that of a cycle is two to four times as
@@ -77,7 +77,7 @@ class UnitRegistry:
         self._backlog = Backlog()
         self._dependencies = Dependencies()
         self._unfinished = UnfinishedTurns()
-        # The bytes of each active unit's payment data. The unit with the latest turn comes last.
+        # The bytes of each active unit's data. The unit with the latest turn comes last.
         self._active: dict[UnitKey, int] = {}
         # The units with an actor in which nothing waits, each with its last turn that changed something; the latest comes last.
         self._idle: dict[UnitKey, Instant] = {}
@@ -429,7 +429,7 @@ class UnitRegistry:
                 yield key
 
     def _longest_silent(self) -> Iterator[UnitKey]:
-        """Yield the units with the oldest turns, as many as must leave memory if stashes and payment data exceed the bound.
+        """Yield the units with the oldest turns, as many as must leave memory if stashes and data exceed the bound.
 
         Yields none if the stashes alone exceed the bound; `_heaviest` handles that.
         """

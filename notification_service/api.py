@@ -12,6 +12,7 @@ from notification_service.payments.strategies import StrategySettings
 from notification_service.wiring.aggregation import open_atomic_store
 from resequencer.clock import Instant
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.event import Event
 from resequencer.handler import Marks
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 
@@ -19,6 +20,7 @@ __all__ = [
     "DataEnvelope",
     "DependencyUnavailable",
     "Enrichment",
+    "Event",
     "HandlerSettings",
     "Instant",
     "Marks",

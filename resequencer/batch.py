@@ -35,7 +35,7 @@ class Batch:
     The output of a cycle's turns is limited, in bytes, so that a cycle fits into memory, a commit and a publication. There are
     two budgets: the first for remainders of earlier turns, the second and what remains of the first for other turns. So neither
     kind blocks the other: `for_remainders` and `for_others` are the budgets of a turn of each kind that begins now. A turn may
-    exceed its budget by one envelope, and by its unit's payment data. `postponed` are the units whose wake got no budget.
+    exceed its budget by one envelope, and by its unit's data. `postponed` are the units whose wake got no budget.
     """
 
     __slots__ = ("_budget", "_of_others", "_of_remainders", "for_others", "now", "out", "postponed", "turns")
@@ -56,7 +56,7 @@ class Batch:
         return max(0, self._budget - self._of_remainders)
 
     def note(self, turn: Turn, *, is_remainder: bool) -> None:
-        """Take over a turn that has ended. Its payment data count too, because they are always written whole."""
+        """Take over a turn that has ended. Its unit's data count too, because they are always written whole."""
         self.turns.append(turn)
         if is_remainder:
             self._of_remainders += turn.written_bytes

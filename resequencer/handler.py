@@ -11,8 +11,8 @@ from resequencer.notification import Fact, Notification
 class Marks(msgspec.Struct, frozen=True, gc=False):
     """The marks of a handled envelope, for the headers of its notifications.
 
-    `incomplete` is what was missing when a deadline or a bound released it (`PAIN_001,customData:BusinessData`,
-    `sequence:3`), None otherwise. `late` is true if a later envelope of its flow (SEQUENCE: of its unit) was handled before.
+    `incomplete` is what was missing when a deadline or a bound released it (`sequence:3`, or names of parts with commas between
+    them), None otherwise. `late` is true if a later envelope of its flow (SEQUENCE: of its unit) was handled before.
     With `ordered` an operator's order released it incomplete.
     """
 
@@ -26,11 +26,10 @@ UNMARKED = Marks()
 
 
 class Handled(msgspec.Struct, frozen=True, gc=False):
-    """The result of an envelope: a notification per process object that has a setting, in the order of the process objects.
+    """The result of an envelope: its notifications, in order.
 
-    `unmatched` counts the process objects without a row in the settings. `suppressed` counts those with a row that suppresses
-    the notification, and those whose status the customer does not want. `facts` has the status of each process object that is
-    not unmatched, in the same order, if the handler is told to make facts.
+    `unmatched` counts what in the envelope the handler's settings do not know, and `suppressed` what leads to no notification
+    although they know it. `facts` are for groups, in the same order, if the handler makes facts.
     """
 
     notifications: tuple[Notification, ...] = ()
@@ -40,7 +39,7 @@ class Handled(msgspec.Struct, frozen=True, gc=False):
 
 
 class Handler(Protocol):
-    """Makes notifications of an envelope's process objects. Called again for the same envelope after a transient error."""
+    """Makes the notifications of an envelope. Called again for the same envelope after a transient error."""
 
     def handle(self, envelope: Any, data: Any, marks: Marks, now: Instant) -> Handled:
         """Handle the whole envelope or nothing of it.
@@ -56,8 +55,8 @@ class Handler(Protocol):
 class DataHandler(Protocol):
     """Keeps a unit's data, which its handler gets with each event: what earlier events brought.
 
-    IPF's documentation calls the one for payments the MDS Object Handler. Pure: data is immutable, and the same arguments give
-    the same data. It sees only events that have `parts`, each as the configured format makes it.
+    Pure: data are immutable, and the same arguments give the same data. It sees only events that have `parts`, each as the
+    configured format makes it.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""What is sent of an envelope: notifications, and the facts of each status that a payment has reached."""
+"""What is sent of an envelope: notifications, and facts, which are counted by groups."""
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 
 
 def notification_id(unit: str, event_id: str, index: int) -> str:
-    """Return the id of the notification of an envelope's process object `index` (from 0): 32 characters, A-Z and 2-7.
+    """Return the id of notification `index` (from 0) of an envelope: 32 characters, A-Z and 2-7.
 
     The same envelope always yields the same id (docs/contract.md, section 5). It is also the `GrpHdr/MsgId`, which ISO 20022
     limits to 35 characters.
@@ -45,7 +45,7 @@ _FACT_HEADERS_BYTES = 512
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """One record of the topic of facts. `key` is the group of the payment, or its unit of work if it has no group."""
+    """One record of the topic of facts. `key` is the group, or the unit of work if that has no group."""
 
     key: str
     value: bytes

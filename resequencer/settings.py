@@ -35,7 +35,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
 
     `stash_timeout_ms` None means the sum of the attempts' delays. `max_attempts` includes the first attempt. A unit that stashes
     more than `stash_limit` envelopes, or more than about `stash_bytes` in memory, is released as at its deadline. A unit may have
-    at most `stash_bytes` of payment data.
+    at most `stash_bytes` of data.
     """
 
     processing_timeout_ms: Annotated[int, Key(Duration("1ms", "1h"))] = 3_000

@@ -52,7 +52,7 @@ class WaitKind(StrEnum):
 
 
 _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
-"""The text of the error follows (`resequencer/turn/decision.py`). It is a handler's, and may quote the payment."""
+"""The text of the error follows (`resequencer/turn/decision.py`). It is a handler's, and may quote the event."""
 
 
 class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -73,7 +73,7 @@ class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def shown_waits_for(self) -> str:
-        """What it waits for, for people who may not see payment data: of the last attempt's error the type alone."""
+        """What it waits for, for people who may not see the data of units: of the last attempt's error the type alone."""
         found = _AFTER_ERROR.match(self.waits_for) if self.kind is WaitKind.RETRY else None
         return found.group() if found else self.waits_for
 
@@ -89,7 +89,7 @@ class UnitChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The changes of a cycle in one unit: the whole small state, and only the changed parts of the rest.
 
     A commit has at most one change of a unit. Stash entries are removed before others are added: an offset in both is replaced.
-    `payment_data` is None if it did not change. `waits` is None if nothing waits; only then the unit may expire.
+    `data` is None if it did not change. `waits` is None if nothing waits; only then the unit may expire.
     """
 
     unit: str
@@ -97,7 +97,7 @@ class UnitChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: Waits | None = None
     stash_added: tuple[StashEntry, ...] = ()
     stash_removed: tuple[int, ...] = ()
-    payment_data: bytes | None = None
+    data: bytes | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
@@ -105,7 +105,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     unit: str
     state: bytes
-    payment_data: bytes | None
+    data: bytes | None
     stash: tuple[StashEntry, ...]
 
 

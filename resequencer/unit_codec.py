@@ -154,8 +154,8 @@ class UnitCodec(NamedTuple):
         entries, undecodable = self._entries(partition, snapshot)
         unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored), self.data_handler.empty)
         unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
-        if snapshot.payment_data:
-            data = self.data_handler.decode(snapshot.payment_data)
+        if snapshot.data:
+            data = self.data_handler.decode(snapshot.data)
             unit.keep(data, self.data_handler.size_of(data))
         if undecodable:
             unit.amend(undecodable=undecodable)

@@ -18,11 +18,11 @@ class KeptUnit(msgspec.Struct, frozen=True, gc=False):
     """
 
     state: bytes
-    payment_data: bytes | None
+    data: bytes | None
 
 
 _UNIT_BYTES = 300
-"""About the memory of a unit beside its name, state and payment data, as measured, including its table entries."""
+"""About the memory of a unit beside its name, state and data, as measured, including its table entries."""
 
 
 @dataclass(slots=True)
@@ -49,12 +49,12 @@ class KeptPartition:
     def snapshot(self, unit: str) -> Snapshot:
         kept = self.units[unit]
         stash = sorted(self.stashes.get(unit, {}).items())
-        return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in stash))
+        return Snapshot(unit, kept.state, kept.data, tuple(StashEntry(*entry) for entry in stash))
 
     def size(self, unit: str) -> int:
         """About the bytes of a unit in memory, without its stash."""
         kept = self.units[unit]
-        return _UNIT_BYTES + len(unit) + len(kept.state) + len(kept.payment_data or b"")
+        return _UNIT_BYTES + len(unit) + len(kept.state) + len(kept.data or b"")
 
     def forget(self, unit: str) -> None:
         """Remove a unit in which nothing waits."""
@@ -118,12 +118,12 @@ class Memory:
     def _change(
         self, kept: KeptPartition, change: UnitChange, stash_added: Mapping[int, bytes] | None, caught_up_ms: int
     ) -> None:
-        unit, payment_data = change.unit, change.payment_data
+        unit, data = change.unit, change.data
         if kept.idle.pop(unit, None) is not None:
             kept.idle_bytes -= kept.size(unit)
-        if payment_data is None and (known := kept.units.get(unit)):
-            payment_data = known.payment_data
-        kept.units[unit] = KeptUnit(change.state, payment_data)
+        if data is None and (known := kept.units.get(unit)):
+            data = known.data
+        kept.units[unit] = KeptUnit(change.state, data)
         if stash_added or change.stash_removed:
             stash = kept.stashes.setdefault(unit, {})
             for offset in change.stash_removed:

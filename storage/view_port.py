@@ -55,7 +55,7 @@ _ALWAYS_READ = 2_000
 
 
 class UnitView(msgspec.Struct, frozen=True):
-    """A unit as one commit left it: state, payment data and stash, and the waits of the same commit (None: it is idle)."""
+    """A unit as one commit left it: state, data and stash, and the waits of the same commit (None: it is idle)."""
 
     snapshot: Snapshot
     waits: Waits | None

@@ -32,7 +32,7 @@ class Strategy(Protocol):
     if it `accepts` the envelope, else None. It is asked instead of these three for an envelope that is handled in order.
 
     `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
-    sequence is a dead letter. With `gathers` the payment data of all stashed envelopes is taken over on completion, in order of
+    sequence is a dead letter. With `gathers` the data of all stashed envelopes are taken over on completion, in order of
     arrival, before any of them is handled. Without it an envelope's data is taken over when the envelope is handled.
     """
 

@@ -14,7 +14,7 @@ from resequencer.event import Event
 from resequencer.strategies.port import Rank, StrategyState
 
 MAX_FLOWS = 256
-"""The most flows of a unit. A payment has two or three. The table is part of the state, which is written with every change."""
+"""The maximum of flows in a unit, which has a few. The table is part of the state, which is written with every change."""
 
 LastPerFlow = tuple[tuple[str, int], ...]
 

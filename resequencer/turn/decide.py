@@ -112,8 +112,8 @@ def end(turn: Turn) -> None:
     turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.output_bytes
     if turn.is_last or (turn.is_changed and turn.context.stores_turns):
         turn.change = change_of(turn)
-        if turn.change.payment_data is not None and not turn.is_last:
-            turn.written_bytes += len(turn.change.payment_data)
+        if turn.change.data is not None and not turn.is_last:
+            turn.written_bytes += len(turn.change.data)
 
 
 def change_of(turn: Turn) -> UnitChange:

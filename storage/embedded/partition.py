@@ -111,9 +111,9 @@ def find_snapshot(connection: sqlite3.Connection, key: int, unit: str) -> Snapsh
     row = connection.execute(_LOAD_UNIT, (key, bytearray(unit.encode()))).fetchone()
     if row is None:
         return None
-    unit_id, state, payment_data = row
+    unit_id, state, data = row
     stash = connection.execute(_LOAD_STASH, (unit_id,))
-    return Snapshot(unit, state, payment_data, tuple(StashEntry(*entry) for entry in stash))
+    return Snapshot(unit, state, data, tuple(StashEntry(*entry) for entry in stash))
 
 
 def waits_of(wakes_at: Instant, kind: str, since: Instant, waits_for: str, *rest: Any) -> Waits:
@@ -305,8 +305,8 @@ def _change_units(connection: sqlite3.Connection, key: int, tail: Tail) -> None:
         else:
             how = (waits.since, waits.waits_for, waits.strategy, waits.stashed, waits.stashed_bytes)
             waiting.append((*row, waits.wakes_at, waits.kind.value, *how))
-        if each.payment_data is not None:
-            data.append((key, unit, bytearray(each.payment_data)))
+        if each.data is not None:
+            data.append((key, unit, bytearray(each.data)))
         unstashed += [(key, unit, offset) for offset in each.removed]
         stashed += [(key, unit, offset, bytearray(body)) for offset, body in each.added.items()]
     written = ((_CHANGE_WAITING, waiting), (_CHANGE_IDLE, idle), (_SET_PAYMENT_DATA, data), (_UNSTASH, unstashed))

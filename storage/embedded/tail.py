@@ -26,25 +26,25 @@ def read_commit(commit: Commit) -> ReadCommit:
 
 
 class ChangedUnit:
-    """All changes of a unit in the tail. `payment_data` is None if none of them changed it.
+    """All changes of a unit in the tail. `data` is None if none of them changed it.
 
     Its stash is that of the database without `removed`, and then `added`.
     """
 
-    __slots__ = ("added", "changed_at", "payment_data", "removed", "state", "waits")
+    __slots__ = ("added", "changed_at", "data", "removed", "state", "waits")
 
     def __init__(self) -> None:
         self.state = b""
         self.waits: Waits | None = None
         self.changed_at = 0
-        self.payment_data: bytes | None = None
+        self.data: bytes | None = None
         self.added: dict[int, bytes] = {}
         self.removed: dict[int, None] = {}
 
     def note(self, change: UnitChange, stashed: Mapping[int, bytes] | None, at: int) -> None:
         self.state, self.waits, self.changed_at = change.state, change.waits, at
-        if change.payment_data is not None:
-            self.payment_data = change.payment_data
+        if change.data is not None:
+            self.data = change.data
         for offset in change.stash_removed:
             self.added.pop(offset, None)
             self.removed[offset] = None
@@ -57,7 +57,7 @@ class ChangedUnit:
         for offset in self.removed:
             stash.pop(offset, None)
         stash |= self.added
-        data = stored.payment_data if self.payment_data is None and stored is not None else self.payment_data
+        data = stored.data if self.data is None and stored is not None else self.data
         return Snapshot(unit, self.state, data, tuple([StashEntry(*each) for each in sorted(stash.items())]))
 
 

@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder(_StoredWaits).decode
 
 
 class RedisPartitionStore:
-    """A partition's units under the owner's token. A unit is one hash: state, payment data and the stashed records."""
+    """A partition's units under the owner's token. A unit is one hash: state, data and the stashed records."""
 
     def __init__(self, servers: RedisServers, keys: RedisKeys, header: Header, replicas: int) -> None:
         self._servers = servers
@@ -162,8 +162,8 @@ class RedisPartitionStore:
 
 def _change_arguments(change: UnitChange) -> Iterator[bytes | str | int]:
     fields: list[bytes | int] = [b"state", change.state]
-    if change.payment_data is not None:
-        fields += (b"data", change.payment_data)
+    if change.data is not None:
+        fields += (b"data", change.data)
     for entry in change.stash_added:
         fields += (entry.offset, entry.body)
     yield b"" if change.waits is None else _encode(msgspec.structs.astuple(change.waits))
@@ -186,9 +186,9 @@ def torn(key: bytes) -> StorageRefused:
 def snapshot_of(unit: str, flat: Sequence[bytes]) -> Snapshot:
     """Return a unit by the fields and values of its hash."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    state, payment_data = fields.pop(b"state"), fields.pop(b"data", None)
+    state, data = fields.pop(b"state"), fields.pop(b"data", None)
     stash = sorted((int(offset), body) for offset, body in fields.items())
-    return Snapshot(unit, state, payment_data, tuple(StashEntry(*entry) for entry in stash))
+    return Snapshot(unit, state, data, tuple(StashEntry(*entry) for entry in stash))
 
 
 def _last_commit(answer: Sequence[Any]) -> LastCommit:

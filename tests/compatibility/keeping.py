@@ -55,7 +55,7 @@ def told_of(store: PartitionStore, units: tuple[str, ...]) -> dict[str, Any]:
         "units": {
             unit: {
                 "state": text(each.state),
-                "payment_data": None if each.payment_data is None else text(each.payment_data),
+                "payment_data": None if each.data is None else text(each.data),
                 "stash": [[entry.offset, text(entry.body)] for entry in each.stash],
             }
             for unit, each in sorted(store.load(units).items())

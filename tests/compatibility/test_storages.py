@@ -133,7 +133,7 @@ def test_a_successor_changes_it_and_the_next_one_finds_what_it_changed(left: Lef
     put(store, *changes, next_offset=30_000, added=(Pending(39, b"new"),), published=38, highest_number=39)
     after = before | {
         "waits": replace(before["waits"], state=b"new", stash=(*kept, added)),
-        "tries-again": replace(before["tries-again"], state=b"new", stash=(), payment_data=b"new data"),
+        "tries-again": replace(before["tries-again"], state=b"new", stash=(), data=b"new data"),
         "idle-0": replace(before["idle-0"], state=b"new"),
         "never seen": Snapshot("never seen", b"new", None, ()),
     }

@@ -192,13 +192,13 @@ def test_a_state_that_cannot_be_used_ends_the_worker_and_names_the_unit(asked: A
         asked.poll(asked.envelope("u", 2))
 
 
-@pytest.mark.parametrize("damage", ["payment_data", "stash"])
+@pytest.mark.parametrize("damage", ["data", "stash"])
 def test_damaged_parts_of_a_unit_end_the_worker_too(asked: Asked, damage: str) -> None:
     asked.poll(asked.envelope("u", 2))
     asked.drop(P0)
     stored = asked.stored[U]
     entry = replace(stored.stash[0], body=b"\xc1")
-    asked.stored[U] = replace(stored, payment_data=b"\xc1") if damage == "payment_data" else replace(stored, stash=(entry,))
+    asked.stored[U] = replace(stored, data=b"\xc1") if damage == "data" else replace(stored, stash=(entry,))
     with pytest.raises(Escalated, match=r"damaged .* restore the storage from a backup") as caught:
         asked.poll(asked.envelope("u", 1))
     assert caught.value.failure is Failure.STATE

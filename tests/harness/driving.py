@@ -229,7 +229,7 @@ class Driven:
         for offset in change.stash_removed:
             del stash[offset]
         stash |= {each.offset: each for each in change.stash_added}
-        data = change.payment_data or (self.stored.payment_data if self.stored else None)
+        data = change.data or (self.stored.data if self.stored else None)
         self.stored = Snapshot("uow-1", change.state, data, tuple(stash[offset] for offset in sorted(stash)))
 
 

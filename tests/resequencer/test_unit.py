@@ -73,13 +73,13 @@ def test_stashing_the_hundredth_costs_the_storage_what_the_first_cost(envelopes)
     unit = drive("SEQUENCE")
     changes = [unit.arrive(envelopes(number)).change for number in range(200, 100, -1)]
     assert {len(change.state) for change in changes} == {len(changes[0].state)}
-    assert {(len(change.stash_added), len(change.stash_removed), change.payment_data) for change in changes} == {(1, 0, None)}
+    assert {(len(change.stash_added), len(change.stash_removed), change.data) for change in changes} == {(1, 0, None)}
 
 
 def test_payment_data_is_written_only_when_it_changed(envelopes):
     unit = drive("SEQUENCE")
-    assert unit.arrive(envelopes(1, mds=["PAIN_001"])).change.payment_data is not None
-    assert unit.arrive(envelopes(2)).change.payment_data is None
+    assert unit.arrive(envelopes(1, mds=["PAIN_001"])).change.data is not None
+    assert unit.arrive(envelopes(2)).change.data is None
 
 
 def test_an_envelope_stashed_and_taken_up_in_one_turn_never_meets_the_storage(envelopes):
@@ -151,8 +151,8 @@ def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
         ("state", b"", b"\xc1"),
         ("state", b"\xa8SEQUENCE", b"\xa8SEQUENC\xff"),
         ("state", b"SEQUENCE\x95", b"SEQUENCE\xc1"),
-        ("payment_data", b"", b"\xc1"),
-        ("payment_data", b"PAIN_001", b"PAIN_00\xff"),
+        ("data", b"", b"\xc1"),
+        ("data", b"PAIN_001", b"PAIN_00\xff"),
         ("stash", b"", b"\xc1"),
         ("stash", b"\xc5", b"\xc0"),
     ],

@@ -99,17 +99,17 @@ class StorageContract:
         assert store.load([]) == {}
 
     def test_a_unit_is_loaded_as_it_was_last_committed(self, store):
-        put(store, UnitChange("a", b"1", WAITS, (StashEntry(7, b"seven"),), payment_data=b"data"))
+        put(store, UnitChange("a", b"1", WAITS, (StashEntry(7, b"seven"),), data=b"data"))
         put(store, UnitChange("a", b"2", WAITS, (StashEntry(8, b"eight"),)))
         stash = (StashEntry(7, b"seven"), StashEntry(8, b"eight"))
         assert store.load(["a"]) == {"a": Snapshot("a", b"2", b"data", stash)}
 
     def test_payment_data_stays_until_it_is_replaced_and_empty_is_not_missing(self, store):
-        put(store, UnitChange("a", b"1", payment_data=b"first"))
+        put(store, UnitChange("a", b"1", data=b"first"))
         put(store, UnitChange("a", b"2"))
-        assert store.load(["a"])["a"].payment_data == b"first"
-        put(store, UnitChange("a", b"3", payment_data=b""))
-        assert store.load(["a"])["a"].payment_data == b""
+        assert store.load(["a"])["a"].data == b"first"
+        put(store, UnitChange("a", b"3", data=b""))
+        assert store.load(["a"])["a"].data == b""
 
     def test_the_stash_comes_back_by_ascending_offset(self, store):
         added = tuple(StashEntry(offset, b"%d" % offset) for offset in (9, 2**53, 0, 10, 1))
@@ -431,7 +431,7 @@ class StorageContract:
         assert storage.open(PARTITION).header.caught_up_ms == 2**40
 
     def test_an_idle_unit_goes_by_the_caught_up_clock_of_its_last_change(self, store):
-        put(store, UnitChange("a", b"", payment_data=b"data"), caught_up_ms=10)
+        put(store, UnitChange("a", b"", data=b"data"), caught_up_ms=10)
         assert expire_all(store, 9) == 0
         assert store.load(["a"]).keys() == {"a"}
         expire_all(store, 10)
@@ -460,7 +460,7 @@ class StorageContract:
         assert store.load(["a"]) == {}
 
     def test_a_unit_in_memory_is_spared_with_all_that_its_next_commit_leaves_out(self, store):
-        put(store, UnitChange("a", b"1", payment_data=b"data"), UnitChange("b", b"1", payment_data=b"data"))
+        put(store, UnitChange("a", b"1", data=b"data"), UnitChange("b", b"1", data=b"data"))
         expire_all(store, 10, {"a"})
         put(store, UnitChange("a", b"2"), UnitChange("b", b"2"), caught_up_ms=11)
         assert store.load(["a", "b"]) == {"a": Snapshot("a", b"2", b"data", ()), "b": Snapshot("b", b"2", None, ())}
@@ -502,11 +502,11 @@ class StorageContract:
         assert store.load(["a"]) == {"a": Snapshot("a", b"new", None, ())}
 
     def test_a_unit_that_is_loaded_after_all_goes_on_from_what_was_loaded(self, store):
-        put(store, UnitChange("a", b"1", payment_data=b"data"))
+        put(store, UnitChange("a", b"1", data=b"data"))
         store.expire(10, ())
         loaded = store.load(["a"])
         put(store, UnitChange("a", b"2"), caught_up_ms=11)
-        assert store.load(["a"])["a"].payment_data == (loaded["a"].payment_data if loaded else None)
+        assert store.load(["a"])["a"].data == (loaded["a"].data if loaded else None)
 
     def test_neither_header_nor_what_is_pending_ever_expires(self, storage, store):
         put(store, idle("a"), added=(Pending(1, b"one"),), highest_number=1, next_offset=7)

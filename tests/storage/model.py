@@ -48,20 +48,20 @@ class ModelUnit:
     """A unit as the storage should have it."""
 
     def __init__(self) -> None:
-        self.payment_data: bytes | None = None
+        self.data: bytes | None = None
         self.stash: dict[int, bytes] = {}
 
     def change(self, change: UnitChange, changed_at: int) -> None:
         self.state, self.waits, self.changed_at = change.state, change.waits, changed_at
-        if change.payment_data is not None:
-            self.payment_data = change.payment_data
+        if change.data is not None:
+            self.data = change.data
         for offset in change.stash_removed:
             self.stash.pop(offset, None)
         self.stash |= {entry.offset: entry.body for entry in change.stash_added}
 
     def snapshot(self, unit: str) -> Snapshot:
         stash = tuple(StashEntry(offset, self.stash[offset]) for offset in sorted(self.stash))
-        return Snapshot(unit, self.state, self.payment_data, stash)
+        return Snapshot(unit, self.state, self.data, stash)
 
 
 class ModelPartition:
@@ -222,8 +222,7 @@ class StorageMachine(RuleBasedStateMachine):
     def next_commit(self, owner: Owner, changes: list[Any], added: Any, published: int) -> Commit:
         number = owner.store.header.commit + 1
         unit_changes = tuple(
-            UnitChange(unit, state, waits, stashed, removed, payment_data)
-            for unit, state, waits, stashed, removed, payment_data in changes
+            UnitChange(unit, state, waits, stashed, removed, data) for unit, state, waits, stashed, removed, data in changes
         )
         self.now += 1
         progress = (self.now + number, number % 7, number % 5)

@@ -156,7 +156,7 @@ class StorageViewContract:
         assert view.find_header(PARTITION) != harness.make().open(PARTITION).header == view.find_header(PARTITION)
 
     def test_a_unit_is_as_its_last_commit_left_it(self, view, store):
-        put(store, UnitChange("a", b"1", WAITS, (StashEntry(9, b"nine"), StashEntry(2**53, b"late")), payment_data=b"data"))
+        put(store, UnitChange("a", b"1", WAITS, (StashEntry(9, b"nine"), StashEntry(2**53, b"late")), data=b"data"))
         stash = (StashEntry(9, b"nine"), StashEntry(2**53, b"late"))
         assert view.find_unit(PARTITION, "a") == UnitView(Snapshot("a", b"1", b"data", stash), WAITS)
         put(store, UnitChange("a", b"2", waits_at(5, 2), (StashEntry(1, b"one"),), (9,)))
@@ -166,7 +166,7 @@ class StorageViewContract:
         assert view.find_unit(PARTITION, "a") == UnitView(Snapshot("a", b"3", b"", ()), None)
 
     def test_a_unit_stays_in_view_however_many_commits_follow(self, view, store):
-        put(store, waiting("a"), UnitChange("b", b"idle", payment_data=b"data"))
+        put(store, waiting("a"), UnitChange("b", b"idle", data=b"data"))
         for number in range(60):
             put(store, *(UnitChange(f"unit-{number}-{each}", b"x" * 100) for each in range(5)))
             assert view.find_unit(PARTITION, "a") == UnitView(Snapshot("a", b"state of a", None, ()), WAITS)
@@ -393,7 +393,7 @@ class StorageViewContract:
     # Beside an owner.
 
     def test_a_view_changes_nothing_and_the_owner_goes_on(self, harness, view, store):
-        put(store, UnitChange("a", b"1", WAITS, (StashEntry(1, b"one"),), payment_data=b"data"), idle("b"))
+        put(store, UnitChange("a", b"1", WAITS, (StashEntry(1, b"one"),), data=b"data"), idle("b"))
         before, copy = harness.dump(), Copy(view)
         copy.follow()
         copy.follow()

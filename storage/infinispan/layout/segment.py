@@ -19,7 +19,7 @@ WaitsRow: TypeAlias = tuple[Instant, WaitKind, Instant, str, str, int, int]
 class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A change of a unit (in a segment), or the whole unit (in a page; then `removed` is empty).
 
-    `payment_data` is None if it did not change. With `begins` earlier data of the unit does not count, because it has expired.
+    `data` is None if it did not change. With `begins` earlier data of the unit does not count, because it has expired.
     `changed_at` is a time of the partition's caught-up clock.
     """
 
@@ -29,13 +29,13 @@ class UnitRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: WaitsRow | None
     stash: tuple[tuple[int, bytes], ...] = ()
     removed: tuple[int, ...] = ()
-    payment_data: bytes | None = None
+    data: bytes | None = None
     begins: bool = False
 
     @property
     def size(self) -> int:
         """About its size when encoded, in bytes."""
-        size = 100 + len(self.unit) + len(self.state) + len(self.payment_data or b"") + 9 * len(self.removed)
+        size = 100 + len(self.unit) + len(self.state) + len(self.data or b"") + 9 * len(self.removed)
         for _, body in self.stash:
             size += len(body) + 12
         return size
@@ -53,7 +53,7 @@ def record_of(change: UnitChange, changed_at: int, *, begins: bool) -> UnitRecor
         None if change.waits is None else row_of(change.waits),
         tuple((entry.offset, entry.body) for entry in change.stash_added),
         change.stash_removed,
-        change.payment_data,
+        change.data,
         begins,
     )
 
@@ -80,19 +80,19 @@ def combined(base: UnitRecord | None, changes: Iterable[UnitRecord]) -> UnitReco
 
 def snapshot_of(record: UnitRecord) -> Snapshot:
     """Return the snapshot of a whole unit."""
-    return Snapshot(record.unit, record.state, record.payment_data, tuple(StashEntry(*entry) for entry in record.stash))
+    return Snapshot(record.unit, record.state, record.data, tuple(StashEntry(*entry) for entry in record.stash))
 
 
 def _followed(whole: UnitRecord | None, change: UnitRecord) -> UnitRecord:
-    stash, payment_data = change.stash, change.payment_data
+    stash, data = change.stash, change.data
     if whole is not None:
         if whole.stash:
             kept = dict(whole.stash)
             for offset in change.removed:
                 kept.pop(offset, None)
             stash = tuple((kept | dict(stash)).items())
-        payment_data = whole.payment_data if payment_data is None else payment_data
-    return UnitRecord(change.unit, change.state, change.changed_at, change.waits, tuple(sorted(stash)), (), payment_data)
+        data = whole.data if data is None else data
+    return UnitRecord(change.unit, change.state, change.changed_at, change.waits, tuple(sorted(stash)), (), data)
 
 
 USUAL_FORMAT = 2

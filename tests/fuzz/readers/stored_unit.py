@@ -36,13 +36,13 @@ def check(data: bytes) -> None:
     * What was restored and is stored again is restored as the same.
     * It takes turns: an envelope, what it had left over, its retry, its deadline, its bound.
     """
-    state, payment_data, *bodies = [*data[1:].split(SEPARATOR), b""][:12]
+    state, unit_data, *bodies = [*data[1:].split(SEPARATOR), b""][:12]
     entries = tuple(StashEntry(10 + at, body) for at, body in enumerate(bodies) if body)
     codec = UnitCodec(
         _strategies[(data[0] if data else 0) % len(STRATEGIES)], decoder(needs_sequence=True).decode, LATEST_OBJECTS
     )
     try:
-        unit = codec.restore(PARTITION, Snapshot("uow-1", state, payment_data or None, entries))
+        unit = codec.restore(PARTITION, Snapshot("uow-1", state, unit_data or None, entries))
     except (StorageRefused, ConfigurationError) as error:
         _check_refusal(error)
         return
@@ -97,4 +97,4 @@ def _run_of(name: str) -> Iterator[bytes]:
 def _written(driven: Driven) -> bytes:
     assert driven.stored is not None
     stash = [entry.body for entry in driven.stored.stash]
-    return SEPARATOR.join((driven.stored.state, driven.stored.payment_data or b"", *stash))
+    return SEPARATOR.join((driven.stored.state, driven.stored.data or b"", *stash))

@@ -102,6 +102,6 @@ class Asked:
         for offset in change.stash_removed:
             stash.pop(offset, None)
         stash |= {each.offset: each for each in change.stash_added}
-        data = change.payment_data or (before.payment_data if before else None)
+        data = change.data or (before.data if before else None)
         entries = tuple(stash[offset] for offset in sorted(stash))
         self.stored[turn.key] = Snapshot(change.unit, change.state, data, entries)

@@ -350,7 +350,7 @@ def test_an_entry_that_came_and_went_between_two_checkpoints_is_never_a_row(embe
     (_, _, tail), _ = changed.call_args
     assert (tail.units["a"].added, tail.pending) == ({}, {})
     loaded = store.load(["a"])["a"]
-    assert (loaded.state, loaded.payment_data, loaded.stash) == (b"2", b"data", ())
+    assert (loaded.state, loaded.data, loaded.stash) == (b"2", b"data", ())
 
 
 def test_only_bytes_that_were_committed_reach_the_database(embedded):

@@ -81,7 +81,7 @@ def test_the_hundredth_stashed_envelope_costs_what_the_second_cost(embedded):
 def test_payment_data_that_did_not_change_is_not_written_again(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, UnitChange("a", b"s", payment_data=b"x" * 5_000_000))
+    put(store, UnitChange("a", b"s", data=b"x" * 5_000_000))
     storage._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     put(store, idle("a"))
     assert embedded.file.with_name("state.db-wal").stat().st_size < 100_000

@@ -134,7 +134,7 @@ def assert_that_the_last_commit_is_whole(embedded, number: int, last: int) -> No
     loaded = store.load([f"unit-{number}" for number in range(200)])
     assert len(loaded) == 200
     for snapshot in loaded.values():
-        assert (snapshot.state, snapshot.payment_data) == (body, body * 500)
+        assert (snapshot.state, snapshot.data) == (body, body * 500)
         assert snapshot.stash == (StashEntry(stored, body * 500),)
     assert len(store.waiting()) == 200
     assert list(store.pending()) == [Pending(stored, body)]

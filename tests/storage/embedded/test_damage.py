@@ -22,7 +22,7 @@ def whole(embedded: EmbeddedHarness) -> bytes:
     storage = embedded.make()
     store = storage.open(PARTITION)
     waiting = (UnitChange(unit, b"s" * 90, WAITS, (StashEntry(at, b"e" * 700),)) for at, unit in enumerate(WAITING))
-    put(store, *waiting, *(UnitChange(unit, b"s" * 90, payment_data=b"d" * 900) for unit in IDLE))
+    put(store, *waiting, *(UnitChange(unit, b"s" * 90, data=b"d" * 900) for unit in IDLE))
     storage.close()
     return embedded.file.read_bytes()
 

@@ -20,7 +20,7 @@ UNPRIVILEGED = 65_534
 def filled(embedded):
     storage = embedded.make()
     store = storage.open(PARTITION)
-    put(store, *(UnitChange(f"unit-{number}", b"s" * 500, payment_data=b"d" * 3_000) for number in range(300)))
+    put(store, *(UnitChange(f"unit-{number}", b"s" * 500, data=b"d" * 3_000) for number in range(300)))
     storage.close()
     return embedded.file
 

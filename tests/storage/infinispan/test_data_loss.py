@@ -160,7 +160,7 @@ def test_what_an_asynchronous_cache_never_shows_is_lost(harness, server, monkeyp
 def test_of_a_unit_whose_first_change_grew_old_nothing_is_missing(harness):
     """The unit's change is in the window. The data on which it builds is in a page that is older than the watermark."""
     store = harness.make(window_segments=4).open(PARTITION)
-    put(store, UnitChange("a", b"", payment_data=b"data"))
+    put(store, UnitChange("a", b"", data=b"data"))
     for unit in "bc":
         put(store, idle(unit))
     put(store, idle("a"), caught_up_ms=100)
@@ -168,8 +168,8 @@ def test_of_a_unit_whose_first_change_grew_old_nothing_is_missing(harness):
         put(store, idle(unit), caught_up_ms=100)
         expire_all(store, 50)
     assert store._contents.page_table.head > 0
-    assert store._contents.window.find_last("a").payment_data is None
-    assert harness.make().open(PARTITION).load(["a"])["a"].payment_data == b"data"
+    assert store._contents.window.find_last("a").data is None
+    assert harness.make().open(PARTITION).load(["a"])["a"].data == b"data"
 
 
 def test_what_is_forgotten_as_a_whole_keeps_its_clock(harness, server):

@@ -28,9 +28,9 @@ def pass_time(store: InfinispanPartitionStore, since: int, until: int, spared: t
 
 def test_a_unit_in_memory_goes_on_from_what_was_found_however_old_it_becomes(harness):
     store = harness.make().open(PARTITION)
-    put(store, UnitChange("a", b"", payment_data=b"data"))
+    put(store, UnitChange("a", b"", data=b"data"))
     pass_time(store, 0, 900)
-    assert store.load(["a"])["a"].payment_data == b"data"
+    assert store.load(["a"])["a"].data == b"data"
     first = store._contents.page_table.tail
     pass_time(store, 900, 9_000, ("a",))
     assert store._contents.page_table.tail > first + 100
@@ -40,10 +40,10 @@ def test_a_unit_in_memory_goes_on_from_what_was_found_however_old_it_becomes(har
 
 def test_who_takes_over_has_what_was_in_memory_until_it_is_asked_to_forget_it(harness):
     store = harness.make().open(PARTITION)
-    put(store, UnitChange("a", b"", payment_data=b"data"))
+    put(store, UnitChange("a", b"", data=b"data"))
     pass_time(store, 0, 5_000, ("a",))
     taken = harness.make().open(PARTITION)
-    assert taken.load(["a"])["a"].payment_data == b"data"
+    assert taken.load(["a"])["a"].data == b"data"
     pass_time(taken, 5_000, 6_000)
     assert taken.load(["a"]) == {}
 
@@ -68,14 +68,14 @@ def put_and_read_watermark(store):
 def test_a_unit_that_comes_while_a_commit_is_not_answered_is_not_forgotten_by_it(harness):
     """Today no load comes in between. If one comes, the unit is spared from the next commit on."""
     store = harness.make().open(PARTITION)
-    put(store, UnitChange("a", b"", payment_data=b"data"))
+    put(store, UnitChange("a", b"", data=b"data"))
     store.expire(10, ())
     commit, cache = following(store, caught_up_ms=10), store._link._cache
     move, cache.compare_and_set = cache.compare_and_set, lambda *_: (_ for _ in ()).throw(StorageUnavailable("no answer"))
     with pytest.raises(StorageUnavailable):
         store.commit(commit)
     cache.compare_and_set = move
-    assert store.load(["a"])["a"].payment_data == b"data"
+    assert store.load(["a"])["a"].data == b"data"
     store.commit(commit)
     put(store, UnitChange("a", b"2"), caught_up_ms=11)
     assert store.load(["a"]) == {"a": Snapshot("a", b"2", b"data", ())}
@@ -148,7 +148,7 @@ def test_the_window_keeps_its_bounds_though_small_changes_are_of_large_units(har
     """A unit is moved whole. More would come in than is moved if no more was moved than comes in."""
     store = harness.make().open(PARTITION)
     for number in range(50):
-        put(store, UnitChange(f"unit-{number}", b"", payment_data=b"x" * 3_000))
+        put(store, UnitChange(f"unit-{number}", b"", data=b"x" * 3_000))
     longest = 0
     for number in range(400):
         put(store, *(UnitChange(f"unit-{(7 * number + each) % 50}", b"small") for each in range(4)))

@@ -108,7 +108,7 @@ def filled(harness: InfinispanHarness) -> PartitionStore:
     """With segments, blocks and pages."""
     store = harness.make().open(PARTITION)
     for number, unit in enumerate(UNITS):
-        put(store, UnitChange(unit, b"1", waits_at(1), payment_data=b"data"), waiting(f"waiting-{number}"))
+        put(store, UnitChange(unit, b"1", waits_at(1), data=b"data"), waiting(f"waiting-{number}"))
     return store
 
 

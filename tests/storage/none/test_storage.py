@@ -91,9 +91,9 @@ def test_units_in_memory_stay_beyond_the_bound(bounded):
 
 def test_the_bound_counts_bytes(bounded):
     store = bounded.open(PARTITION)
-    put(store, UnitChange("a", b"", payment_data=b"x" * 10_000), idle("b"))
+    put(store, UnitChange("a", b"", data=b"x" * 10_000), idle("b"))
     assert expire(store) == 1
     assert kept(store) == {"b"}
-    put(store, UnitChange("b", b"", payment_data=b"x" * 10_000))
-    put(store, UnitChange("b", b"", payment_data=b"x"), idle("c"))
+    put(store, UnitChange("b", b"", data=b"x" * 10_000))
+    put(store, UnitChange("b", b"", data=b"x"), idle("c"))
     assert expire(store) == 0

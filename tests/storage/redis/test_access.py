@@ -32,7 +32,7 @@ def as_user(own, name: str, rights: str, password: str = "secret") -> RedisPlace
 def test_the_documented_rights_are_enough_for_everything(own_redis):
     own = own_redis()
     store = own.open(place=as_user(own, "resequencer", RIGHTS), wait_replicas=0)
-    put(store, UnitChange("a", b"", WAITS, payment_data=b"data"), idle("b"), added=(Pending(1, b"one"),), highest_number=1)
+    put(store, UnitChange("a", b"", WAITS, data=b"data"), idle("b"), added=(Pending(1, b"one"),), highest_number=1)
     put(store, UnitChange("a", b"", WAITS, (), (1,)), published=1)
     assert (len(store.load("abc")), len(store.waiting()), len(store.pending())) == (2, 1, 0)
     assert (store.expire(0, ()), store.expire(0, ())) == (1, 0)

@@ -104,7 +104,7 @@ def test_what_was_acknowledged_by_a_replica_outlives_the_master(own_redis):
     own = own_redis(append="none")
     replica = own_redis(RedisServer, append="none", replica_of=own.server.ports["redis"])
     store = own.open(wait_replicas=1)
-    change = UnitChange("a", b"state", WAITS, payment_data=b"data")
+    change = UnitChange("a", b"state", WAITS, data=b"data")
     first = following(store, change, added=(Pending(1, b"one"),), highest_number=1)
     wait_until(lambda: is_answered(lambda: store.commit(first)), "the replica keeps up")
     own.server.kill()
@@ -112,7 +112,7 @@ def test_what_was_acknowledged_by_a_replica_outlives_the_master(own_redis):
     promoted = own.harness.settings.namespace
     taken = replica.open(namespace=promoted)
     assert dict(taken.header.history)[store.header.token] == 1
-    assert taken.load(["a"])["a"].payment_data == b"data"
+    assert taken.load(["a"])["a"].data == b"data"
     assert taken.pending() == [Pending(1, b"one")]
     assert taken.waiting() == [("a", WAITS)]
     put(taken, idle("a"))
