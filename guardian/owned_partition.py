@@ -333,7 +333,7 @@ class OwnedPartition:
         if self._is_durable or not stays:
             return max(acknowledged, self._heal_offset), unsettled
         undone = [range(each, each + 1) for each in set(stays)]
-        first = max(min(stays), self.positions.last_told)
+        first = max(min(stays), self.positions.last_acknowledged)
         return min(acknowledged, first), sorted([*unsettled, *undone], key=attrgetter("start"))
 
     def _tells_done(self) -> bool:

@@ -29,7 +29,7 @@ class Head(NamedTuple):
 class Positions:
     """The position of one partition. Offsets are delivered in ascending order; offsets between them belong to no record.
 
-    A new instance is made after each `seek`. Call `note_acknowledged` after each acknowledgement. `due` tells whether it
+    A new instance is made after each `seek`. Call `note_acknowledged` after each acknowledgement. `due` says whether it
     is time for the next one: the position has moved, and the last one was at least `throttle_ms` ago.
     """
 
@@ -44,8 +44,8 @@ class Positions:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._head_since: Instant = 0
-        self._told = next_offset
-        self._told_at: Instant | None = None
+        self._last_acknowledged = next_offset
+        self._acknowledged_at: Instant | None = None
 
     @property
     def acknowledged(self) -> int:
@@ -54,9 +54,9 @@ class Positions:
         return min(settled, next(iter(self._pinned.values()), settled))
 
     @property
-    def last_told(self) -> int:
+    def last_acknowledged(self) -> int:
         """The position that was last published to the source."""
-        return self._told
+        return self._last_acknowledged
 
     @property
     def head(self) -> Head | None:
@@ -106,23 +106,23 @@ class Positions:
 
     def has_moved(self) -> bool:
         """Whether there is something to acknowledge. A shutdown asks only this, because the throttle does not count then."""
-        return self.acknowledged != self._told
+        return self.acknowledged != self._last_acknowledged
 
     def due(self, now: Instant) -> bool:
         """Whether to acknowledge now. A clock that was set back does not delay it."""
         if not self.has_moved():
             return False
-        return self._told_at is None or not 0 <= now - self._told_at < self._throttle_ms
+        return self._acknowledged_at is None or not 0 <= now - self._acknowledged_at < self._throttle_ms
 
     def take_over(self, position: int) -> None:
         """Note the position that the source has: the last owner may have died before it acknowledged what it had settled."""
-        self._told = min(position, self._next_offset)
+        self._last_acknowledged = min(position, self._next_offset)
 
     def note_acknowledged(self, position: int, now: Instant) -> None:
         """Note that `position` was published. It is the value of `acknowledged` at that time, which may have moved meanwhile."""
         assert position <= self.acknowledged, "a position beyond what is settled loses records"
-        self._told = position
-        self._told_at = now
+        self._last_acknowledged = position
+        self._acknowledged_at = now
 
     def _deliver(self, offset: int) -> None:
         assert offset >= self._next_offset, "offsets are delivered ascending, each once"

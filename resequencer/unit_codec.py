@@ -104,7 +104,7 @@ def encode_state(unit: Unit, strategy: Strategy) -> bytes:
 
 
 def _stored_retry(retry: Retry) -> _StoredRetry:
-    return _StoredRetry(retry.entry.offset, *_said(retry))
+    return _StoredRetry(retry.entry.offset, *_fields_of(retry))
 
 
 def _stored_remainder(remainder: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
@@ -236,7 +236,7 @@ def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> N
     queued_from = None if remainder is None else remainder.queued_from
     for each in entries:
         if retry is not None and each.offset == retry.offset:
-            unit.amend(retry=Retry(each, *_said(retry)))
+            unit.amend(retry=Retry(each, *_fields_of(retry)))
         elif queued_from is None or each.offset < queued_from:
             unit.add(each)
     if remainder is not None:
@@ -259,7 +259,7 @@ def _hold(stored: _StoredHold) -> Hold:
     return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.remaining_ms)
 
 
-def _said(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:
+def _fields_of(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:
     """The fields of a retry except its envelope."""
     how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
     return (*how, retry.released_to, retry.dependency, retry.calls, retry.why, retry.is_ordered)

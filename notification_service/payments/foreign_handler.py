@@ -60,7 +60,7 @@ class ForeignHandler:
                 raise
             raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
         self._check(messages, envelope)
-        of_envelope, told, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
+        of_envelope, notifications, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
         group = of_envelope.group_headers if of_envelope else ()
         for each in messages:
             identifier = notification_id(envelope.unit, envelope.envelope_id, each.process_object)
@@ -69,11 +69,12 @@ class ForeignHandler:
             headers = contract_headers(identifier, envelope, about_headers(about), marks, group)
             # A subclass of bytes, such as numpy's, could not be stored.
             value, origin = b"".join((each.value,)), envelope.record.origin
-            told.append(Notification(identifier, envelope.unit, each.status, value, headers + self._version, origin))
+            notifications.append(Notification(identifier, envelope.unit, each.status, value, headers + self._version, origin))
             if of_envelope is not None:
                 facts.append(of_envelope.make(each.status, headers))
         self._refuse_too_much(messages, facts)
-        return Handled(tuple(told), suppressed=len(envelope.process_objects) - len(told), facts=tuple(facts))
+        suppressed = len(envelope.process_objects) - len(notifications)
+        return Handled(tuple(notifications), suppressed=suppressed, facts=tuple(facts))
 
     def _facts(self, envelope: DataEnvelope, data: PaymentData, marks: Marks) -> EnvelopeFacts | None:
         """Return what makes the facts, if any are made.
@@ -90,12 +91,12 @@ class ForeignHandler:
         return EnvelopeFacts(envelope, envelope.processing_entity, membership, marks)
 
     def _check(self, messages: list[Message], envelope: DataEnvelope) -> None:
-        told = set[int]()
+        used = set[int]()
         for each in messages:
-            flaw = _find_flaw(each, len(envelope.process_objects), told)
+            flaw = _find_flaw(each, len(envelope.process_objects), used)
             if flaw is not None:
                 raise PermanentError(f"handler {self._name} {flaw}")
-            told.add(each.process_object)
+            used.add(each.process_object)
 
     def _refuse_too_much(self, messages: list[Message], facts: list[Fact]) -> None:
         if sum([len(each.value) for each in messages]) + sum([each.size for each in facts]) > self._max_bytes:
@@ -105,7 +106,7 @@ class ForeignHandler:
             )
 
 
-def _find_flaw(message: Any, process_objects: int, told: set[int]) -> str | None:
+def _find_flaw(message: Any, process_objects: int, used: set[int]) -> str | None:
     """Return why a message cannot be used, None if it can. Checks all types, because the message comes from foreign code."""
     if not isinstance(message, Message):
         return f"answered a {type(message).__name__} among its messages; answer with Message"
@@ -113,9 +114,9 @@ def _find_flaw(message: Any, process_objects: int, told: set[int]) -> str | None
     status: Any = message.status
     value: Any = message.value
     if type(number) is not int or not 0 <= number < process_objects:
-        return f"told of process object {number!r:.50}, the envelope has {process_objects}, counted from 0"
-    if number in told:
-        return f"told of process object {number} twice; a notification's id is that of its process object"
+        return f"made a message of process object {number!r:.50}, the envelope has {process_objects}, counted from 0"
+    if number in used:
+        return f"made two messages of process object {number}; a notification's id is that of its process object"
     if type(status) is not str or status not in TRANSACTION_STATUSES:
         known = ", ".join(sorted(TRANSACTION_STATUSES))
         return f"gave the status {status!r:.50}, which is no ISO code; use one of {known}"

@@ -74,7 +74,7 @@ class ActionsFile:
         self._is_open = False
 
 
-_MAX_TOLD = 1_000
+_MAX_LOGGED = 1_000
 _LOG = logging.getLogger("resequencer.connectors")
 
 
@@ -84,7 +84,7 @@ class DeadLettersFile:
     def __init__(self, directory: Path, files: FileOperations) -> None:
         self.path = directory / f"{Channel.DEAD_LETTERS}.jsonl"
         self._files = files
-        self._told: set[tuple[Path, int]] = set()
+        self._logged: set[tuple[Path, int]] = set()
 
     def letters(self) -> Iterator[StoredDeadLetter]:
         """Yield the dead letters of all complete lines in order, one at a time in memory.
@@ -96,7 +96,7 @@ class DeadLettersFile:
             if isinstance(read, StoredDeadLetter):
                 yield read
             else:
-                self._tell(path, line.start, read)
+                self._log(path, line.start, read)
 
     def find_others(self) -> list[str]:
         """Return names of files in the directory that look like dead letters moved aside; `letters` does not read them."""
@@ -106,9 +106,9 @@ class DeadLettersFile:
         read = {self.path.name, *(each.path.name for each in find_rotated(self.path))}
         return sorted(name for name in names - read if not name.startswith(FILE_NAME))
 
-    def _tell(self, path: Path, start: int, defect: Defect) -> None:
-        if (path, start) not in self._told and len(self._told) < _MAX_TOLD:
-            self._told.add((path, start))
+    def _log(self, path: Path, start: int, defect: Defect) -> None:
+        if (path, start) not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add((path, start))
             _LOG.warning("%s: skipped the line at byte %d, which is no dead letter: %s", path, start, defect.problem)
 
 
