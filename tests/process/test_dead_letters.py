@@ -288,6 +288,6 @@ def test_what_fails_takes_long_or_is_set_aside_is_in_the_log_once_with_its_stack
     assert log.count("is a dead letter, handler-failed: ") == 1
     assert "  ZeroDivisionError: " in log
     assert "sheets.py" in log
-    assert log.count("failed, another attempt follows, if any is left: TransientError: the table of customers") == 1
+    assert log.count("failed, another attempt follows, if any remains: TransientError: the table of customers") == 1
     assert log.count("s, processing-timeout is 0.6 s") == 1
     assert poisoned.stop() == 0

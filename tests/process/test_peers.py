@@ -59,5 +59,5 @@ def test_a_console_shows_the_workers_of_another_machine_until_it_is_gone(
     assert process_ids_in(gone) == process_ids, "the last report that was read before it was gone is shown"
     assert gone["as_of"] >= answer["as_of"]
     page = httpx.get(f"{here}/workers", timeout=DEADLINE_SECONDS).text
-    assert f"{theirs} does not tell its state: it does not answer" in page
+    assert f"{theirs} does not report its state: it does not answer" in page
     assert "What is shown of it is" in page

@@ -30,7 +30,7 @@ class _Unit(msgspec.Struct):
     state: bytes
     changed_at: int  # On the partition's caught-up clock.
     waits: Waits | None
-    payment_data: bytes | None = None
+    data: bytes | None = None
     stash: dict[int, bytes] = {}
 
 
@@ -169,12 +169,12 @@ def _apply(kept: _Partition, commit: Commit) -> None:
 def _changed(known: _Unit | None, change: UnitChange, changed_at: int) -> _Unit:
     stash = {offset: body for offset, body in (known.stash if known else {}).items() if offset not in change.stash_removed}
     stash |= {entry.offset: entry.body for entry in change.stash_added}
-    payment_data = change.payment_data if change.payment_data is not None or known is None else known.payment_data
-    return _Unit(change.state, changed_at, change.waits, payment_data, stash)
+    data = change.data if change.data is not None or known is None else known.data
+    return _Unit(change.state, changed_at, change.waits, data, stash)
 
 
 def _snapshot(unit: str, kept: _Unit) -> Snapshot:
-    return Snapshot(unit, kept.state, kept.payment_data, tuple(StashEntry(*entry) for entry in sorted(kept.stash.items())))
+    return Snapshot(unit, kept.state, kept.data, tuple(StashEntry(*entry) for entry in sorted(kept.stash.items())))
 
 
 @contextmanager
