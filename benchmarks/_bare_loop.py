@@ -270,8 +270,8 @@ def trusting(line: bytes, origin: Origin) -> DataEnvelope:
     events = tuple([_as_event(one) for one in each.process_objects])
     context = each.processing_context
     ids = (context.unit_of_work_id, flow, sequence, envelope_id)
-    entity, record = context.processing_entity, Record(origin, b"")
-    return DataEnvelope(*ids, b"", digest, record, entity=entity, mds_objects=mds, process_objects=events)
+    of_engine = (Record(origin, b""), (), 0, context.processing_entity, None, None)
+    return DataEnvelope(*ids, b"", digest, *of_engine, mds, (), (), events)
 
 
 def _as_event(one: _Object) -> ProcessObject:

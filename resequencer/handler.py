@@ -72,7 +72,7 @@ class DataHandler(Protocol):
         """Return the data with what the event brings and the data lacks: a late event must not replace anything."""
         ...
 
-    def refuse_too_much(self, data: Any, size: int, event: Any, max_bytes: int) -> None:
+    def refuse_too_much(self, data: Any, event: Any, max_bytes: int, size: int) -> None:
         """Refuse an event with which the data, whose size is `size`, may exceed its limits.
 
         Raises:

@@ -17,10 +17,7 @@ from notification_service.events.format import (
 from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw, hash_id, shown
 from notification_service.payments.envelope import (
     MAX_OBJECTS,
-    CustomObject,
     DataEnvelope,
-    MdsObject,
-    PdsObject,
     ProcessObject,
     custom_part,
     pds_part,
@@ -44,10 +41,6 @@ class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
 
     a_record, records = "an envelope", "envelopes"
 
-    def _screen(self, record: Record) -> None:
-        super()._screen(record)
-        _check_schema_version(record)
-
     def _event(self, record: Record) -> DataEnvelope:
         """Return the envelope in a record.
 
@@ -55,6 +48,7 @@ class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
         Then the id is `flow#digest`, so that only an identical envelope is a duplicate. Bodies are compared as bytes: the same
         data in another notation has another digest.
         """
+        _check_schema_version(record)
         wire = _read(record.value.removeprefix(BYTE_ORDER_MARK))
         unit = _unit(wire)
         flow = _flow(wire)
@@ -69,8 +63,10 @@ class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
         envelope_id = _find_documented_id(process) or f"{flow}#{digest.hex() if sequence is None else sequence}"
         entity = None if wire.processing_context is None else _find_entity(bytes(wire.processing_context.processing_entity))
         id_hash = hash_id(envelope_id)
-        parts = _parts(mds, pds, custom) if mds or pds or custom else ()
-        weight = _OBJECT_BYTES * (len(mds) + len(pds) + len(custom) + len(process))
+        parts = tuple([each.object_type for each in mds]) if mds else ()
+        if pds or custom:
+            parts += (*[pds_part(each.name) for each in pds], *[custom_part(each.key) for each in custom])
+        weight = _OBJECT_BYTES * (len(parts) + len(process))
         return DataEnvelope(
             unit,
             flow,
@@ -89,14 +85,6 @@ class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
             custom,
             process,
         )
-
-
-def _parts(mds: tuple[MdsObject, ...], pds: tuple[PdsObject, ...], custom: tuple[CustomObject, ...]) -> tuple[str, ...]:
-    names = [each.object_type for each in mds]
-    if pds or custom:
-        names += [pds_part(each.name) for each in pds]
-        names += [custom_part(each.key) for each in custom]
-    return tuple(names)
 
 
 def _check_schema_version(record: Record) -> None:

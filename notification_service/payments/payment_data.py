@@ -96,9 +96,7 @@ class LatestObjects:
     fill = staticmethod(PaymentData.fill)
     encode = staticmethod(msgspec.msgpack.Encoder().encode)
     decode = staticmethod(msgspec.msgpack.Decoder(PaymentData).decode)
-
-    def refuse_too_much(self, data: PaymentData, size: int, event: DataEnvelope, max_bytes: int) -> None:
-        data.refuse_too_much(event, max_bytes, size)
+    refuse_too_much = staticmethod(PaymentData.refuse_too_much)
 
     def size_of(self, data: PaymentData) -> int:
         return data.size

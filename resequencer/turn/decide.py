@@ -154,7 +154,7 @@ def _take(turn: Turn, envelope: Event, queued: Entry | None = None) -> None:
     try:
         if envelope.parts:
             context = turn.context
-            context.data_handler.refuse_too_much(unit.data, unit.data_bytes, envelope, context.settings.stash_bytes)
+            context.data_handler.refuse_too_much(unit.data, envelope, context.settings.stash_bytes, unit.data_bytes)
         unit.state = strategy.observe(unit.state, envelope)
         if step is None or queued is not None:
             entry = _entry(turn, envelope, queued)
