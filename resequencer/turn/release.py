@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from resequencer.errors import PermanentError
 from resequencer.order import OrderResult
+from resequencer.turn.retry import is_due
 from resequencer.turn.turn import Release, Turn
 from resequencer.turn.waits import deadline_at, end_hold, mend_deadline
 from resequencer.unit import Entry, Remainder, Wake, place_of
@@ -59,7 +60,7 @@ def try_again(turn: Turn, *, is_early: bool = False) -> None:
     retry = turn.unit.retry
     if retry is None or turn.unit.hold is not None:
         return
-    if 0 < retry.due_at - turn.now <= turn.context.settings.longest_pause_ms and not is_early:
+    if not is_early and not is_due(retry, turn.now, turn.context.settings):
         return
     turn.is_changed, turn.tried, turn.current = True, retry, retry.entry.envelope
     turn.unit.amend(retry=None)

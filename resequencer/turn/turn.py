@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
-from resequencer.errors import DependencyUnavailable, PermanentError, TransientError, words_of
+from resequencer.errors import PermanentError, TransientError
 from resequencer.event import Event
 from resequencer.handler import UNMARKED, DataHandler, Handled, Handler, Marks, Profiles
 from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome
-from resequencer.printable import printable
 from resequencer.record import Record
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import UnitChange, Waits
 from resequencer.strategies.port import Strategy
+from resequencer.turn.retry import Chance, next_attempt
 from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
 
 if TYPE_CHECKING:
     from resequencer.batch import UnitKey
-
-
-class Chance(Protocol):
-    """The source of jitter, for example `random.Random`."""
-
-    def uniform(self, a: float, b: float) -> float: ...
 
 
 class TurnContext(msgspec.Struct, frozen=True):
@@ -66,10 +60,6 @@ class TurnContext(msgspec.Struct, frozen=True):
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
 """What a turn lets out, in the order of publication."""
-
-
-_WORDS = 200
-"""How many characters of an attempt's error are stored with the unit and shown to operators."""
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -349,32 +339,16 @@ class Turn:
             self.note_unstashed(entry)
 
     def _postpone(self, envelope: Event, entry: Entry | None, error: TransientError, data: Any, *, is_forced: bool) -> None:
-        """Make the entry the head of its unit until its next attempt, or give it up after the last.
-
-        A call to a server that is unavailable does not count as an attempt.
-        """
-        settings = self.context.settings
+        """Make the entry the head of its unit until its next attempt, or give it up after the last."""
         before = self.tried if self.tried is not None and self.tried.entry is entry else None
         attempts, head = 0 if before is None else before.attempts, entry or self.entry(envelope)
-        retry = Retry(head, attempts, self.now, self.incomplete, is_forced, self.released_to, is_ordered=self.is_ordered)
-        if isinstance(error, DependencyUnavailable):
-            calls = before.calls + 1 if before is not None and before.dependency == error.name else 1
-            pause_ms = settings.pause_ms(calls, self._jitter())
-            retry = replace(retry, due_at=self.now + pause_ms, dependency=error.name, calls=calls)
-        elif attempts + 1 < settings.max_attempts:
-            pause_ms = round(settings.delay_ms(attempts + 1) * self._jitter())
-            why = printable(words_of(error)[:_WORDS])
-            retry = replace(retry, attempts=attempts + 1, due_at=self.now + pause_ms, why=why)
-            self.retries += 1
-        else:
+        failed = Retry(head, attempts, self.now, self.incomplete, is_forced, self.released_to, is_ordered=self.is_ordered)
+        retry = next_attempt(failed, before, error, self.context.settings, self.context.chance)
+        if retry is None:
             last = PermanentError(f"{error} (attempt {attempts + 1} of {attempts + 1})")
             self._give_up(envelope, entry, last, data, is_forced=is_forced)
             return
+        self.retries += retry.attempts > attempts
         self.unit.amend(retry=retry)
         if entry is None:
             self.note_stashed(head)
-
-    def _jitter(self) -> float:
-        """Return a random factor, evenly distributed from 1 - `jitter-factor` to 1 + `jitter-factor`."""
-        factor = self.context.settings.jitter_factor
-        return self.context.chance.uniform(1 - factor, 1 + factor)

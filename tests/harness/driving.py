@@ -22,7 +22,8 @@ from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import Snapshot, StashEntry, WaitKind
 from resequencer.strategies.port import Strategy
 from resequencer.turn.decide import take_turn
-from resequencer.turn.turn import Chance, Output, Turn, TurnContext
+from resequencer.turn.retry import Chance
+from resequencer.turn.turn import Output, Turn, TurnContext
 from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import UnitCodec
 
