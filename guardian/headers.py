@@ -104,6 +104,10 @@ SCHEDULE_TICK: Final = "schedule-tick"
 SCHEDULE_REQUESTS: Final = "schedule-requests"
 """For how many requests of its key a request of a schedule stands: itself, and older ones that were never called; absent: 1."""
 
+OURS: Final = "resequencer-"
+"""The prefix of our headers in a record that leaves as it came. One of its own with such a name is kept under `ORIGINAL`."""
+ORIGINAL: Final = "resequencer-original-"
+
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
 _OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})

@@ -12,7 +12,7 @@ STRATEGY_KEY = "payment-status-notification.resequencer.strategy"
 
 
 class StrategySettings(registry.StrategySettings, frozen=True):
-    """The name of the strategy, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
+    """As those of the engine, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
 
     custom_data_keys: tuple[str, ...] = ()
     pds_data_keys: tuple[str, ...] = ()
