@@ -97,10 +97,16 @@ def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
 
 
 def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
-    """Return of each envelope the notification that its first fact repeats, else its first, in the order of `_first_of_each`."""
-    known = {(each.identity, each.content): each for each in told}
-    repeated = {each.identity: known.get((each.identity, each.content)) for each in facts}
-    return tuple(repeated.get(each.identity) or each for each in _first_of_each(told))
+    """Return of each envelope the notification that its first fact repeats, else its first, each in its place.
+
+    A marked fact repeats a marked notification: the first one left before the loss, and its fact did not.
+    """
+    chosen = {each.identity: each for each in _first_of_each(told)}
+    for fact in facts:
+        of_it = (each for each in told if each.identity == fact.identity and each.content == fact.content)
+        same = [each for each in of_it if each.is_possible_duplicate == fact.is_possible_duplicate]
+        chosen[fact.identity] = next(iter(same), chosen.get(fact.identity, fact))
+    return tuple(each for each in told if chosen[each.identity] is each)
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
