@@ -37,7 +37,8 @@ def next_attempt(
     if attempts >= settings.max_attempts:
         return None
     pause_ms = round(settings.delay_ms(attempts) * chance.uniform(1 - factor, 1 + factor))
-    return replace(head, attempts=attempts, due_at=now + pause_ms, why=printable(words_of(error)[:_WORDS]))
+    why = printable(words_of(error)[:_WORDS])
+    return replace(head, attempts=attempts, due_at=now + pause_ms, why=why)
 
 
 def is_due(retry: Retry, now: Instant, settings: ResequencerSettings) -> bool:

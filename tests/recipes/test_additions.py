@@ -161,7 +161,7 @@ def test_the_key_is_missed_in_the_table_which_a_test_prints_and_then_it_is_confi
 
 def test_a_key_that_nothing_reads_is_named(checkout: Path) -> None:
     Recipe("a configuration key").follow(checkout)
-    reader = checkout / "resequencer" / "turn" / "turn.py"
+    reader = checkout / "resequencer" / "turn" / "retry.py"
     reader.write_text(reader.read_text().replace("settings.error_characters", "_WORDS"))
     unread = run(checkout, "pytest", "-q", "-p", "no:cacheprovider", "tests/notification_service/configuration/test_keys.py")
     assert (unread.returncode, f"{RESEQUENCER}.error-characters" in unread.stdout) == (1, True)
