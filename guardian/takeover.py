@@ -129,7 +129,10 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     reached = position.offset if position is not None and metadata is not None and not is_ahead else log.stop
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
-    return Takeover(offset, highest, heal_offset, remaining, must_heal=True, has_expired=position is None)
+    # The position stands on a commit that is gone. Its numbers may be of other output than those of the storage that came back:
+    # an owner of before may have continued there.
+    to_publish = remaining if position is None or metadata is None else tuple(pending)
+    return Takeover(offset, highest, heal_offset, to_publish, must_heal=True, has_expired=position is None)
 
 
 def _without_replay(plan: Takeover, header: Header, position: Position | None, window: int) -> Takeover:

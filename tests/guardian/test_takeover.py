@@ -64,6 +64,14 @@ def test_a_commit_that_the_storage_has_not_made_means_that_it_forgot(token: str,
     assert plan(at=position(token, commit)).must_heal is True
 
 
+@pytest.mark.parametrize("published", [9, 11, 12, 40])
+def test_of_a_storage_that_forgot_all_that_is_pending_leaves_whatever_numbers_were_published(published: int) -> None:
+    """An owner of before, whom the storage that came back still knew, may have given out the same numbers once more."""
+    planned = plan(at=position("other_owner", published=published))
+    assert (planned.must_heal, numbers(planned)) == (True, [10, 11, 12])
+    assert plan(at=position("other_owner", published=9, beyond=(10, 12))).pending == PENDING
+
+
 def test_the_beginning_is_known_to_every_storage() -> None:
     """Tokens of owners that committed nothing are not remembered for long."""
     assert plan(at=Position(100, Metadata("long ago", 0, 0).encode())).must_heal is False
@@ -183,10 +191,9 @@ def test_a_heal_never_takes_back_an_earlier_one() -> None:
     assert plan(replace(HEADER, heal_offset=700), position()).heal_offset == 700
 
 
-def test_while_healing_nothing_that_was_published_counts_as_to_leave() -> None:
-    planned = plan(at=position("other_owner", published=11))
-    assert numbers(planned) == [12]
-    assert planned.highest_number == 12
+def test_while_a_lost_position_is_healed_nothing_that_the_outputs_show_counts_as_to_leave() -> None:
+    planned = plan(at=Position(450, "", frozenset({10, 11})))
+    assert (planned.must_heal, numbers(planned), planned.highest_number) == (True, [12], 12)
 
 
 def test_storage_none_goes_on_from_the_position_and_heals_nothing() -> None:

@@ -225,7 +225,14 @@ def test_after_the_storage_was_set_back_behind_the_archive_it_heals_and_says_so(
     service.run()
     assert f"the records {read_to} to" in caplog.text
     service.run_after(21_000)
-    assert [each.sequence for each in service.told] == [1, 2, 3, 4]
+    # The first was pending in the database that came back.
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [
+        (1, False),
+        (2, False),
+        (3, False),
+        (1, True),
+        (4, False),
+    ]
 
 
 @pytest.mark.slow
