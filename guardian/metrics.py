@@ -103,7 +103,7 @@ class Histograms:
     """Durations of what a worker does, and of what its envelopes wait.
 
     `stash_wait` is how long an envelope that was stored in the stash stayed there, until it was handled or became a dead letter.
-    `record_to_publication` is the time from a record's timestamp until everything that of its cycle was published; of
+    `record_to_publication` is the time from a record's timestamp until everything of its cycle was published; of
     handled envelopes only, and only where the source has timestamps (Kafka; files have none). `cycle_…` are the steps of the
     cycles that had work, as in `CycleTimes`. `storage_commit` is one partition's commit and `publication` one portion, each
     including retries while a server is unavailable.

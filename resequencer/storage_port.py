@@ -52,7 +52,7 @@ class WaitKind(StrEnum):
 
 
 _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
-"""The text of the error follows (`resequencer/turn/decision.py`). It is a handler's, and may quote the event."""
+"""The text of the error follows (`resequencer/turn/waits.py`). It is a handler's, and may quote the event."""
 
 
 class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -19,7 +19,7 @@ _AT_ONCE = 1_000
 _WAIT_MS = 500
 _PAUSE_MS = 1_000
 _SET_ASIDE_SECONDS = 10
-"""How long a refused partition is not tried again while others are taken over and read."""
+"""How long to wait before a refused partition is tried again while others are read."""
 
 
 class StoreReport(NamedTuple):

@@ -22,11 +22,11 @@ _NAME = "partition-{}.jsonl"
 
 
 class FileStart:
-    """An open start. It is the only writer of the directory: another one is refused. It cuts off a half-written line
-    of a crash.
+    """An open start. It is the only writer of the directory: another one is refused.
 
-    It appends to the files that are there, to each key's one by the checksum of the key. An empty directory gets one file. The
-    files stay open, so a directory with other ones than before wants a restart.
+    It cuts off a line that was half written at a crash. It appends to the files that are there, to each key's one
+    by the checksum of the key. An empty directory gets one file. The files stay open, so a directory with other ones than before
+    wants a restart.
 
     Raises of the constructor:
         TransportUnavailable: The disk fails, or is full.

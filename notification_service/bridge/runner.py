@@ -60,8 +60,8 @@ class Start(Protocol):
         """Append the lines durably, each to the partition of its key, and keep their order within a partition.
 
         Raises:
-            TransportUnavailable: It does not answer, or its disk is full. Any of the lines may have been appended: those that are
-                appended again are duplicates.
+            TransportUnavailable: It does not answer, or takes nothing more. Any of the lines may have been appended; when
+                they are appended again, they are duplicates.
             TooLarge: It never takes one of the lines.
             TransportRefused: It takes nothing before an operator has changed something.
         """

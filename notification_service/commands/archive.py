@@ -107,7 +107,7 @@ class ArchivingUnderWay(ResequencerError):
 
 
 def archive(arguments: Namespace) -> ExitCode:
-    """Archive, and print a line per partition: what was moved, and what keeps the remainder. Nothing is ever deleted.
+    """Archive, and print a line per partition: what was moved, and what keeps the rest. Nothing is ever deleted.
 
     Raises:
         ArchivingUnderWay: Another `archive` command is running.

@@ -77,7 +77,7 @@ def read_partition(text: str) -> Partition:
     """Read a partition of the command line."""
     found = Partition.find(text)
     if found is None:
-        raise ArgumentTypeError("expected a topic and a number, such as IPF_PROCESSING_DATA-0")
+        raise ArgumentTypeError(f"expected a topic and a number, such as TOPIC-0, not {text!r}")
     return found
 
 

@@ -179,8 +179,8 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         file = console_file(configuration.notification.run_directory)
         supervisor = os.getpid() if lifeline is None else os.getppid()
         # Beside a service that runs, its own console's address is the one to find.
-        is_stated = lifeline is not None or not _has_console(configuration)
-        if is_stated:
+        writes_file = lifeline is not None or not _has_console(configuration)
+        if writes_file:
             file.write(Served(supervisor, os.getpid(), problem=problem, urls=urls))
         _log.info("the console is at %s", url)
         if lifeline is None:
@@ -190,5 +190,5 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
         try:
             serve(endpoints, lifeline, made.end_streams)
         finally:
-            if lifeline is None and is_stated:
+            if lifeline is None and writes_file:
                 file.remove()

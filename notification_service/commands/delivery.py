@@ -170,7 +170,7 @@ def _schedules(arguments: Namespace, configuration: Configuration) -> ExitCode:
     return ExitCode.DONE
 
 
-_Told = TypeVar("_Told", bound=msgspec.Struct)
+_Row = TypeVar("_Row", bound=msgspec.Struct)
 _MAX_ERRORS = 1_000
 _MAX_WAITING = 100
 _MAX_HELD = 100
@@ -208,7 +208,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("gates", "list the receivers: whether their gates are open, and what waits", run=_gates),
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver, _open_gate),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
-        Subcommand("release", "let a unit continue that a failed row holds", _add_release, _release),
+        Subcommand("release", "let a unit that a failed row holds continue", _add_release, _release),
         *direct_subcommands(),
         Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
         is_required=True,
@@ -358,11 +358,11 @@ def error_line(error: RowError) -> str:
     return f"{error.unit}  {error.notification_id}  {error.status}  {error.step}  {calls}  {at}  {error.error}"
 
 
-def _list(arguments: Namespace, found: Iterable[_Told], line: Callable[[_Told], str], noun: str) -> ExitCode:
+def _list(arguments: Namespace, found: Iterable[_Row], line: Callable[[_Row], str], noun: str) -> ExitCode:
     rows = list(found)
     for each in rows:
         write_row(arguments, each, line(each))
-    say(f"{counted(len(rows), noun)}")
+    say(counted(len(rows), noun))
     return ExitCode.DONE
 
 

@@ -171,7 +171,7 @@ def show_groups(console: Console, check: GroupsCheck) -> None:
 
 
 def show_report(console: Console, configuration: Configuration) -> None:
-    """Show one group report in full: that on the message with the largest number of payments."""
+    """Show one group report in full: that on the message with the most payments."""
     reports = next(stores_of(configuration)).directory / "completions.jsonl"
     found = None
     for _, line in scan_output(reports, SystemFiles()):

@@ -249,7 +249,7 @@ class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True):
-    """The command is given; a worker that runs executes it. The group's state shows when it has."""
+    """The command is given; a worker that runs executes it. The group's state shows when it is done."""
 
     is_given: bool
 

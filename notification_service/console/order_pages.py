@@ -131,7 +131,7 @@ class KindText(NamedTuple):
 
 TEXTS = {
     OrderKind.RELEASE: KindText(
-        "Release", "What waits leaves now, as at the deadline. Its notifications are marked incomplete and released-by."
+        "Release", "What waits is sent now, as at the deadline. Its notifications are marked incomplete and released-by."
     ),
     OrderKind.SKIP: KindText("Skip", "The lowest missing number is given up. What waited for it continues, with the same marks."),
     OrderKind.HOLD: KindText("Hold", "Nothing of the unit is handled until the time is over. Its deadline does not run."),
@@ -141,9 +141,7 @@ TEXTS = {
     OrderKind.DEAD_LETTER: KindText(
         "Dead-letter", "The envelope becomes a dead letter. If it is not under retry, its number stays missing."
     ),
-    OrderKind.PAUSE: KindText(
-        "Pause", "The input of the partition is not read, and its deadlines are suspended. Retries continue."
-    ),
+    OrderKind.PAUSE: KindText("Pause", "The input of the partition is not read, and its deadlines do not run. Retries continue."),
     OrderKind.RESUME_PARTITION: KindText("Resume", "The input of the partition is read again."),
 }
 

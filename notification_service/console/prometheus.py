@@ -550,7 +550,7 @@ BRIDGE_GAUGES: Mapping[str, tuple[str, Callable[[BridgeState], float]]] = {
         lambda each: int(each.process_id is not None),
     ),
     "bridge_stands_still": (
-        "1 while the bridge takes nothing, because its source or its start does not answer, or it does not run; 0 otherwise.",
+        "1 while the bridge takes nothing, because its source does not answer, it cannot start, or it does not run; 0 otherwise.",
         lambda each: int(each.problem is not None),
     ),
     "bridge_messages_waiting": (

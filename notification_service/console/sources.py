@@ -108,7 +108,8 @@ class Sources(NamedTuple):
     `open_view` is None with storage `none`. A view and a dead-letter store are used by one thread and closed by their user.
     `find_partitions` returns the partitions of the input, `find_ends` where their logs end now (offsets; bytes of files);
     a queue has no such ends. `lag_unit` is what counts as one in the input, `facts_unit` in the facts.
-    `find_sent` returns the notifications of a unit that were sent, as far as they can be read in that time; it never raises.
+    `find_sent` returns the notifications of a unit that were sent, as far as they can be read in so many seconds; it never
+    raises.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
@@ -292,7 +293,7 @@ class Refresher:
                 try:
                     is_soon = self._refresh()
                 except Exception:  # noqa: BLE001 - A fault in our code must not end the thread; the log has it.
-                    _log.exception("the %s could not be refreshed", self._name)
+                    _log.exception("the %s could not be refreshed; it is tried again", self._name)
                 self._is_refreshed.set()
                 spent = 0.0 if is_soon else monotonic() - began
         finally:

@@ -116,7 +116,7 @@ def unit_routes(console: Console) -> list[Route]:
 
 
 def story_for(console: Console, unit: str, partition: Partition | None, *, is_all: bool) -> UnitStory:
-    """Tell the story of the unit, searched for in one partition or in all.
+    """Return the story of the unit, searched for in one partition or in all.
 
     With `is_all` all dead letters are searched, and for longer; otherwise those of the last day.
     """

@@ -32,7 +32,7 @@ class EventFile:
     def publish(self) -> int:
         """Append the events that are missing, and return how many.
 
-        Half an event of a crash is cut off before. Processes append one at a time. Lines of another ledger or service,
+        Half an event that a crash wrote is cut off first. Processes append one at a time. Lines of another ledger or service,
         and lines that are no events, stay as they are; a last line that has no end gets one.
         """
         make_lasting_directory(self._path.parent)

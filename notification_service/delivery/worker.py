@@ -169,7 +169,7 @@ _THREADS, _SOURCE_THREADS = 4, 16
 
 
 class Reporting(Protocol):
-    """Takes every second how the worker is doing."""
+    """Is called every second with how the worker is doing."""
 
     def __call__(
         self,

@@ -46,7 +46,7 @@ class ServerStates:
 
 
 _SERVERS = 10
-"""How many unavailable servers of handlers are named: those for which the largest numbers of units wait."""
+"""How many unavailable servers of handlers are named: those for which the most units wait."""
 
 
 def with_metrics(

@@ -99,7 +99,7 @@ def _problems(key: str, head: Head) -> tuple[str, ...]:
             f"no-sum: payments without a known amount: {unknown}, so reports have no sum of their status; look"
             " into the notifications of its payments"
         )
-    # What stands before a semicolon is not for each person (notification_service/console/group_pages.py), so no name has one.
+    # Not every person may see what stands before a semicolon (notification_service/console/group_pages.py), so no name has one.
     contradictions = [f"{name.replace(';', ',')} {what}" for name, what in find_contradictions(head).items()]
     if contradictions:
         shown, more = contradictions[:_SHOWN], len(contradictions) - _SHOWN

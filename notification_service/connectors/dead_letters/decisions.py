@@ -186,7 +186,8 @@ def reject_edit(store: DeadLetterStore, number: str, because: str) -> Iterator[O
 def discard(store: DeadLetterStore, numbers: Iterable[str], because: str) -> Iterator[Outcome]:
     """Note for the dead letters with these numbers that nothing is to be done, for this reason.
 
-    Hundreds are noted at a time, all or none. If it is interrupted, those that were noted stay so; the same call does the others.
+    Hundreds are noted at a time, all or none. If it is interrupted, those that were noted stay so; the same call
+    notes those that are missing.
     """
     yield from _begin(store)
     choice = _choose(store, numbers, why_not_discard)

@@ -70,8 +70,8 @@ class DeadLettersInUse(ResequencerError):
 class DeadLetterStore(Protocol):
     """The dead letters of a service, which may be running. Used by one operator, from one thread.
 
-    Any call may raise TransportUnavailable or TransportRefused. A reported outcome is durable; repeating the same command
-    does the others, each record once.
+    Any call may raise TransportUnavailable or TransportRefused. A reported outcome is durable. The same command again
+    does what is missing, each record once.
     """
 
     @property

@@ -116,7 +116,9 @@ def sync_directory(files: FileOperations, directory: Path) -> None:
 
 
 def replace_synced(files: FileOperations, path: Path, content: bytes) -> None:
-    """Replace a file, whose content is durable then. Its name is so after `sync_directory`: a power cut may restore an older one.
+    """Replace a file, whose content is durable then. Its name is durable only after `sync_directory`.
+
+    Before, a power cut may restore an older one.
 
     Raises:
         TransportRefused, TransportUnavailable: As `translated`; the file still has the content before.

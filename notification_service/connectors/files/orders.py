@@ -1,8 +1,8 @@
 """Orders and their outcomes in files: `partition-N.jsonl` in the orders directory, and `orders.jsonl` among the outputs.
 
 Operators append to the orders under a lock; the worker only reads them. An order's offset is the byte at which its line begins.
-A complete line is never taken away again, because the worker may have executed its order already. A last line without its end is
-what a killed writer has written of it: the worker has not read it, and the next writer cuts it off.
+A complete line is never taken away again, because the worker may have executed its order already. A last
+line without its end is from a writer that was killed: the worker has not read it, and the next writer cuts it off.
 """
 
 import logging

@@ -53,7 +53,7 @@ class OutputFile:
             return self._recover()
 
     def revisit(self) -> Numbers:
-        """Prepare an append: repair the end of the last append, and start again if the file was moved away.
+        """Prepare an append: cut off or adopt what the last append has written, and start again if the file was moved away.
 
         Returns numbers as `open` does.
         """

@@ -132,9 +132,10 @@ class XmsSinkSettings(BrokerSettings, frozen=True, kw_only=True):
 
 
 class JmsSinkSettings(XmsSinkSettings, frozen=True, kw_only=True):
-    """And the queue of its markers. A marker that is missing for `marker_patience_ms` was taken away by an operator.
+    """The broker and the queues of a sink with transactions, one of them for its markers.
 
-    Until then an earlier owner's connection may hold it, which the broker closes when it is silent.
+    A marker that is missing for `marker_patience_ms` was taken away by an operator. Until then an earlier
+    owner's connection may hold it, which the broker closes when it is silent.
     """
 
     markers: Annotated[str, Key(QUEUE, "markers.queue")] = "PAYMENT_STATUS_NOTIFICATION_MARKERS"

@@ -102,7 +102,7 @@ class KafkaSink:
     the beginning of those of the source's partitions. `clock` gives the instant of dead letters that are made here.
 
     The records of each partition are published in a transaction of its own, with the marker. All transactions of a publication
-    are written before the first one is committed. So one for a partition that another worker owns publishes nothing.
+    are written before the first one is committed. So a publication with a partition that another worker owns publishes nothing.
     """
 
     capabilities = SinkCapabilities(is_transactional=True, remembers=True)

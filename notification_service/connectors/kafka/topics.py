@@ -234,7 +234,7 @@ def make_topics(settings: KafkaSettings, like: str, wanted: Mapping[str, Mapping
 
     Raises:
         TransportUnavailable: The brokers do not answer, or do not know `like` yet.
-        TransportRefused: They cannot be made or changed; the text has how an operator does it.
+        TransportRefused: They cannot be made or changed; the text says how an operator does it.
     """
     with closing(open_admin(settings)) as admin, translated("the topics"):
         found = {each["name"]: each for each in admin.describe_topics([like, *wanted])}

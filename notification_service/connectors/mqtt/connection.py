@@ -36,7 +36,7 @@ _ANY_SIZE = 268_435_460
 class Session(NamedTuple):
     """A session that the broker keeps for `expiry_s` seconds after the connection. It is taken up if the client id has one.
 
-    `receive_maximum` is how many messages that the broker may send without an acknowledgement; some brokers exceed it.
+    `receive_maximum` is how many messages the broker may send without an acknowledgement; some brokers exceed it.
     """
 
     expiry_s: int
@@ -44,7 +44,7 @@ class Session(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the broker announced: the maximum of messages without confirmation, the bytes of a packet, and the highest qos."""
+    """What the broker announced: how many messages may be without confirmation, the bytes of a packet, and the highest qos."""
 
     receive_maximum: int
     packet_bytes: int

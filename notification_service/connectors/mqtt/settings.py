@@ -81,7 +81,7 @@ def _is_topic_filter(value: Any) -> bool:
 class MqttSinkSettings(BrokerSettings, frozen=True, kw_only=True):
     """The broker and the topics of a sink. `qos`: with 0 a message may be lost, with 1 and 2 it may come twice.
 
-    `changes` says to operators what of it is not as configured; None: nothing.
+    `changes` is a sentence for operators about what is not as configured; None: nothing.
     """
 
     client_id: Annotated[

@@ -16,7 +16,7 @@
     const fields = [...document.querySelectorAll("main input, main textarea, main select")];
     return document.hidden || fields.some((field) => field === at || isChanged(field)) || (selected && !selected.isCollapsed);
   };
-  // What identifies a link or a button of its page. Few have an id.
+  // What identifies a link or a button on its page. Few have an id.
   const nameOf = (each) => [each.id, each.localName, each.getAttribute("href") ?? each.textContent, each.form?.action, each.value].join();
   // A page that is expensive to make is fetched more rarely, and never twice at once.
   let isFetching = false;

@@ -102,7 +102,7 @@ class Gate(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, probe=None)
 
     def released(self, row: int) -> "Gate":
-        """Return the gate after a call for the row that shows nothing of the receiver: if it was the probe, another can be."""
+        """Return the gate after a call whose answer shows nothing of the receiver. If its row was the probe, another can be."""
         return self.without_probe() if self.probe == row else self
 
     def refused(self, step: Step, before: Refusals | None) -> Refusals:

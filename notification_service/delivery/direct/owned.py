@@ -142,7 +142,7 @@ class Takeover:
         self._stage, self._gate, self._clock, self._dead_letter = stage, gate, clock, dead_letter
 
     def take(self, clients: StageClients, partition: Partition, now: int, before: Owned | None) -> Owned:
-        """Return the partition as its position says, which is the next offset to read.
+        """Return the partition as its position says, ready to be read from there.
 
         `before` is what this worker knew of it before its clients were made again. It continues, with its waits and attempts, if
         no other worker has moved the position since.

@@ -1,5 +1,7 @@
-"""The rows of jobs: found by their names, and completed with one event, which is written with the change that ended the last
-row. The event is numbered when it is published."""
+"""Jobs in their table: found by their names, and completed with one event.
+
+The event is written with the change that ended their last row, and numbered when it is published.
+"""
 
 import secrets
 from collections.abc import Sequence

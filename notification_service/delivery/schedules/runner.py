@@ -34,7 +34,7 @@ _PILE_TICKS = 2
 """When as many requests wait as more than these ticks make, the schedule is ahead of its receiver: that is a problem."""
 
 _REQUESTS, _BYTES, _LOOKED_AT = 500, 1 << 20, 50_000
-"""The maximum of requests of a portion, about their maximum of bytes, and how many keys are looked at for it."""
+"""How many requests a portion has at most, about how many bytes, and how many keys are looked at for it."""
 
 
 class OtherExpression(ResequencerError):

@@ -140,7 +140,7 @@ class GroupsCheck:
         self._dead_letters += 1
 
     def end(self, findings: Findings, disturbed: Collection[str] = ()) -> None:
-        """Report all deviations, after everything was added. Of `disturbed` units an operator changed the notifications."""
+        """Report all deviations, after everything was added. Of `disturbed` units an operator changed what is notified."""
         for each in self._found(disturbed):
             findings.add(each)
 

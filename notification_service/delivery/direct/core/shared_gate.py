@@ -122,7 +122,7 @@ class SharedGate:
         self._doubts[row] = doubt
 
     def judge_alone(self, row: int) -> None:
-        """Blame a record of which no other answer has shown anything for some time."""
+        """Blame a record if no other answer has shown for some time what is to blame."""
         if (found := self._doubts.pop(row, None)) is not None:
             found.stands()
 
@@ -132,7 +132,10 @@ class SharedGate:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the receiver has answered so, or could not be reached. Else records that were not read yet may succeed."""
+        """Whether the receiver itself has answered that it sleeps, or could not be reached.
+
+        Else records that were not read yet may succeed.
+        """
         return self.is_shut and not self._is_shut_by_failures
 
     def retries_at(self, now: int) -> int:

@@ -206,7 +206,7 @@ def test_an_operator_closes_a_group_and_the_audit_log_has_it(stage: Stage) -> No
     form = {FORM: token_on(stage.client, page), "because": "the sender <told> us"}
     done = stage.client.post(f"/groups/{ODD}/close", data=form)
     assert (done.status_code, done.headers["location"]) == (303, f"/groups/{ODD}")
-    assert "local gave the command to close it at" in stage.text(f"/groups/{ODD}")
+    assert "local gave the command to close it." in stage.text(f"/groups/{ODD}")
     log = "".join(each.read_text() for each in stage.directory.glob("console-audit-*.jsonl"))
     assert '"action":"groups.close","group":"ODDGROUP","because":"the sender <told> us"' in log
     stage.look()
