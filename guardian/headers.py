@@ -104,6 +104,13 @@ SCHEDULE_TICK: Final = "schedule-tick"
 SCHEDULE_REQUESTS: Final = "schedule-requests"
 """For how many requests of its key a request of a schedule stands: itself, and older ones that were never called; absent: 1."""
 
+UNIT_OF_WORK: Final = "unit-of-work"
+"""Of a record that leaves as it came: its unit, if that is not the text of its key."""
+OURS: Final = "resequencer-"
+"""The prefix of our headers in a record that leaves as it came. One of its own with such a name is kept under `ORIGINAL`."""
+ORIGINAL: Final = "resequencer-original-"
+_PASSED_THROUGH: Final = f"{OURS}{NOTIFICATION_ID}"
+
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
 _OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})
@@ -208,6 +215,22 @@ def own_headers(headers: Headers, delivery_id: str) -> Headers:
 def texts_of(headers: Headers) -> dict[str, str]:
     """Return the values as text, by name. Invalid UTF-8 is replaced: another program may have written it."""
     return {name: value.decode(errors="replace") for name, value in headers}
+
+
+def own_texts(headers: Headers) -> dict[str, str]:
+    """Return our headers of a notification as text, by their names without a prefix; those of payments with all that is there."""
+    texts = texts_of(headers)
+    if _PASSED_THROUGH not in texts:
+        return texts
+    return {
+        name.removeprefix(OURS): text for name, text in texts.items() if name.startswith(OURS) and not name.startswith(ORIGINAL)
+    }
+
+
+def find_unit(key: bytes | None, texts: dict[str, str]) -> str | None:
+    """Return the unit of a notification with this key and our headers `texts`; None if neither names one."""
+    named = texts.get(UNIT_OF_WORK)
+    return named if named is not None or key is None else key.decode(errors="replace")
 
 
 def _error_header(name: str, error: str) -> tuple[str, bytes]:

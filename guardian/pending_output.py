@@ -1,6 +1,7 @@
 """Output as records for the transport, and as the pending bytes that the storage keeps until they are published."""
 
 import msgspec
+from msgspec import UNSET
 
 from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
@@ -33,6 +34,8 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     key: bytes | None
     headers: Headers
     value: bytes
+    offset: int | None = None
+    prefix: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,6 +59,8 @@ def offset_of(number: int, what: Output) -> int:
 
 def offset_behind(each: OutputRecord) -> int:
     """The offset of the input record that caused an output record. Without a position header: a unique negative number."""
+    if each.offset is not None:
+        return each.offset
     origin = Origin.find(texts_of(each.headers).get(_POSITION.get(each.channel, ""), ""))
     return -each.number if origin is None else origin.offset
 
@@ -72,8 +77,12 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
 def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offset: int) -> OutputRecord:
     """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`."""
     if isinstance(what, Notification):
-        headers = (*what.headers, _MARK) if what.origin[1] < heal_offset else what.headers
-        return OutputRecord(number, _NOTIFICATIONS, what.unit.encode(), headers, what.value, is_object=what.is_object)
+        offset, prefix = what.origin[1], what.prefix
+        headers = (*what.headers, _mark(prefix)) if offset < heal_offset else what.headers
+        key = what.unit.encode() if what.key is UNSET else what.key
+        if not prefix:
+            return OutputRecord(number, _NOTIFICATIONS, key, headers, what.value, is_object=what.is_object)
+        return OutputRecord(number, _NOTIFICATIONS, key, headers, what.value, offset=offset, prefix=prefix)
     origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
     mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Fact):
@@ -83,7 +92,8 @@ def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offs
 
 def to_pending(each: OutputRecord) -> Pending:
     """Return the record as it is stored: the fields in the order of `_Stored`."""
-    return Pending(each.number, _encode((each.channel, each.key, each.headers, each.value)))
+    fields = (each.channel, each.key, each.headers, each.value)
+    return Pending(each.number, _encode((*fields, each.offset, each.prefix) if each.prefix else fields))
 
 
 def from_pending(pending: Pending) -> OutputRecord:
@@ -92,13 +102,19 @@ def from_pending(pending: Pending) -> OutputRecord:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = f"its stored bytes are damaged ({error}); restore the storage from a backup"
         raise StorageRefused(f"pending output number {pending.number}", problem) from error
-    return OutputRecord(pending.number, stored.channel, stored.key, stored.headers, stored.value)
+    fields = (stored.channel, stored.key, stored.headers, stored.value)
+    return OutputRecord(pending.number, *fields, offset=stored.offset, prefix=stored.prefix)
 
 
 def renumbered(each: OutputRecord, number: int) -> OutputRecord:
     """The same record under a new number, marked: it is unknown whether it was published under its old number."""
-    headers = each.headers if _MARK in each.headers else (*each.headers, _MARK)
-    return OutputRecord(number, each.channel, each.key, headers, each.value)
+    mark = _mark(each.prefix)
+    headers = each.headers if mark in each.headers else (*each.headers, mark)
+    return OutputRecord(number, each.channel, each.key, headers, each.value, offset=each.offset, prefix=each.prefix)
+
+
+def _mark(prefix: str) -> tuple[str, bytes]:
+    return (f"{prefix}{POSSIBLE_DUPLICATE}", MARKED) if prefix else _MARK
 
 
 def _dead_letter_headers(dead_letter: DeadLetter) -> Headers:

@@ -74,7 +74,8 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
 
     `number` counts from 1 within its partition, over all channels, and is never used for another record. So a transport may
     treat a number that it has seen as published. It goes to the partition of this number, with None to that of its key. With
-    `is_object` the value is certainly a JSON object on one line, because the service itself encoded it.
+    `is_object` the value is certainly a JSON object on one line, because the service itself encoded it. `offset` is that of the
+    record that caused it, if no header of ours has it without a `prefix`; the names of our headers begin with that.
     """
 
     number: int
@@ -84,6 +85,8 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     partition: int | None = None
     is_object: bool = False
+    offset: int | None = None
+    prefix: str = ""
 
 
 class Position(msgspec.Struct, frozen=True):

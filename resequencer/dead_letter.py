@@ -18,6 +18,7 @@ class DeadLetterReason(StrEnum):
     INVALID_ID = "invalid-id"
     NO_SEQUENCE = "no-sequence"
     INVALID_SEQUENCE = "invalid-sequence"
+    INVALID_TIME = "invalid-time"
     UNSUPPORTED_SCHEMA_VERSION = "unsupported-schema-version"
     TOO_LARGE = "too-large"
     CONFLICTING_DUPLICATE = "conflicting-duplicate"

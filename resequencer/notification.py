@@ -1,16 +1,19 @@
 """What is sent of an envelope: notifications, and facts, which are counted by groups."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from resequencer.record import Headers, Origin, short_digest
+from resequencer.record import Headers, Origin, short_digest, size_of_headers
 
 _HEADERS_BYTES = 1_024
 
 
 class Notification(msgspec.Struct, frozen=True, gc=False):
-    """A status report to publish: key (the unit of work), value and headers of one record.
+    """A record to publish.
 
-    `is_object` is set if the service itself encoded the value as a JSON object on one line.
+    `status` is what it is counted under. `key` UNSET is the unit of work. `is_object` is set if the service itself encoded the
+    value as a JSON object on one line. `prefix` is that of our headers in it, which is not empty if the record's own headers
+    leave, too: they may have the same names.
     """
 
     notification_id: str
@@ -20,10 +23,14 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
     origin: Origin
     is_object: bool = False
+    key: bytes | UnsetType | None = UNSET
+    prefix: str = ""
 
     @property
     def size(self) -> int:
-        """About its size in bytes until it is published, with a fixed size for the headers, which are short."""
+        """About its size in bytes until it is published, with a fixed size for our own headers, which are short."""
+        if self.prefix:
+            return len(self.value) + size_of_headers(self.headers) + _HEADERS_BYTES
         return len(self.value) + _HEADERS_BYTES
 
 

@@ -109,7 +109,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def size_of(value: bytes, key: bytes | None, headers: Headers) -> int:
     """Return the size in bytes of the parts of a record."""
-    return len(value) + len(key or b"") + sum(map(len, chain.from_iterable(headers)))
+    return len(value) + len(key or b"") + size_of_headers(headers)
+
+
+def size_of_headers(headers: Headers) -> int:
+    """Return the size of the names, in characters, and of the values."""
+    return sum(map(len, chain.from_iterable(headers)))
 
 
 _LETTERS = bytes.maketrans(bytes(range(32)), b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")

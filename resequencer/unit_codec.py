@@ -190,6 +190,9 @@ class UnitCodec(NamedTuple):
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
                 return Undecodable(record, envelope.reason, envelope.error)
+            arrived = getattr(self.strategy, "arrived", None)
+            if arrived is not None:
+                envelope = arrived(envelope, stored.stashed_at)
             return entry_of(envelope, *self.strategy.rank(envelope), stored.stashed_at, stored.learned_wait_ms)
         except PermanentError as error:
             return Undecodable(record, error.reason, str(error))

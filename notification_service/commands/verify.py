@@ -18,6 +18,7 @@ from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
 from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
 from notification_service.connectors.region_port import Repeats
+from notification_service.events.pass_through import PAYMENTS
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck
@@ -302,7 +303,7 @@ def _read_log(configuration: Configuration) -> OrdersLog:
 def refuse_foreign_handler(configuration: Configuration) -> None:
     """Raise ConfigurationError if a user's own handler is configured: the simulator cannot expect its notifications."""
     handler = configuration.notification.handler
-    if handler is not None:
+    if handler != PAYMENTS:
         problem = (
             f"{handler!r} is a handler of your own, so the expected notifications are unknown; verify needs null. To check ids, "
             "order and marks, use `resequencer audit`"

@@ -1,7 +1,7 @@
 """The rules that hold between keys. A constraint is checked only if each of its keys has a valid value."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from notification_service.aggregation.settings import AggregationSettings, AggregationWorkerSettings
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
@@ -16,14 +16,20 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
+from notification_service.events.mapped import Mapping
+from notification_service.events.pass_through import PAYMENTS
+from notification_service.events.settings import IPF, MAPPED, EventsSettings
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
+from resequencer.strategies.window import OrderBy
 
 MAX_DEADLINE_MS = 30 * 86_400_000
 
 _INGRESS_TRANSPORT = path_of(Ingress, "transport")
 _TRANSPORT = path_of(Notifications, "transport")
 _STRATEGY = path_of(Resequencers, "strategy")
+_ORDER_BY = path_of(Resequencers, "order_by")
+_FORMAT = path_of(EventsSettings, "format")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
 _ATTEMPTS = path_of(Resequencers, "max_attempts")
@@ -99,7 +105,64 @@ def _is_a_topic_of_its_own(path: str, what: str, *others: str, switch: str | Non
     )
 
 
+def _needs_ipf(path: str, needs: Callable[[str], bool], what: str) -> Constraint:
+    return Constraint(
+        (path, _FORMAT),
+        lambda values: values[_FORMAT] == IPF or not needs(values[path]),
+        f"{what} payments, which only events.format = ipf brings; choose another value",
+    )
+
+
+def _is_mapped(path: str, key: str, needs: Callable[[Values], bool], what: str) -> Constraint:
+    return Constraint(
+        (path, _FORMAT, _STRATEGY, _ORDER_BY, key),
+        lambda values: values[_FORMAT] != MAPPED or values[key] is not None or not needs(values),
+        f"{what}: give {key}",
+    )
+
+
+def _orders_by_number(values: Values) -> bool:
+    by_number = values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] is OrderBy.SEQUENCE
+    return by_number or values[_STRATEGY] in ("SEQUENCE", "STRICT_SEQUENCE")
+
+
+def _orders_by_time(values: Values) -> bool:
+    return values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] is OrderBy.TIME
+
+
+_EVENTS_CONSTRAINTS = (
+    _needs_ipf(path_of(Notifications, "handler"), lambda handler: handler == PAYMENTS, "is payments, which needs"),
+    _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
+    _needs_ipf(_HAS_FACTS, bool, "counts"),
+    _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),
+    _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
+    _is_mapped(
+        _STRATEGY, path_of(Mapping, "type"), lambda values: values[_STRATEGY] == "COMPLETE", "waits for parts, and none is mapped"
+    ),
+    Constraint(
+        (_ORDER_BY, _STRATEGY, _FORMAT),
+        lambda values: values[_FORMAT] != IPF or not _orders_by_time(values),
+        "is time, which data envelopes do not bring: set order-by = sequence",
+    ),
+    Constraint(
+        (path_of(Resequencers, "required_parts"), _STRATEGY),
+        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[path_of(Resequencers, "required_parts")]),
+        "is empty, but strategy = COMPLETE waits for the parts that this key names: give at least one",
+    ),
+    Constraint(
+        (path_of(Mapping, "id"), path_of(Mapping, "sequence"), _FORMAT),
+        lambda values: (
+            values[_FORMAT] != MAPPED
+            or values[path_of(Mapping, "id")] is not None
+            or values[path_of(Mapping, "sequence")] is not None
+        ),
+        "is null, and no sequence is mapped, so nothing identifies an event: give its place, or position (no record is a "
+        "duplicate) or digest (equal contents are one event)",
+    ),
+)
+
 CONSTRAINTS = (
+    *_EVENTS_CONSTRAINTS,
     _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
     _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),
     Constraint(

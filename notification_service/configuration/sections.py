@@ -5,6 +5,7 @@ or with further keys of the same section added.
 """
 
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +17,27 @@ from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSou
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
+from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
+from notification_service.events.settings import EventsSettings
 from notification_service.payments.strategies import STRATEGIES
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section
 from resequencer.keys.list_types import Choices, Names, Wholes
-from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Location, Size, Switch, Text, TopicName, Whole
-from resequencer.settings import ResequencerSettings
+from resequencer.keys.value_types import (
+    Choice,
+    Duration,
+    FilePath,
+    FirstNumber,
+    Location,
+    OptionOrForeign,
+    Size,
+    Switch,
+    Text,
+    TopicName,
+    Whole,
+)
+from resequencer.settings import LearnedTimeout, ResequencerSettings
+from resequencer.strategies.window import OrderBy
 from storage.infinispan.storage import ServerSettings
 from storage.redis.settings import RedisServerSettings
 
@@ -105,11 +121,12 @@ class Ingress(msgspec.Struct, frozen=True):
     file_directory: Annotated[Path, Key(FilePath("<run-directory>/in"), "file.directory")]
     archive_directory: Annotated[Path, Key(FilePath("<run-directory>/archive"), "file.archive-directory")]
     archive_every_ms: Annotated[int | None, Key(Duration("1s", "7d", "never by itself"), "file.archive-every")]
+    events: Annotated[EventsSettings, Section("events")]
 
 
 class Notifications(msgspec.Struct, frozen=True):
-    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` None is the service's own
-    handler.
+    """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` is payments,
+    pass-through or `package.module:Class`.
 
     `rotate_bytes` None: outputs are never rotated. `notifications_kept` None: rotated notifications are never deleted.
     """
@@ -128,7 +145,7 @@ class Notifications(msgspec.Struct, frozen=True):
     notifications_kept: Annotated[int | None, Key(Whole(1, 1_000_000, "all of them"), "file.keep-notifications")]
     dead_letters_topic: Annotated[str, Key(TopicName(), "dead-letters.topic")]
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
-    handler: Annotated[str | None, Key(Foreign("Class", "the service's own"))]
+    handler: Annotated[str, Key(OptionOrForeign((PAYMENTS, PASS_THROUGH), "Class"))]
     settings: Annotated[Path, Key(FilePath())]
 
 
@@ -164,6 +181,10 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
 
     storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache")))]
     strategy: Annotated[str, Key(Choice(tuple(STRATEGIES), "Class"))]
+    first_sequence: Annotated[int | None, Key(FirstNumber())]
+    required_parts: Annotated[tuple[str, ...], Key(Names('a list of different names, such as ["order.created"]'))]
+    order_by: Annotated[OrderBy, Key(Choice(tuple(OrderBy)))]
+    reorder_window_ms: Annotated[int, Key(Duration("1ms", "30d"))]
     custom_data_keys: Annotated[tuple[str, ...], Key(Names())]
     pds_data_keys: Annotated[tuple[str, ...], Key(Names())]
     handling_limit_ms: Annotated[int, Key(Duration("100ms", "1h"))]
@@ -171,6 +192,16 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]
     retention_ms: Annotated[int, Key(Duration("1s", "365d"))]
     stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
+
+    @cached_property
+    def deadline_ms(self) -> int:
+        """How long a stashed envelope may wait; with WINDOW this is the window."""
+        return self.reorder_window_ms if self.strategy == "WINDOW" else super().deadline_ms
+
+    @cached_property
+    def learned(self) -> LearnedTimeout | None:
+        """The bounds of the waits, if they are learned; those of WINDOW are its window."""
+        return None if self.strategy == "WINDOW" else super().learned
 
 
 class Storages(msgspec.Struct, frozen=True):

@@ -9,13 +9,15 @@ numbers that cannot be read, or too deep nesting. A body with such a flaw must n
 import re
 from abc import ABC, abstractmethod
 from array import array
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
 from guardian.headers import as_cut
-from notification_service.events.identifiers import find_id_flaw, shown
+from notification_service.events.identifiers import MAX_LENGTH, find_id_flaw, shown
+from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import our_mistake
 from resequencer.event import Event, Refusal
@@ -92,6 +94,8 @@ MAX_HEADERS = 1_000
 """The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_read_datetime = msgspec.json.Decoder(datetime).decode
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _read_number = msgspec.json.Decoder(int | float).decode
 
 
@@ -99,12 +103,13 @@ class DecodingSettings(msgspec.Struct, frozen=True):
     """`needs_sequence` comes from the strategy. Without it, a missing or invalid sequence becomes None and is not refused.
 
     A value of more than `max_value_bytes` is refused unread; so are key and headers that are larger together. `first_sequence` is
-    the lowest valid number: 0 or 1.
+    the lowest valid number: 0 or 1. With `needs_time` a record without a time is refused.
     """
 
     needs_sequence: bool
     max_value_bytes: int = 5 * 1024 * 1024
     first_sequence: int = 1
+    needs_time: bool = False
 
 
 class Refused(Exception):
@@ -190,6 +195,17 @@ class RecordDecoder(ABC, Generic[_E]):
             )
         return sequence
 
+    def _time(self, time: Instant | None, field: str) -> Instant | None:
+        """Return the time.
+
+        Raises:
+            Refused: The strategy needs one, and there is none.
+        """
+        if time is None and self._settings.needs_time:
+            error = f"{field} is missing or no time; send one as RFC 3339, such as 2026-03-28T23:33:55.941Z"
+            raise Refused(DeadLetterReason.INVALID_TIME, error)
+        return time
+
     def _shapeless(self, flaw: str) -> Refusal:
         return Refusal(DeadLetterReason.UNDECODABLE, f"not {self.a_record}: {flaw}; correct the producer and send it again")
 
@@ -204,6 +220,27 @@ def checked_id(field: str, identifier: str) -> str:
     if flaw is not None:
         raise Refused(DeadLetterReason.INVALID_ID, f"{field} {flaw}; send 1 to 256 printable characters")
     return identifier
+
+
+def checked_text(field: str, text: str) -> str:
+    """Return a text that is part of an id, of any length.
+
+    Raises:
+        Refused: It has control characters.
+    """
+    checked_id(field, text[:MAX_LENGTH])
+    for at in range(MAX_LENGTH, len(text), MAX_LENGTH):
+        checked_id(field, text[at : at + MAX_LENGTH])
+    return text
+
+
+def read_instant(text: str) -> Instant | None:
+    """Return the instant in a text of RFC 3339, None if it is none. Fractions of a millisecond are cut off."""
+    try:
+        found = _read_datetime(msgspec.json.encode(text))
+    except msgspec.DecodeError:
+        return None
+    return None if found.tzinfo is None else (found - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _find_integer(raw: bytes, lowest: int) -> int | None:

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 from notification_service.payments.envelope import PAIN_001_PARTS, custom_part, pds_part
 from resequencer.in_flight import InFlight
-from resequencer.strategies import registry
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.port import Strategy
+from resequencer.strategies.registry import STRATEGIES as ENGINE_STRATEGIES
+from resequencer.strategies.registry import Make, make_known_strategy
+from resequencer.strategies.registry import StrategySettings as EngineStrategySettings
 
 STRATEGY_KEY = "payment-status-notification.resequencer.strategy"
 
 
-class StrategySettings(registry.StrategySettings, frozen=True):
-    """The name of the strategy, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
+class StrategySettings(EngineStrategySettings, frozen=True):
+    """As those of the engine, and the keys for which the FULL_PAIN001_AND_… strategies wait."""
 
     custom_data_keys: tuple[str, ...] = ()
     pds_data_keys: tuple[str, ...] = ()
@@ -30,11 +32,11 @@ def _complete(name: str, keys: tuple[str, ...], parts: list[str]) -> Strategy:
     return Completeness(f"{name}[{','.join(keys)}]" if keys else name, (*PAIN_001_PARTS, *parts))
 
 
-STRATEGIES: Mapping[str, registry.Make] = {
+STRATEGIES: Mapping[str, Make] = {
     "FULL_PAIN001": lambda settings: Completeness(settings.strategy, PAIN_001_PARTS),
     "FULL_PAIN001_AND_CUSTOM_DATA": _complete_with_custom_data,
     "FULL_PAIN001_AND_PDS_DATA": _complete_with_pds_data,
-    **registry.STRATEGIES,
+    **ENGINE_STRATEGIES,
 }
 
 
@@ -44,4 +46,4 @@ def make_strategy(settings: StrategySettings, in_flight: InFlight | None = None)
     Raises:
         ConfigurationError: The strategy is unknown, or the user's class cannot be imported, created or used.
     """
-    return registry.make_strategy(settings, STRATEGY_KEY, in_flight, STRATEGIES)
+    return make_known_strategy(settings, STRATEGY_KEY, in_flight, STRATEGIES)

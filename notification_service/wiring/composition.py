@@ -28,6 +28,8 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
+from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
+from notification_service.events.settings import IPF, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -41,7 +43,8 @@ from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, W
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
-from resequencer.handler import Handler
+from resequencer.event import Decoder
+from resequencer.handler import DataHandler, Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.strategies.port import Strategy
@@ -85,7 +88,13 @@ def compose(
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
     context = TurnContext(
-        strategy, watched, LATEST_OBJECTS, configuration.resequencer, SystemRandom(), handler, strategy_key=STRATEGY_KEY
+        strategy,
+        watched,
+        _data_handler(configuration),
+        configuration.resequencer,
+        SystemRandom(),
+        handler,
+        strategy_key=STRATEGY_KEY,
     )
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
@@ -146,8 +155,8 @@ def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = 
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
 
-def make_decoder(configuration: Configuration) -> EnvelopeDecoder:
-    """The decoder of the workers, for other programs that read envelopes.
+def make_decoder(configuration: Configuration) -> Decoder:
+    """The decoder of the workers, for other programs that read events.
 
     Raises:
         ConfigurationError: The strategy cannot be used.
@@ -155,8 +164,16 @@ def make_decoder(configuration: Configuration) -> EnvelopeDecoder:
     return _decoder(configuration, make_strategy_of(configuration))
 
 
-def _decoder(configuration: Configuration, strategy: Strategy) -> EnvelopeDecoder:
-    return EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, configuration.ingress.max_record_bytes))
+def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
+    ingress, first = configuration.ingress, configuration.resequencer.first_sequence
+    needs_time = bool(getattr(strategy, "needs_time", False))
+    settings = DecodingSettings(strategy.needs_sequence, ingress.max_record_bytes, 1 if first == 1 else 0, needs_time)
+    return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
+
+
+def _data_handler(configuration: Configuration) -> DataHandler:
+    """Return what keeps the units' data: those of payments, which only IPF's envelopes have."""
+    return LATEST_OBJECTS if configuration.ingress.events.format == IPF else NO_DATA
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
@@ -191,6 +208,8 @@ def make_handler_of(configuration: Configuration) -> Handler:
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
+    if configuration.notification.handler == PASS_THROUGH:
+        return PassThrough()
     see_working_directory()
     return make_handler(handler_settings(configuration), known)
 
@@ -201,7 +220,7 @@ def handler_settings(configuration: Configuration) -> HandlerSettings:
         HandlerSettings,
         configuration.resequencer,
         target_type=configuration.notification.target_type,
-        handler=configuration.notification.handler,
+        handler=None if configuration.notification.handler == PAYMENTS else configuration.notification.handler,
         max_bytes=output_bytes(configuration.ingress.max_record_bytes),
         makes_facts=configuration.aggregation.is_enabled,
     )

@@ -118,6 +118,42 @@ class Foreign(_OrNull, msgspec.Struct, frozen=True):
         return text
 
 
+class OptionOrForeign(_OrNull, msgspec.Struct, frozen=True):
+    """One of the options, or a user's own as `package.module:Name`. Null is the first option."""
+
+    options: tuple[str, ...]
+    foreign: str
+
+    @property
+    def null(self) -> str:  # type: ignore[override]  # It is computed here.
+        return self.options[0]
+
+    @property
+    def what(self) -> str:
+        return f"one of {', '.join(self.options)}, or your own as package.module:{self.foreign}"
+
+    def read(self, value: Any) -> str:
+        text = self.options[0] if value is None else unquoted(value) if isinstance(value, str) else ""
+        if text in self.options or _FOREIGN.fullmatch(text):
+            return text
+        raise Mismatch
+
+
+class FirstNumber(_AsItIs, msgspec.Struct, frozen=True):
+    """0 or 1, or `any`, which is None."""
+
+    expects: str = "0, 1, or any: that of the first event that comes"
+
+    def read(self, value: Any) -> int | None:
+        text = unquoted(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        if text not in ("0", "1", "any"):
+            raise Mismatch
+        return None if text == "any" else int(text)
+
+    def show(self, value: int | None) -> int | str:
+        return "any" if value is None else value
+
+
 class Text(_OrNull, msgspec.Struct, frozen=True):
     """A text that matches `pattern` as a whole. A number or duration is refused, because its spelling is lost in parsing."""
 

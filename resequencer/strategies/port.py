@@ -31,6 +31,9 @@ class Strategy(Protocol):
     One whose answers are cheap together may also have `step(state, envelope)`: the answers of `handled` and `is_late` as a tuple
     if it `accepts` the envelope, else None. It is asked instead of these three for an envelope that is handled in order.
 
+    One that orders by a time may have `arrived(envelope, at)`: the event as it counts, for one that came at this instant. With
+    `releases_by_wait` the end of an event's wait releases it in order, with all that are before it, and not the whole stash.
+
     `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
     sequence is a dead letter. With `gathers` the data of all stashed envelopes are taken over on completion, in order of
     arrival, before any of them is handled. Without it an envelope's data is taken over when the envelope is handled.

@@ -8,11 +8,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, PermanentError, words_of
 from resequencer.event import Event
 from resequencer.in_flight import CallKind, InFlight, Untracked
+from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.port import Rank, Strategy, StrategyState
 from resequencer.strategies.sequence import Sequence, StrictSequence
+from resequencer.strategies.window import OrderBy, Window
 from resequencer.users_code import import_named
 
 _Answer = TypeVar("_Answer")
@@ -40,6 +43,8 @@ class ForeignStrategy:
         self.name = name
         self.needs_sequence = bool(strategy.needs_sequence)
         self.gathers = bool(strategy.gathers)
+        self.releases_by_wait = bool(getattr(strategy, "releases_by_wait", False))
+        self.needs_time = bool(getattr(strategy, "needs_time", False))
         self.state_type: type[StrategyState] = strategy.state_type
         if not issubclass(self.state_type, StrategyState):
             raise TypeError("its state_type is no subclass of StrategyState")
@@ -47,6 +52,12 @@ class ForeignStrategy:
 
     def initial(self) -> Any:
         return msgspec.msgpack.decode(self._initial, type=self.state_type)
+
+    def arrived(self, envelope: Event, at: Instant) -> Event:
+        arrived = getattr(self._strategy, "arrived", None)
+        if arrived is None:
+            return envelope
+        return self._ask(envelope, lambda: _checked_event(arrived(envelope, at), envelope))
 
     def rank(self, envelope: Event) -> Rank:
         return self._ask(envelope, lambda: _checked_rank(self._strategy.rank(envelope)))
@@ -110,25 +121,62 @@ def _checked_rank(rank: Any) -> Rank:
     return Rank(str(lane), int(place))
 
 
+def _checked_event(event: Any, came: Event) -> Event:
+    if not isinstance(event, Event) or event.record is not came.record:
+        raise TypeError("arrived returned another event than it was given")
+    return event
+
+
 def _checked_text(text: Any) -> str:
     """Return a text that can be stored and sent: valid Unicode, exactly `str`, and short, because it is kept with the unit."""
     return str(text)[:_LONGEST_TEXT].encode(errors="replace").decode()
 
 
 class StrategySettings(msgspec.Struct, frozen=True):
-    """The name of the strategy. Strategies with keys of their own extend it."""
+    """The name of the strategy, and what it needs.
+
+    The numbers of SEQUENCE and STRICT_SEQUENCE begin with `first_sequence`: 0 or 1; None: with that of the first event that
+    comes. COMPLETE waits for the `required_parts`. WINDOW orders by `order_by` (time or sequence) what comes within
+    `reorder_window_ms`.
+    """
 
     strategy: str
+    first_sequence: int | None = 1
+    required_parts: tuple[str, ...] = ()
+    order_by: OrderBy = OrderBy.TIME
+    reorder_window_ms: int = 2_000
 
 
 Make = Callable[[Any], Strategy]
 """Makes a strategy of its settings, which are `StrategySettings` or a subclass."""
 
-STRATEGIES: Mapping[str, Make] = {"SEQUENCE": lambda _: Sequence(), "STRICT_SEQUENCE": lambda _: StrictSequence()}
-"""The strategies that need nothing but what every event has."""
+
+def _sequence(settings: StrategySettings) -> Strategy:
+    return Sequence(settings.first_sequence)
 
 
-def make_strategy(
+def _strict_sequence(settings: StrategySettings) -> Strategy:
+    return StrictSequence(settings.first_sequence)
+
+
+def _complete(settings: StrategySettings) -> Strategy:
+    return Completeness(f"COMPLETE[{','.join(settings.required_parts)}]", settings.required_parts)
+
+
+def _window(settings: StrategySettings) -> Strategy:
+    return Window(settings.order_by, settings.reorder_window_ms)
+
+
+STRATEGIES: Mapping[str, Make] = {
+    "SEQUENCE": _sequence,
+    "STRICT_SEQUENCE": _strict_sequence,
+    "COMPLETE": _complete,
+    "WINDOW": _window,
+}
+"""The strategies that need nothing but what the engine knows of an event."""
+
+
+def make_known_strategy(
     settings: StrategySettings, key: str, in_flight: InFlight | None = None, known: Mapping[str, Make] = STRATEGIES
 ) -> Strategy:
     """Return the configured strategy: one of the `known`, or a user's own. `key` is the configuration key that names it.

@@ -152,9 +152,8 @@ def _take(turn: Turn, envelope: Event, queued: Entry | None = None) -> None:
     ahead: tuple[Any, bool] | None = None
     entry: Entry | None = None
     try:
-        if envelope.parts:
-            context = turn.context
-            context.data_handler.refuse_too_much(unit.data, envelope, context.settings.stash_bytes, unit.data_bytes)
+        if envelope.parts or turn.context.arrived is not None:
+            envelope = _as_it_counts(turn, envelope, turn.now if queued is None else queued.stashed_at)
         unit.state = strategy.observe(unit.state, envelope)
         if step is None or queued is not None:
             entry = _entry(turn, envelope, queued)
@@ -176,6 +175,18 @@ def _take(turn: Turn, envelope: Event, queued: Entry | None = None) -> None:
             turn.unstash(strategy.rank(envelope).lane if entry is None else entry.lane)
     else:
         _stash(turn, entry or turn.entry(envelope), is_new=queued is None)
+
+
+def _as_it_counts(turn: Turn, envelope: Event, at: Instant) -> Event:
+    """Return an envelope that came at this instant, with the time that counts for the strategy.
+
+    Raises:
+        PermanentError: The unit would have too much data, or the user's own strategy fails.
+    """
+    unit, context = turn.unit, turn.context
+    if envelope.parts:
+        context.data_handler.refuse_too_much(unit.data, envelope, context.settings.stash_bytes, unit.data_bytes)
+    return envelope if context.arrived is None else context.arrived(envelope, at)
 
 
 def _entry(turn: Turn, envelope: Event, queued: Entry | None) -> Entry:

@@ -79,8 +79,8 @@ def without_poison(
                 unit.restore(before)
                 raise
             undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
-            if any(each is poison for each in came):
-                came = tuple(each for each in came if each is not poison)
+            if any(each.record is poison.record for each in came):
+                came = tuple(each for each in came if each.record is not poison.record)
                 aside.append(undecodable)
             elif not _take_out(unit, undecodable):
                 unit.restore(before)

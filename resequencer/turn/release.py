@@ -6,7 +6,7 @@ from resequencer.errors import PermanentError
 from resequencer.order import OrderResult
 from resequencer.turn.retry import is_due
 from resequencer.turn.turn import Release, Turn
-from resequencer.turn.waits import deadline_at, end_hold, mend_deadline
+from resequencer.turn.waits import deadline_at, deadline_of, end_hold, mend_deadline
 from resequencer.unit import Entry, Remainder, Wake, place_of
 
 _UNAVAILABLE = 4
@@ -33,12 +33,18 @@ def release(turn: Turn, cause: Wake) -> None:
         if oldest.stashed_at <= turn.now < deadline_at(turn, oldest):
             return
     turn.is_changed, turn.is_ordered = True, cause is Wake.ORDER
+    if cause is Wake.DEADLINE and turn.context.releases_by_wait:
+        _release_in_order(turn)
+        return
     turn.released_to = max([each.offset for each in unit.stash])
     release_stash(turn, cause)
 
 
 def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals."""
+    if cause is Wake.DEADLINE and turn.context.releases_by_wait:
+        _release_in_order(turn)
+        return
     unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.unit.lowest
     if oldest is None or lowest is None:
         return
@@ -53,6 +59,22 @@ def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     if released:
         source_position = str(oldest.envelope.record.origin)
         turn.releases.append(Release(unit.name, cause, missing, released, waited_ms, source_position, is_rest))
+
+
+def _release_in_order(turn: Turn) -> None:
+    """Handle in order, as if it had just come, what has waited its time, and all that is before it. The others wait on."""
+    unit, settings = turn.unit, turn.context.settings
+    due = [each for each in unit.stash if not each.stashed_at <= turn.now < deadline_of(each, settings)]
+    unit.amend(deadline_at=None)
+    last = max((each.order for each in due), default=None)
+    while last is not None and unit.is_free and unit.stash and unit.stash[0].order <= last:
+        if turn.is_spent:
+            unit.amend(remainder=Remainder(cause=Wake.DEADLINE))
+            return
+        top = unit.stash[0]
+        turn.current = top.envelope
+        unit.remove(top)
+        turn.attempt(top.envelope, top)
 
 
 def try_again(turn: Turn, *, is_early: bool = False) -> None:

@@ -34,8 +34,8 @@ class TurnContext(msgspec.Struct, frozen=True):
     With `stores_turns` each turn that changes its unit says what is to be stored, as a durable storage needs it. Without it only
     the turn before the actor stops does: until then nothing but the actor is asked for the unit.
 
-    `strategy_key` is the configuration key of the strategy, for errors. `step` and `gathers` are the strategy's, looked up once;
-    `step` is None if it has none.
+    `strategy_key` is the configuration key of the strategy, for errors. `step`, `arrived`, `gathers` and `releases_by_wait` are
+    the strategy's, looked up once.
     """
 
     strategy: Strategy
@@ -47,11 +47,15 @@ class TurnContext(msgspec.Struct, frozen=True):
     stores_turns: bool = True
     strategy_key: str = "strategy"
     step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
+    arrived: Callable[[Event, Instant], Event] | None = None
     gathers: bool = False
+    releases_by_wait: bool = False
 
     def __post_init__(self) -> None:
         force_setattr(self, "step", getattr(self.strategy, "step", None))
+        force_setattr(self, "arrived", getattr(self.strategy, "arrived", None))
         force_setattr(self, "gathers", self.strategy.gathers)
+        force_setattr(self, "releases_by_wait", getattr(self.strategy, "releases_by_wait", False))
 
     def new_unit(self, name: str) -> Unit:
         """Return a unit of which nothing is known."""

@@ -12,6 +12,7 @@ from notification_service.payments.strategies import STRATEGIES
 from resequencer.dead_letter import DeadLetter
 from resequencer.errors import PermanentError
 from resequencer.notification import Notification
+from resequencer.strategies.window import OrderBy
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
 Row = tuple[str, str, str]
@@ -31,7 +32,15 @@ def driven(paragraph: str) -> Driven:
     keys = {name: tuple(found.split(", ")) for name, found in re.findall(r"(\w+)-data-keys = \[(.*?)\]", paragraph)}
     strategies = re.findall(r"Example, `(\w+)`", paragraph)
     assert len(strategies) == 1
-    return drive(strategies[0], keys.get("custom", ()), keys.get("pds", ()))
+    parts = re.findall(r"required-parts = \[(.*?)\]", paragraph)
+    order_by = re.findall(r"order-by = (\w+)", paragraph)
+    return drive(
+        strategies[0],
+        keys.get("custom", ()),
+        keys.get("pds", ()),
+        **({"required_parts": tuple(parts[0].split(", "))} if parts else {}),
+        **({"order_by": OrderBy(order_by[0]), "stash_timeout_ms": 2_000} if order_by else {}),
+    )
 
 
 class Played:

@@ -235,6 +235,11 @@ class Driven:
 
 
 def drive(name: str, custom: tuple[str, ...] = (), pds: tuple[str, ...] = (), **settings: Any) -> Driven:
-    """Make a unit under the named strategy; `settings` are those of the resequencer."""
-    strategy = make_strategy(StrategySettings(name, custom, pds))
+    """Make a unit under the named strategy; `settings` are those of the strategy and of the resequencer."""
+    own = {
+        each: settings.pop(each)
+        for each in ("first_sequence", "required_parts", "order_by", "reorder_window_ms")
+        if each in settings
+    }
+    strategy = make_strategy(StrategySettings(name, custom_data_keys=custom, pds_data_keys=pds, **own))
     return Driven(strategy, ResequencerSettings(**settings))

@@ -55,7 +55,8 @@ class TypedReads:
         family |= {each for each in self.bases if _qualified(owner) in self.family(each)}
         if any((each, name) in self.reads for each in family):
             return True
-        return any(origin in family and field == name and (to, name) in self.reads for origin, to, field in self.handed)
+        handed = [to for origin, to, field in self.handed if origin in family and field == name]
+        return any((each, name) in self.reads for to in handed for each in self.family(to))
 
     def family(self, name: str) -> list[str]:
         """Return the class and its parents."""

@@ -25,7 +25,7 @@ TOKENS = (
 )
 NOW = 1_100_000
 
-_strategies = [make_strategy(StrategySettings(name, (), ())) for name in STRATEGIES]
+_strategies = [make_strategy(StrategySettings(name)) for name in STRATEGIES]
 
 
 def check(data: bytes) -> None:

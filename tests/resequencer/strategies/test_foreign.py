@@ -14,7 +14,7 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.in_flight import CallKind
 from resequencer.strategies.port import Rank, StrategyState
-from resequencer.strategies.registry import ForeignStrategy, StrategySettings, make_strategy
+from resequencer.strategies.registry import ForeignStrategy, StrategySettings, make_known_strategy
 from resequencer.strategies.sequence import StrictSequence
 
 
@@ -195,7 +195,7 @@ def test_one_that_ends_the_process_when_it_is_made_is_refused(
 
     monkeypatch.setattr(strategy_that_ends.Ends, "ending", ending, raising=False)
     with pytest.raises(ConfigurationError, match=re.escape(f"cannot be used: {ending.__name__}")):
-        make_strategy(StrategySettings("strategy_that_ends:Ends"), "strategy")
+        make_known_strategy(StrategySettings("strategy_that_ends:Ends"), "strategy")
 
 
 def test_a_rank_that_is_none_costs_one_dead_letter(envelopes: Envelopes) -> None:

@@ -1,0 +1,81 @@
+"""The handler that lets each record leave as it came, in order and once."""
+
+from typing import Any
+
+from guardian.headers import NOTIFICATION_ID, ORIGINAL, OURS, REQUEUED_FROM, SOURCE_POSITION, UNIT_OF_WORK, mark_headers
+from resequencer.clock import Instant
+from resequencer.event import Event
+from resequencer.handler import Handled, Marks
+from resequencer.notification import Notification, notification_id
+from resequencer.record import Headers
+
+PAYMENTS, PASS_THROUGH = "payments", "pass-through"
+"""The handlers that come with the service."""
+
+STATUS = "passed-through"
+"""What such records are counted under."""
+
+
+class PassThrough:
+    """Key, value and headers of a record leave as they came, with ours behind them; what requeueing has added does not."""
+
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
+        del data, now
+        record, identifier = envelope.record, notification_id(envelope.unit, envelope.event_id, 0)
+        unit = envelope.unit.encode()
+        ours = (
+            (NOTIFICATION_ID, identifier.encode()),
+            *(() if record.key == unit else ((UNIT_OF_WORK, unit),)),
+            (SOURCE_POSITION, str(record.origin).encode()),
+            *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
+        )
+        headers = (*own_headers(record.headers), *((f"{OURS}{name}", value) for name, value in ours))
+        passed = Notification(
+            identifier, envelope.unit, STATUS, record.value, headers, record.origin, key=record.key, prefix=OURS
+        )
+        return Handled((passed,))
+
+    def with_lookups(self, enrichment: object) -> "PassThrough":
+        """Return itself: it uses no lookups."""
+        del enrichment
+        return self
+
+
+def own_headers(headers: Headers) -> Headers:
+    """Return the headers that a record came with, as they leave."""
+    return tuple(
+        (f"{ORIGINAL}{name.removeprefix(OURS)}" if name.startswith(OURS) else name, value)
+        for name, value in headers
+        if name != REQUEUED_FROM
+    )
+
+
+class _NoData:
+    """Keeps no data of a unit. `resequencer.handler.DataHandler`."""
+
+    empty = None
+
+    def absorb(self, data: None, event: Event) -> None:
+        del event
+        return data
+
+    def fill(self, data: None, event: Event) -> None:
+        del event
+        return data
+
+    def refuse_too_much(self, data: None, event: Event, max_bytes: int, size: int) -> None:
+        """Nothing is kept, so nothing can be too much."""
+
+    def size_of(self, data: None) -> int:
+        del data
+        return 0
+
+    def encode(self, data: None) -> bytes:
+        del data
+        return b""
+
+    def decode(self, stored: bytes) -> None:
+        del stored
+
+
+NO_DATA = _NoData()

@@ -1,0 +1,192 @@
+"""Records of any kind by a mapping: typical ones of Debezium, of Spring Cloud Stream and of Confluent's serializers."""
+
+import json
+from typing import Any
+
+import pytest
+
+from notification_service.events.format import DecodingSettings
+from notification_service.events.mapped import MappedDecoder, Mapping, Place
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.event import Event, Refusal
+from resequencer.record import Headers, Origin, Partition, Record
+
+ORIGIN = Origin(Partition("events", 2), 41)
+ORDER = {"order": {"id": "order-17", "version": 3, "lines": [{"sku": "a"}, {"sku": "b"}]}, "at": "2026-04-05T17:31:00Z"}
+
+
+def decoded(value: Any, *, key: bytes | None = b"k", headers: Headers = (), needs_sequence: bool = True, **mapping: Any) -> Any:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    decoder = MappedDecoder(DecodingSettings(needs_sequence), Mapping(**mapping))
+    return decoder.decode(Record(ORIGIN, raw, key, headers))
+
+
+def event_in(value: Any, **how: Any) -> Event:
+    event = decoded(value, **how)
+    assert isinstance(event, Event), event
+    return event
+
+
+def refused(value: Any, **how: Any) -> tuple[DeadLetterReason, str]:
+    refusal = decoded(value, **how)
+    assert isinstance(refusal, Refusal), refusal
+    return refusal.reason, refusal.error
+
+
+def test_each_field_comes_from_where_the_mapping_says() -> None:
+    event = event_in(
+        ORDER,
+        key=b"created",
+        headers=(("event-id", b"e-1"), ("event-id", b"e-2"), ("after", b"e-0")),
+        unit="value:order.id",
+        sequence="value:order.version",
+        flow="value:order.lines.1.sku",
+        id="header:event-id",
+        type="key",
+        time="value:at",
+        previous="header:after",
+    )
+    assert (event.unit, event.sequence, event.flow, event.event_id) == ("order-17", 3, "b", "e-2")
+    assert (event.parts, event.time, event.previous) == (("created",), 1_775_410_260_000, "e-0")
+
+
+def test_a_value_from_which_nothing_is_mapped_is_not_read() -> None:
+    """Confluent's serializers write a zero, the number of a schema, and Avro behind it."""
+    avro = b"\x00\x00\x00\x00\x2a\x0corder-17\xff"
+    event = event_in(avro, key=b"order-17", headers=(("version", b"7"),), sequence="header:version")
+    assert (event.unit, event.sequence, event.flow, event.event_id) == ("order-17", 7, "events", "events#7")
+    assert event.record.value == avro
+
+
+@pytest.mark.parametrize(("given", "unit"), [("order-17", "order-17"), (17, "17"), (-4, "-4"), ("Bücher", "Bücher")])
+def test_an_id_may_be_a_text_or_a_whole_number(given: Any, unit: str) -> None:
+    assert event_in({"a": {"b": given}}, unit="value:a.b", needs_sequence=False).unit == unit
+
+
+@pytest.mark.parametrize("given", [1.5, True, {"x": 1}, [1]])
+def test_an_id_that_is_something_else_is_refused_and_named(given: Any) -> None:
+    reason, error = refused({"a": {"b": given}}, unit="value:a.b")
+    assert reason is DeadLetterReason.INVALID_ID
+    assert error.startswith("unit (value:a.b) is ")
+
+
+@pytest.mark.parametrize("value", [{}, {"a": None}, {"a": {"b": None}}, None])
+def test_what_is_absent_or_null_on_the_way_is_missing(value: Any) -> None:
+    assert refused(value, unit="value:a.b") == (
+        DeadLetterReason.NO_UNIT_OF_WORK,
+        "unit (value:a.b) is missing; set it to the unit of work, or correct the mapping",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"{", "truncated"),
+        (b'{"a": 1}', "Expected `object"),
+        (b"\xff{}", "not UTF-8"),
+        (b'{"a": {"b": "x"}, "c": ' + b"[" * 200 + b"]" * 200 + b"}", "nested deeper"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_refused_and_says_why(value: bytes, why: str) -> None:
+    reason, error = refused(value, unit="value:a.b")
+    assert reason is DeadLetterReason.UNDECODABLE
+    assert why in error
+    assert "correct the producer" in error
+
+
+@pytest.mark.parametrize(
+    ("given", "number"), [(3, 3), ("3", 3), ("0003", 3), (3.0, 3), (b"3", 3), (b"0003", 3), (b"x", None), ("x", None), (-1, None)]
+)
+def test_a_sequence_may_be_a_number_or_a_text_of_digits(given: Any, number: int | None) -> None:
+    of_header = {"value": {}, "headers": (("n", given),), "sequence": "header:n"}
+    how = of_header if isinstance(given, bytes) else {"value": {"n": given}, "sequence": "value:n"}
+    assert event_in(how.pop("value"), needs_sequence=False, **how).sequence == number
+
+
+def test_without_a_needed_sequence_a_record_is_refused() -> None:
+    assert refused({}, sequence="value:n")[0] is DeadLetterReason.NO_SEQUENCE
+    assert refused({"n": "x"}, sequence="value:n")[0] is DeadLetterReason.INVALID_SEQUENCE
+
+
+def test_ids_by_position_are_never_equal_and_those_by_digest_are_if_the_contents_are() -> None:
+    assert event_in({}, id="position", needs_sequence=False).event_id == "events-2@41"
+    one = event_in({"a": 1}, id="digest", needs_sequence=False)
+    assert event_in({"a": 1}, id="digest", needs_sequence=False, headers=(("trace", b"x"),)).event_id == one.event_id
+    for other in (
+        event_in({"a": 2}, id="digest", needs_sequence=False),
+        event_in({"a": 1}, id="digest", key=b"l", needs_sequence=False),
+    ):
+        assert other.event_id != one.event_id
+    reason, error = refused({}, id="header:event-id", needs_sequence=False)
+    assert (reason, error) == (
+        DeadLetterReason.INVALID_ID,
+        "id (header:event-id) is missing; set it, or correct the mapping",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "instant"),
+    [(1_775_410_260_000, 1_775_410_260_000), ("1775410260000", 1_775_410_260_000), ("now", None), (True, None)],
+)
+def test_a_time_may_be_milliseconds_since_1970(given: Any, instant: int | None) -> None:
+    assert event_in({"t": given}, time="value:t", needs_sequence=False).time == instant
+
+
+def test_a_change_that_debezium_captured() -> None:
+    """Key and value have a schema and a payload; a deletion has its row in `before`."""
+    key = json.dumps({"schema": {"type": "struct"}, "payload": {"id": 1001}}).encode()
+    value = {"schema": {}, "payload": {"before": None, "after": {"id": 1001}, "source": {"lsn": 24023128}, "op": "u", "ts_ms": 5}}
+    how = {
+        "unit": "key:payload.id",
+        "sequence": "value:payload.source.lsn",
+        "type": "value:payload.op",
+        "time": "value:payload.ts_ms",
+    }
+    event = event_in(value, key=key, **how)
+    assert (event.unit, event.sequence, event.parts, event.time) == ("1001", 24023128, ("u",), 5)
+
+
+def test_headers_that_spring_wrote_have_their_texts_in_quotes() -> None:
+    types = ("spring_json_header_types", b'{"version": "java.lang.String"}')
+    headers: Headers = (types, ("version", b'"4"'), ("flow", b'"orders"'))
+    event = event_in(b"\x01", headers=headers, sequence="header:version", flow="header:flow")
+    assert (event.sequence, event.flow) == (4, "orders")
+    assert event_in(b"", headers=headers[2:], flow="header:flow", needs_sequence=False).flow == '"orders"'
+
+
+def test_a_record_without_key_has_no_unit_and_a_key_that_is_not_utf_8_is_named() -> None:
+    assert refused({}, key=None)[0] is DeadLetterReason.NO_UNIT_OF_WORK
+    reason, error = refused({}, key=b"\xff")
+    assert reason is DeadLetterReason.INVALID_ID
+    assert error == "unit (key) is b'\\xff', which is not UTF-8; send text"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("key", Place("key", "key")),
+        ("header:a:b", Place("header:a:b", "header", "a:b")),
+        ("value:a.b.0", Place("value:a.b.0", "value", path=("a", "b", "0"))),
+        ("key:id", Place("key:id", "key", path=("id",))),
+    ],
+)
+def test_a_place_is_written_in_one_of_four_ways(text: str, place: Place) -> None:
+    assert Place.of(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "value", "value:", "value:a..b", "value:.a", "header:", "body:a", "Key"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="use key, header:NAME, key:PATH or value:PATH"):
+        Place.of(text)
+
+
+def test_a_member_may_be_a_value_and_have_members_at_once() -> None:
+    event = event_in({"a": "x"}, unit="value:a", needs_sequence=False)
+    assert event.unit == "x"
+    assert refused({"a": "x"}, unit="value:a", flow="value:a.b")[0] is DeadLetterReason.UNDECODABLE
+
+
+def test_numbers_on_a_path_are_places_in_an_array_or_names_in_an_object() -> None:
+    for value in ([{"id": "x"}], {"0": {"id": "x"}}, [{"id": "x"}, 1, "more"]):
+        assert event_in(value, unit="value:0.id", needs_sequence=False).unit == "x"
+    assert refused([], unit="value:0.id")[0] is DeadLetterReason.NO_UNIT_OF_WORK
