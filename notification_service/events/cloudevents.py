@@ -24,7 +24,8 @@ from notification_service.events.format import (
 from notification_service.events.identifiers import MAX_LENGTH, hash_id, shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
-from resequencer.record import Headers, Record, short_digest
+from resequencer.notification import short_digest
+from resequencer.record import Headers, Record
 
 _VERSION = "1.0"
 _PREFIXES = ("ce_", "ce-", "cloudEvents_", "cloudEvents:", "")

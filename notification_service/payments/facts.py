@@ -9,8 +9,8 @@ from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.iso20022.part_reader import Fields
 from notification_service.payments.iso20022.simple_types import NOT_PROVIDED
 from resequencer.handler import Marks
-from resequencer.notification import Fact
-from resequencer.record import Headers, short_digest
+from resequencer.notification import Fact, short_digest
+from resequencer.record import Headers
 
 LARGEST_PARTY_BYTES = 16 * 1024
 """The largest encoded initiating party that a fact repeats. The schema allows any number of identifications; facts are small."""

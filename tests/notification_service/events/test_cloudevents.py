@@ -10,7 +10,8 @@ from notification_service.events.cloudevents import CloudEvent, CloudEventDecode
 from notification_service.events.format import DecodingSettings
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Refusal
-from resequencer.record import Headers, Origin, Partition, Record, short_digest
+from resequencer.notification import short_digest
+from resequencer.record import Headers, Origin, Partition, Record
 
 ATTRIBUTES = {
     "specversion": "1.0",

@@ -23,8 +23,7 @@ from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.errors import TooLarge
 from resequencer.handler import Handled, Marks
-from resequencer.notification import Fact, notification_id
-from resequencer.record import short_digest
+from resequencer.notification import Fact, notification_id, short_digest
 from tests.notification_service.payments.conftest import EXAMPLE, NOW, SETTINGS_FILE, UNMARKED, envelope_of, payment_data
 
 FLOW = "PaymentInitiationFlow"
