@@ -7,6 +7,7 @@ and encodes the output lines. The differences:
     bare loop, trusting   one loop over dicts (`_bare_loop.py`): no checks, no actors, no time, no durability
     bare loop             the same with the service's decoder, which refuses what is no envelope (docs/contract.md, section 4)
     core in process       actors, deadlines, retries, metrics and a commit per poll, with storage none; lines stay in memory
+    pass-through          the core again, which reads the envelopes as any JSON by a mapping, and lets them leave as they came
     whole worker          file transport and embedded SQLite: every commit and publication is synced before the next
 
 Each has a process of its own. They run in lockstep: a slice of the envelopes in one after the other. A slice is a round of the
@@ -37,7 +38,7 @@ import msgspec
 from benchmarks._bare_loop import Read, bare_loop, checked, trusting
 from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure
 from benchmarks._worker import PARTITION, in_process, on_files, run_through
-from benchmarks._workload import Workload, made
+from benchmarks._workload import Workload, made, override
 from guardian.cycle import Cycle
 from resequencer.gc_tuning import calm_collector
 
@@ -73,9 +74,9 @@ def loop(read: Read, workload: Workload) -> Iterator[Run]:
 
 
 @contextmanager
-def core(workload: Workload) -> Iterator[Run]:
+def core(workload: Workload, *chosen: str) -> Iterator[Run]:
     with directory() as place:
-        yield partial(_run, in_process(workload.read(), place)[0])
+        yield partial(_run, in_process(workload.read(), place, *chosen)[0])
 
 
 @contextmanager
@@ -84,10 +85,17 @@ def worker(workload: Workload) -> Iterator[Run]:
         yield partial(_run, on_files(workload.read(), place).cycle)
 
 
+_EVENTS = "ipf.processing-data.ingress.events"
+_PASS_THROUGH = (
+    f"{_EVENTS}.format=mapped",
+    f'{_EVENTS}.mapped {{ flow = "value:flow", sequence = "value:sequence" }}',
+    override("handler", "pass-through"),
+)
 MEASURED: dict[str, Callable[[Workload], AbstractContextManager[Run]]] = {
     "bare loop, trusting": partial(loop, trusting),
     "bare loop": partial(loop, checked),
     "core in process": core,
+    "pass-through": lambda workload: core(workload, *_PASS_THROUGH),
     "whole worker": worker,
 }
 GOALS = {"core in process": 0.6, "whole worker": 0.4}
@@ -191,7 +199,7 @@ def main() -> None:
     if chosen.instructions:
         assert shutil.which("valgrind"), "valgrind is not installed"
         with made(_MANY + 2 * _FEW) as workload:
-            names = ("bare loop", "core in process")
+            names = ("bare loop", "core in process", "pass-through")
             cases = [Case(name, partial(instructions, name, workload), "bare loop") for name in names]
             measure(chosen, cases, {"instructions": -1})
         return
