@@ -172,7 +172,7 @@ class DirectPartition:
         self._lanes = Lanes()
         self._open: dict[int, OpenRecord] = {}
         self._blocked: dict[int, OpenRecord] = {}
-        self._room, self._readable_at = 0, (-1, -1)
+        self._readable, self._readable_at = 0, (-1, -1)
         self._departures = Departures()
 
     @property
