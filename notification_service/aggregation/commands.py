@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,10 @@ _OWN_PARTITION = 1
 
 
 class CommandWriter(Protocol):
-    """Any call may raise the errors of a transport (guardian/ports.py). Then it is not known whether the command was given."""
+    """Used from one thread.
+
+    Any call may raise the errors of a transport (guardian/ports.py). Then it is not known whether the command was given.
+    """
 
     def update(self, key: str, member: str | None, body: bytes) -> None:
         """Give a command, durably."""
@@ -30,6 +34,7 @@ class FileCommands:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / f"partition-{_OWN_PARTITION}.jsonl"
+        self._has_lasting_name = False
 
     def update(self, key: str, member: str | None, body: bytes) -> None:
         line = encode_line(Line(body, key.encode(), member_headers(member)))
@@ -39,13 +44,17 @@ class FileCommands:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 size = os.fstat(descriptor).st_size
+                if not size or not self._has_lasting_name:
+                    # Before the command: who gets an error here gives it again. The process that made the file may have been
+                    # killed before it did this.
+                    with suppress(PermissionError):  # A directory that may be written and not read cannot be synced.
+                        sync_directory(self._path.parent)
+                    self._has_lasting_name = True
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
                     line = b"\n" + line  # A writer was killed: its line becomes a dead letter.
                 while line:
                     line = line[os.write(descriptor, line) :]
                 os.fsync(descriptor)
-                # The process that made the file may have been killed before its name was durable.
-                sync_directory(self._path.parent)
             finally:
                 os.close(descriptor)
 
