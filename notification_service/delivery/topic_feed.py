@@ -96,7 +96,10 @@ class TopicFeed:
         return Portion(selected, moved | noted, len(items) - len(selected), is_end, seals, missing=missing, lacks=lacks)
 
     def _polled(self, reader: CommittedReader, ends: Mapping[int, int], limit: int) -> list[Item]:
-        """Poll once. Of what is beyond `MAX_BYTES` nothing is kept: it is read again."""
+        """Poll once. Of what is beyond `MAX_BYTES` nothing is kept: it is read again.
+
+        What lies before the span comes if the brokers have lost records, and the log ended there.
+        """
         items: list[Item] = []
         size = 0
         for name, records in reader.poll(limit).items():
@@ -106,7 +109,7 @@ class TopicFeed:
                     reader.seek(name, each.offset)
                     break
                 size += len(each.value or b"")
-                if each.offset < ends[name.partition]:
+                if self._start(name.partition) <= each.offset < ends[name.partition]:
                     items.append(_item(each, f"{part}@{each.offset}"))
         return items
 
@@ -133,7 +136,7 @@ class TopicFeed:
         for number, at in wanted.items():
             if at > log_ends[number]:
                 lost += at - log_ends[number]
-                problem = "%s-%d: it was read up to offset %d, but its log ends at %d: the brokers have lost records"
+                problem = "%s-%d: it was to be read from offset %d, but its log ends at %d: the brokers have lost records"
                 _LOG.error(problem, self._topic, number, at, log_ends[number])
                 wanted[number] = log_ends[number]
         return lost
