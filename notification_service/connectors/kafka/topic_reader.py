@@ -58,7 +58,7 @@ class CommittedReader:
             self._reader.assign(self._names)
             if self._names:
                 self._reader.seek_to_beginning()
-        self._at: dict[int, int] = {}
+        self._at: dict[int, int] | None = None
 
     def decided_ends(self, wait_seconds: float = _DECIDED_SECONDS) -> dict[TopicPartition, int]:
         """Return the ends once all records written before the call are decided.
@@ -156,11 +156,12 @@ class CommittedReader:
 
     def positions(self) -> dict[int, int]:
         """Return the offset with which the next poll continues, for each partition that is followed."""
+        followed = self._at or {}
         with translated(self._what):
-            for number in self._at:
+            for number in followed:
                 name = TopicPartition(self._topics[0], number)
-                self._at[number] = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
-        return dict(self._at)
+                followed[number] = self._reader.position(name, timeout_ms=self._settings.call_timeout_ms)
+        return dict(followed)
 
     def seek(self, name: TopicPartition, offset: int) -> None:
         self._reader.seek(name, offset)

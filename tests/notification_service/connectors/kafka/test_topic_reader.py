@@ -98,6 +98,12 @@ def test_a_follower_continues_at_what_is_there_of_a_log(stage: KafkaStage) -> No
         assert follow_until(reader, {0: 9}, 1) == ([b"6"], {0: 7})
 
 
+def test_a_follower_of_no_partition_reads_none(stage: KafkaStage) -> None:
+    with closing(CommittedReader(stage.settings(), [stage.topics.input])) as reader:
+        assert reader.follow({}) == reader.positions() == {}
+        assert reader._reader.assignment() == set()
+
+
 def test_a_follower_that_continues_where_it_ended_asks_the_brokers_nothing(
     stage: KafkaStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
