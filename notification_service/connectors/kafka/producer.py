@@ -237,6 +237,9 @@ def _first_failure() -> Iterator[None]:
 
 _NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidRecordError)
 
+_SIZES = 3
+"""The last arguments of a future of the client (3.0.12) are the sizes of key, value and headers of its record."""
+
 
 class IdempotentProducer:
     """Sends records that belong to no transaction. The brokers take each once, however often the client has to send it.
@@ -285,7 +288,10 @@ class IdempotentProducer:
         return _places(futures)
 
     def send(self, record: ProducerRecord) -> Any:
-        """Start to send the record, and return its future. Raises as `append`."""
+        """Start to send the record, and return its future. Raises as `append`.
+
+        It is sent with its batch: when that is full, at a `flush`, or after `linger_ms` of the settings.
+        """
         with translated(self._what):
             try:
                 return _send(self._connected(), 0, record)
@@ -322,12 +328,12 @@ class IdempotentProducer:
         return self._producer
 
     def _flush(self, futures: Sequence[Any], timeout_seconds: float) -> None:
-        until = monotonic() + timeout_seconds
+        until, producer = monotonic() + timeout_seconds, self._connected()
 
         def flush() -> None:
             if (remaining := until - monotonic()) <= 0:
                 raise errors.KafkaTimeoutError("the records were not confirmed in time")
-            self._connected().flush(remaining)
+            producer.flush(remaining)
 
         _await(futures, flush)
 
@@ -347,11 +353,17 @@ def _await(futures: Sequence[Any], flush: Callable[[], object]) -> None:
 
 
 def _raise_failure(futures: Sequence[Any]) -> None:
-    """Raise the failure of the first record that has one: neither flush nor commit reports it."""
-    for at, future in enumerate(futures):
-        if future.failed():
-            error = future.exception
-            raise NotTaken(at, error) if isinstance(error, _NEVER_TAKEN) else error
+    """Raise the failure of a record that has one: neither flush nor commit reports it.
+
+    The client (3.0.12) fails all that was not sent yet with the error of a record that the brokers refuse. It was about the
+    largest of them if it was about the size.
+    """
+    failures = [NotTaken(at, each.exception) for at, each in enumerate(futures) if each.failed()]
+    refused = [each for each in failures if isinstance(each.error, _NEVER_TAKEN)]
+    if refused:
+        raise max(refused, key=lambda each: sum(futures[each.at].args[-_SIZES:]) if each.is_too_large else 0)
+    if failures:
+        raise failures[0].error
 
 
 def _places(futures: Sequence[Any]) -> list[Place]:

@@ -6,6 +6,9 @@ from contextlib import closing
 
 import pytest
 from harness.waiting import wait_until
+from kafka import TopicPartition
+from kafka.errors import MessageSizeTooLargeError
+from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from guardian.ports import TransportUnavailable
 from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
@@ -51,6 +54,30 @@ def test_of_several_records_the_one_that_is_never_taken_is_named(kafka: KafkaSer
             producer.append_all(records[1:], MAX_SECONDS)
         assert (raised.value.at, raised.value.is_too_large) == (0, True)
         assert producer.append_all(records[:1] * 3, MAX_SECONDS) == [(Partition(topic, 0), offset) for offset in range(3)]
+
+
+def test_of_all_that_the_client_fails_with_one_error_the_largest_record_is_named(
+    kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not sent yet when the brokers refused a record gets its error, too."""
+    records = [ProducerRecord(topic, b"k", (), value) for value in (b"sent", b"behind", TOO_LARGE, b"last")]
+    with closing(make_producer(kafka, topic)) as producer:
+        producer.append(records[0], MAX_SECONDS)
+        refused = MessageSizeTooLargeError("refused")
+
+        def send(*_: object) -> FutureRecordMetadata:
+            """As a batch that the client has failed with the error of another one."""
+            record = records[len(futures)]
+            batch = FutureProduceResult(TopicPartition(topic, 0))
+            futures.append(FutureRecordMetadata(batch, 0, None, None, len(record.key or b""), len(record.value or b""), 0))
+            batch.success((0, None, None)) if len(futures) == 1 else batch.failure(refused)
+            return futures[-1]
+
+        futures: list[FutureRecordMetadata] = []
+        monkeypatch.setattr(producer._producer, "send", send)
+        with pytest.raises(NotTaken) as raised:
+            producer.append_all(records, MAX_SECONDS)
+        assert (raised.value.at, raised.value.is_too_large) == (2, True)
 
 
 def test_what_was_not_confirmed_in_time_is_written_before_what_follows(kafka: KafkaServer, topic: str) -> None:
