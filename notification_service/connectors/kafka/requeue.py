@@ -12,6 +12,7 @@ from notification_service.connectors.dead_letters.actions import Action, Requeue
 from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, portions
 from notification_service.connectors.kafka.client import text_of, to_transport_error, translated
 from notification_service.connectors.kafka.core.records import ProducerRecord, note_of, size_of
+from notification_service.connectors.kafka.core.size_limits import refused_for_size
 from notification_service.connectors.kafka.producer import FENCED, NotTaken, Place, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
@@ -51,6 +52,8 @@ class KafkaRequeue:
 
         Raises:
             DeadLettersInUse: Another process has started requeueing or discarding; nothing more was done here.
+            TransportRefused: Nothing more was done: the topic of the dead letters does not accept the note about one, or a right
+                is missing.
             TransportUnavailable: Nothing more was done, or the outcome is unknown; reading the topic again shows which.
         """
         for portion in portions(dead_letters):
@@ -118,11 +121,17 @@ class KafkaRequeue:
     def _send_notes(self, producer: TransactionalProducer, actions: Sequence[Action]) -> None:
         """Send the note of each action to the partition of its dead letter."""
         topic = self._settings.topics.dead_letters
+        notes = [note_of(topic, each)._replace(partition=_partition_of(each.number).number) for each in actions]
         try:
-            producer.send([note_of(topic, each)._replace(partition=_partition_of(each.number).number) for each in actions])
+            producer.send(notes)
             producer.wait()
         except NotTaken as error:
-            raise error.error from error  # No dead letter is refused, but the note about one.
+            if not error.is_too_large:
+                raise to_transport_error(f"topic {topic}", error.error) from error
+            note = notes[error.at]
+            size = size_of(note.key, note.headers, note.value)
+            problem = f"it does not accept a note of {size} bytes ({text_of(error.error)}), and nothing was done"
+            raise refused_for_size(topic, problem) from error
 
     def _transaction(self, records: Sequence[ProducerRecord], done: Callable[[Sequence[Place]], _Actions]) -> _Actions:
         """Send the records, and then the notes of what is `done` with them there, in one transaction; return what is done.
@@ -145,6 +154,9 @@ class KafkaRequeue:
         except errors.KafkaError as error:
             self._discard()
             self._give_up(error)
+        except BaseException:
+            self._discard()
+            raise
         return actions
 
     def _give_up(self, error: errors.KafkaError) -> NoReturn:

@@ -11,7 +11,7 @@ from harness.waiting import DEADLINE_SECONDS
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from guardian.ports import Channel, TransportUnavailable
+from guardian.ports import Channel, TransportRefused, TransportUnavailable
 from notification_service.connectors.dead_letters import decisions
 from notification_service.connectors.dead_letters import port as requeue_batches
 from notification_service.connectors.dead_letters.actions import Action, Discarded, Edit, Edited, Requeued, StoredDeadLetter
@@ -138,6 +138,8 @@ def test_who_dies_before_the_commit_did_nothing_and_who_comes_next_does_it_once(
     list(dying.begin())
     _die_before_the_commit(dying, monkeypatch)
     with pytest.raises(Exit):
+        list(dying.requeue(dying.letters()))
+    with pytest.raises(AssertionError, match="not usable after a failure"):
         list(dying.requeue(dying.letters()))
     assert aside.states() == dict.fromkeys(numbers, "new")
     assert len(aside.requeue(*numbers)) == 2
@@ -312,6 +314,22 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     assert told[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
     assert "it is a notification that its topic refused" in str(told[notification])
     assert [value for _, _, value, _ in aside.input()] == [b"1"]
+
+
+def test_a_note_that_the_topic_of_the_dead_letters_does_not_take_names_that_topic_and_nothing_is_done(
+    aside: PausedPartitions,
+) -> None:
+    (number,) = aside.put(b"1")
+    with aside.stage.kafka.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, aside.topic, {"max.message.bytes": "2000"})])
+    with closing(aside.store()) as store:
+        list(store.begin())
+        with pytest.raises(
+            TransportRefused, match=rf"topic {aside.topic}: it does not accept a note of 5\d{{3}} bytes"
+        ) as raised:
+            store.discard([(number, "")], "x" * 5_000)
+    assert "and nothing was done. Raise its max.message.bytes" in str(raised.value)
+    assert aside.states() == {number: "new"}
 
 
 def test_only_what_was_asked_for_is_read(aside: PausedPartitions) -> None:
