@@ -32,6 +32,11 @@ class KafkaStart:
             topics.look()
         # What is too large is refused by the topic alone, whose limit an operator can raise.
         self._producer = IdempotentProducer(f"topic {self._topic}", settings, max_request_size=2**31 - 1)
+        try:
+            self._producer.partitions(self._topic)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, lines: Sequence[Line]) -> None:
         """Send the lines, and wait until all replicas in sync have them. Raises: as its port."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness.waiting import wait_until
+from msgspec.structs import replace
 
 from guardian.headers import as_cut
 from guardian.ports import TransportRefused, TransportUnavailable
@@ -139,6 +140,20 @@ def test_a_topic_that_is_missing_is_named(kafka: KafkaServer, fresh_name: Callab
 
 
 @pytest.mark.slow
+def test_a_producer_that_does_not_reach_the_brokers_is_unavailable_before_a_message_is_taken(
+    kafka: KafkaServer, fresh_name: Callable[[str], str]
+) -> None:
+    from notification_service.bridge.kafka_start import KafkaStart
+
+    topic = fresh_name("unreached")
+    kafka.create_topics(topic, partitions=1)
+    settings = settings_on_kafka(kafka, topic)
+    away = {**settings.producer, "bootstrap_servers": "127.0.0.1:1"}
+    with pytest.raises(TransportUnavailable, match=topic):
+        KafkaStart(replace(settings, producer=away))
+
+
+@pytest.mark.slow
 def test_brokers_that_are_away_are_unavailable_and_take_it_when_they_are_back(
     struck_server: Callable[..., Any], fresh_name: Callable[[str], str]
 ) -> None:
@@ -249,8 +264,12 @@ def test_lines_count_only_after_their_sync(tmp_path: Path) -> None:
 def open_on_kafka(server: KafkaServer, topic: str) -> Start:
     from notification_service.bridge.kafka_start import KafkaStart
 
+    return KafkaStart(settings_on_kafka(server, topic))
+
+
+def settings_on_kafka(server: KafkaServer, topic: str) -> KafkaSettings:
     options, _, _ = read_options({"bootstrap.servers": server.bootstrap, "group.id": "g"}, {})
-    return KafkaStart(KafkaSettings.make(KafkaTopics(topic, topic, topic), options, "unused", 5 << 20))
+    return KafkaSettings.make(KafkaTopics(topic, topic, topic), options, "unused", 5 << 20)
 
 
 def read_topic(server: KafkaServer, topic: str, count: int) -> list[Record]:
