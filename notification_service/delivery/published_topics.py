@@ -12,7 +12,7 @@ from notification_service.connectors.kafka.client import to_transport_error
 from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.log_reader import LogReader
-from notification_service.connectors.kafka.producer import NotTaken, TransactionalProducer
+from notification_service.connectors.kafka.producer import FENCED, NotTaken, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
 from notification_service.delivery.core.jobs import JobEvent
@@ -23,8 +23,6 @@ from resequencer.record import Partition
 
 _SIMPLE_MEMBER = (-1, "", None)
 """Generation, member and instance of a group without members, which only keeps offsets."""
-
-_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 
 
 class PublisherFenced(TransportUnavailable):
@@ -61,7 +59,7 @@ class SinglePublisher:
         """End what another process has under way, and return what was committed last. Raises as `find` does."""
         self.discard()
         options = {**self._settings.producer, "transactional_id": self._group}
-        self._producer = TransactionalProducer(options, self._settings.transaction_timeout_ms)
+        self._producer = TransactionalProducer(options, self._settings.transaction_timeout_ms, f"topic {self._topic}")
         try:
             return self.find()
         except BaseException:
@@ -79,7 +77,7 @@ class SinglePublisher:
         group = ConsumerGroupMetadata(self._group, *_SIMPLE_MEMBER)
         try:
             self._producer.commit(records, {Partition(self._topic, 0): progress}, group)
-        except _FENCED as error:
+        except FENCED as error:
             self.discard()
             raise PublisherFenced(f"another process publishes to {self._topic} for {self._group}") from error
         except (NotTaken, errors.KafkaError) as error:
