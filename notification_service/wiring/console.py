@@ -29,7 +29,7 @@ from notification_service.console.access.users_file import UsersFile
 from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
 from notification_service.events.format import DecodingSettings
-from notification_service.jobs.topic_archive.local_reading import find_newest
+from notification_service.jobs.topic_archive.local_reading import find_newest, find_path
 from notification_service.jobs.topic_archive.manifest import Ends
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.payment_data import LATEST_OBJECTS
@@ -52,7 +52,7 @@ from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import give_order
-from notification_service.wiring.sent_notifications import OutputFiles, find_path, find_sent_in
+from notification_service.wiring.sent_notifications import OutputFiles, find_sent_in
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError

@@ -53,6 +53,13 @@ from resequencer.clock import Clock, Instant, SteadyClock, instant_text
 from resequencer.errors import ConfigurationError
 from resequencer.record import OutputNumber, Partition
 
+if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
+    from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
+    from notification_service.connectors.kafka.settings import KafkaSettings
+    from notification_service.delivery.direct.order_topic import OrderTopic
+
+_HEADERS_BYTES = 64 << 10
+
 
 def make_runner(
     configuration: Configuration, name: str, schedule: Schedule, ledger: Ledger, owner: str, clock: SteadyClock
@@ -204,14 +211,6 @@ def _schedule_status(report: ScheduleReport) -> ScheduleStatus:
 
 def _text(instant: Instant | None) -> str | None:
     return None if instant is None else instant_text(instant)
-
-
-if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
-    from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-    from notification_service.connectors.kafka.settings import KafkaSettings
-    from notification_service.delivery.direct.order_topic import OrderTopic
-
-_HEADERS_BYTES = 64 << 10
 
 
 def stages_of_receiver(configuration: Configuration, name: str, receiver: Receiver) -> tuple[Stage, ...]:

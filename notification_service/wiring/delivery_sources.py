@@ -26,8 +26,7 @@ from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.ledger.jobs import Former
 from notification_service.delivery.ledger.services import Service
 from notification_service.delivery.settings import Receiver, Select
-from notification_service.jobs.topic_archive.local_reading import ArchivedRecord, find_ends, records_in_order
-from notification_service.wiring.sent_notifications import find_path
+from notification_service.jobs.topic_archive.local_reading import ArchivedRecord, find_ends, find_path, records_in_order
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import printable

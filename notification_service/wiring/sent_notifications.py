@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -25,7 +24,7 @@ from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.console.sources import not_known, not_known_on_kafka
 from notification_service.console.unit_story import Left, LeftNotification
-from notification_service.jobs.topic_archive.local_reading import find_records
+from notification_service.jobs.topic_archive.local_reading import find_path, find_records
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
@@ -163,14 +162,6 @@ def find_sent_in(location: str, topic: str) -> Callable[[str, float], Left]:
             "Only an archive at a path is read here"
         )
     return ArchivedOutput(path, topic).find_sent
-
-
-def find_path(location: str) -> Path | None:
-    """Return the path of an archive at this path or `file:` URL; None for another URL."""
-    scheme, separator, _ = location.partition("://")
-    if not separator:
-        return Path(location)
-    return Path(unquote(urlsplit(location).path)) if scheme == "file" else None
 
 
 class ArchivedOutput:

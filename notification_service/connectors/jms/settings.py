@@ -24,7 +24,6 @@ class Missing(StrEnum):
 _QUEUE_PATTERN = r"[A-Za-z0-9._:/$@+-]{1,200}"
 """Braces and spaces are left out, for the names of storages and of source positions are made of it."""
 
-
 QUEUE = Text(_QUEUE_PATTERN, "the name of a queue: 1 to 200 letters, digits, and . _ : / $ @ + -")
 _LONGEST_SELECTOR = 2_000
 

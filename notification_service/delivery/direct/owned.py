@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple
 
 from guardian.headers import DELIVERY_ID, Way, texts_of, way_of
-from guardian.ports import OrderSource, OutputRecord, PartitionOutput, Position, Transport, TransportRefused
+from guardian.ports import OrderSource, PartitionOutput, Position, Transport, TransportRefused
 from guardian.positions import DoneOffsets
 from notification_service.delivery.direct.core.decision import OpenRecord, Stage
 from notification_service.delivery.direct.core.partition import DirectPartition
 from notification_service.delivery.direct.core.position_metadata import PositionMetadata, find_metadata
 from notification_service.delivery.direct.core.shared_gate import SharedGate
-from notification_service.delivery.direct.order_executor import OrderExecutor
+from notification_service.delivery.direct.order_executor import MakeDeadLetter, OrderExecutor
 from notification_service.delivery.feed import make_item
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Clock
@@ -94,7 +93,6 @@ def _find_own_id_flaw(own_id: str) -> str | None:
 
 
 _LOG = logging.getLogger("resequencer.delivery")
-MakeDeadLetter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
 
 class StageClients(NamedTuple):

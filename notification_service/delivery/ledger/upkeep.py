@@ -29,7 +29,7 @@ from notification_service.delivery.ledger.tables import (
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import SKEW_MS, Instant, Unchanged
 
-_FITTED_AT_ONCE = 500
+_FITTED_AT_ONCE, _CHUNK = 500, 1_000
 
 
 def fit_steps(database: Database, receiver: Receiver, name: str) -> int:
@@ -150,7 +150,6 @@ def _longest(receiver: Receiver) -> ColumnElement[Any]:
     return case(*whens, (ROWS.c.status == Status.IN_PROGRESS.value, receiver.verify.delay_ms), else_=0)
 
 
-_CHUNK = 1_000
 _LOOKED, _WENT_AHEAD = "looked-at", "went-ahead-at"
 _MAX_AHEAD_MS, _NOTED_MS = 86_400_000, 3_600_000
 """By how much the clock advances between two looks if it is right and workers run, and how often a look is noted."""

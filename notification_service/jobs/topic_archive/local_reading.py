@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from notification_service.jobs.errors import ArchiveRefused, ArchiveUnavailable
 from notification_service.jobs.topic_archive.manifest import NAME, RECORDS, DirectoryManifest, decode
@@ -39,6 +40,14 @@ def _translated(location: Path) -> Iterator[None]:
         raise ArchiveRefused(f"{location}: a file is damaged ({error}); restore it from a copy") from error
     except OSError as error:
         raise ArchiveUnavailable(f"{location}: {error}") from error
+
+
+def find_path(location: str) -> Path | None:
+    """Return the path of an archive at this path or `file:` URL; None for another URL."""
+    scheme, separator, _ = location.partition("://")
+    if not separator:
+        return Path(location)
+    return Path(unquote(urlsplit(location).path)) if scheme == "file" else None
 
 
 def find_spans(location: Path) -> list[Span]:
