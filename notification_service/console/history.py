@@ -222,7 +222,7 @@ class Sampler:
         self._open_orders = sources.open_orders if has_approval else None
         self._proposals_due = 0.0
         self._archive_due = 0.0
-        self._refresher = Refresher("history", self._refresh, lambda: None, [_PACE])
+        self._refresher = Refresher("state of the service", self._refresh, lambda: None, [_PACE])
         self.new_dead_letters: Mapping[str, int] | None = None
         """By reason; None before they were counted, and while they cannot be read."""
         self.proposed_edits: int | None = None
