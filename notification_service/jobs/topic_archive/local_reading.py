@@ -15,7 +15,7 @@ from notification_service.jobs.topic_archive.span import Span, find_span, visibl
 from resequencer.clock import Instant
 from resequencer.record import Headers
 
-_COLUMNS = ["partition", "offset", "timestamp", "key", "value", "headers"]
+_BESIDE_KEY = ["partition", "offset", "timestamp", "value", "headers"]
 
 
 class ArchivedRecord(NamedTuple):
@@ -129,8 +129,8 @@ def _records_with(file: Path, key: bytes) -> Iterator[list[ArchivedRecord]]:
             if not compute.any(is_it).as_py():
                 yield []
                 continue
-            rows = parquet.read_row_group(part, columns=_COLUMNS).filter(is_it).to_pylist()
-            yield [_record(row) for row in rows]
+            rows = parquet.read_row_group(part, columns=_BESIDE_KEY).filter(is_it).to_pylist()
+            yield [_record(row | {"key": key}) for row in rows]
 
 
 class _Run(NamedTuple):
@@ -225,7 +225,7 @@ def _records(run: _Run) -> Iterator[ArchivedRecord]:
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(run.file) as parquet:
-        table = parquet.read_row_group(run.group, columns=_COLUMNS)
+        table = parquet.read_row_group(run.group, columns=["key", *_BESIDE_KEY])
     ours = table.filter(compute.equal(table["partition"], run.partition)).sort_by("offset")
     for batch in ours.to_batches(1_000):
         yield from map(_record, batch.to_pylist())
