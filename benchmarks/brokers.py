@@ -34,10 +34,10 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSourceSettings, QueuePartition
 from notification_service.connectors.jms.sink import JmsSink
 from notification_service.connectors.jms.source import JmsSource
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSourceSettings
 from notification_service.connectors.mqtt.source import MqttSource
+from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
 from servers.artemis import ArtemisServer, ArtemisSettings
@@ -65,8 +65,8 @@ class Work:
         return MqttSourceSettings(f"mqtt://{LOOPBACK}:{self.port}", client_id=self.name, topics=(f"{self.name}/#",), **session)
 
     def fill(self, bodies: Sequence[bytes]) -> None:
-        MqttSource(self.settings, connect).close()
-        connection = connect(BrokerSettings(f"mqtt://{LOOPBACK}:{self.port}"))
+        MqttSource(self.settings).close()
+        connection = connect_mqtt(BrokerSettings(f"mqtt://{LOOPBACK}:{self.port}"))
         for at, body in enumerate(bodies):
             connection.publish(outgoing(f"{self.name}/events", None, ((SCHEMA_VERSION, b"2"),), body), 1)
             if at >= UNDER_WAY:
@@ -101,7 +101,7 @@ def bare_consumer(work: Work, count: int) -> None:
 
 def bridge(work: Work, count: int) -> None:
     ours = Bridge(
-        lambda: MqttSource(work.settings, connect),
+        lambda: MqttSource(work.settings),
         lambda: FileStart(work.place / "in", SystemFiles()),
         lambda ms: time.sleep(ms / 1_000),
     )

@@ -41,10 +41,9 @@ def make_report(configuration: Configuration) -> Callable[[Running], None]:
 
 def _source_of(configuration: Configuration) -> Callable[[], BridgeSource]:
     if configuration.bridge.source is SourceKind.MQTT:
-        from notification_service.connectors.mqtt.client import connect  # Imported here: its client may not be installed.
         from notification_service.connectors.mqtt.source import MqttSource
 
-        return lambda: MqttSource(mqtt_source_settings(configuration), connect)
+        return lambda: MqttSource(mqtt_source_settings(configuration))
     from notification_service.connectors.jms.xms_source import XmsSource
 
     return lambda: XmsSource(xms_source_settings(configuration))

@@ -7,7 +7,7 @@ what was set holds from the next publication on, and after each reset and each s
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from guardian.ports import TransportRefused
-from notification_service.bridge.settings import BridgeSettings, SourceKind
+from notification_service.bridge.settings import BridgeSettings
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import ConfigurationRefused, path_of
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
@@ -158,16 +158,13 @@ def _signature(path: Path) -> tuple[int, int, int] | None:
 
 
 class _Client(NamedTuple):
+    """The client of a kind of broker that only some services need."""
+
     module: str
-    remedy: str
+    extra: str
 
 
-_PROTON = _Client("proton", "`make setup-jms`, or pip install '.[jms]'")
-_CLIENTS = {
-    TransportType.JMS: _PROTON,
-    TransportType.XMS: _PROTON,
-    TransportType.MQTT: _Client("paho", "`make setup-jms`, or pip install '.[mqtt]'"),
-}
+_CLIENTS = {"jms": _Client("proton", "jms"), "xms": _Client("proton", "jms"), "mqtt": _Client("paho", "mqtt")}
 
 
 def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
@@ -182,9 +179,7 @@ def find_unusable_clients(configuration: Configuration) -> Iterator[Configuratio
     yield from _unusable_clients_of_bridge(configuration)
     places = [(path_of(Ingress, "transport"), configuration.ingress.transport)]
     places += [(path_of(Notifications, "transport"), each) for each in sinks_of(configuration)]
-    for key, kind in places:
-        if kind in _CLIENTS and find_spec((client := _CLIENTS[kind]).module) is None:
-            yield ConfigurationError(key, f"is {kind}, whose client is not installed; install it by {client.remedy}")
+    yield from _unusable_clients(places)
 
 
 def refuse_unusable_bridge(configuration: Configuration) -> None:
@@ -194,11 +189,15 @@ def refuse_unusable_bridge(configuration: Configuration) -> None:
 
 
 def _unusable_clients_of_bridge(configuration: Configuration) -> Iterator[ConfigurationError]:
-    source = configuration.bridge.source
-    package, extra = ("paho", "mqtt") if source is SourceKind.MQTT else ("proton", "jms")
-    if configuration.bridge.is_enabled and find_spec(package) is None:
-        remedy = f"is {source}, whose client is not installed; install it by `make setup-jms`, or pip install '.[{extra}]'"
-        yield ConfigurationError(path_of(BridgeSettings, "source"), remedy)
+    if configuration.bridge.is_enabled:
+        yield from _unusable_clients([(path_of(BridgeSettings, "source"), configuration.bridge.source)])
+
+
+def _unusable_clients(places: Iterable[tuple[str, str]]) -> Iterator[ConfigurationError]:
+    for key, kind in places:
+        if kind in _CLIENTS and find_spec((client := _CLIENTS[kind]).module) is None:
+            remedy = f"install it by `make setup-jms`, or pip install '.[{client.extra}]'"
+            yield ConfigurationError(key, f"is {kind}, whose client is not installed; {remedy}")
 
 
 def _make_source(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Source:

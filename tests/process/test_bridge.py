@@ -14,9 +14,9 @@ from harness.processes.operated_daemon import Daemon
 from harness.waiting import wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.connection import Session
 from notification_service.connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from servers.artemis import ArtemisServer
 from servers.kafka import KafkaServer
 from servers.mosquitto import MosquittoServer
@@ -142,7 +142,7 @@ def test_a_bridge_whose_session_is_taken_over_ends_and_says_so_while_the_service
     daemon = new_daemon(*stage.overrides("mqtt", "file", "file"))
     daemon.start()
     stage.publish_until_kept("first")
-    other = connect(BrokerSettings(stage.broker.mqtt_url, client_id=stage.client_id), Session(60, 10))
+    other = connect_mqtt(BrokerSettings(stage.broker.mqtt_url, client_id=stage.client_id), Session(60, 10))
     wait_until(lambda: (found := report_of(daemon)) is not None and found.reported_at is None, "the bridge has ended")
     other.close()
     report = report_of(daemon)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.settings import (
     BrokerSettings,
     JmsSinkSettings,
@@ -14,6 +13,7 @@ from notification_service.connectors.jms.settings import (
     XmsSinkSettings,
     XmsSourceSettings,
 )
+from notification_service.connectors.optional_clients import connect_jms
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def preflight_queue(settings: XmsSourceSettings) -> None:
 
     Raises: as `preflight_source`, but one error alone is not in a group.
     """
-    with closing(connect(settings)) as connection:
+    with closing(connect_jms(settings)) as connection:
         connection.call(partial(_receive, settings.queue, "", is_queue=True))
 
 
@@ -61,7 +61,7 @@ def preflight_xms_sink(settings: XmsSinkSettings) -> None:
 
 def _check(broker: BrokerSettings, tries: Iterator[_Link] | tuple[_Link, ...]) -> None:
     problems: dict[str, ResequencerError] = {}
-    with closing(connect(broker)) as connection:
+    with closing(connect_jms(broker)) as connection:
         for each in tries:
             try:
                 connection.call(each)

@@ -12,10 +12,10 @@ from proton import Message
 from proton.handlers import MessagingHandler
 
 from guardian.ports import Channel, TransportRefused, TransportUnavailable
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
 from notification_service.connectors.jms.settings import JmsSinkSettings, XmsSinkSettings
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.connectors.optional_clients import connect_jms
 from notification_service.connectors.region_port import Repeats
 from resequencer.record import Origin, Partition
 
@@ -58,7 +58,7 @@ class QueueExport:
             TransportRefused: A queue cannot be browsed, or messages that were copied are gone.
         """
         if self._connection is None or self._connection.is_lost:
-            self._connection = connect(self._settings)
+            self._connection = connect_jms(self._settings)
         for copy in self._copies:
             self._connection.call(partial(_browse, copy), _LONGEST_SECONDS)
             copy.file.flush()

@@ -19,9 +19,9 @@ from guardian.ports import (
     TransportRefused,
     TransportUnavailable,
 )
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
 from notification_service.connectors.jms.settings import BrokerSettings, JmsSinkSettings, XmsSinkSettings
+from notification_service.connectors.optional_clients import connect_jms
 from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting, smaller
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
@@ -83,7 +83,7 @@ class JmsSink(_QueueSink["Sending"]):
     _settings: JmsSinkSettings
 
     def __init__(
-        self, settings: JmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
+        self, settings: JmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect_jms
     ) -> None:
         super().__init__(settings, clock, connect)
         self._known: dict[Partition, frozenset[str]] = {}
@@ -253,7 +253,7 @@ class XmsSink(_QueueSink["PlainSending"]):
     capabilities = SinkCapabilities(is_transactional=False, remembers=False)
 
     def __init__(
-        self, settings: XmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect
+        self, settings: XmsSinkSettings, clock: Clock, connect: "Callable[[BrokerSettings], JmsConnection]" = connect_jms
     ) -> None:
         super().__init__(settings, clock, connect)
         self._published = Published()

@@ -14,9 +14,9 @@ from guardian.ports import (
     TransportUnavailable,
     TransportWithheld,
 )
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Taken, TakenMessages, digest_of, read_record
 from notification_service.connectors.jms.settings import BrokerSettings, JmsSourceSettings, Missing, QueuePartition
+from notification_service.connectors.optional_clients import connect_jms
 from notification_service.connectors.region_port import SourceCapabilities
 from resequencer.record import Origin, Partition, Record
 
@@ -58,7 +58,7 @@ class JmsSource:
     all of its messages that are not acknowledged come again.
     """
 
-    def __init__(self, settings: JmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
+    def __init__(self, settings: JmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect_jms) -> None:
         self.capabilities = SourceCapabilities(can_replay=False, remembers=False, window=settings.window)
         self._settings = settings
         self._connect = connect

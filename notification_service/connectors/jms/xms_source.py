@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from guardian.headers import cut_headers
 from guardian.ports import TransportUnavailable
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import read_record
 from notification_service.connectors.jms.settings import BrokerSettings, XmsSourceSettings
 from notification_service.connectors.line_format import Line
+from notification_service.connectors.optional_clients import connect_jms
 from resequencer.record import Origin, Partition
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class XmsSource:
 
     notes: Sequence[str] = ()
 
-    def __init__(self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect) -> None:
+    def __init__(self, settings: XmsSourceSettings, connect: "Callable[[BrokerSettings], JmsConnection]" = connect_jms) -> None:
         self._origin = Origin(Partition(settings.queue, 0), 0)
         self._max_value_bytes = settings.max_value_bytes
         self._taken: list[int] = []

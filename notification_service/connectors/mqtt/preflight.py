@@ -8,8 +8,8 @@ from contextlib import closing
 from msgspec.structs import replace
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import MqttSinkSettings, MqttSourceSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 
 
 def preflight_source(settings: MqttSourceSettings) -> None:
@@ -18,7 +18,7 @@ def preflight_source(settings: MqttSourceSettings) -> None:
     Raises:
         TransportUnavailable, TransportRefused: As the bridge would meet them.
     """
-    with closing(connect(replace(settings, client_id=None))) as connection:
+    with closing(connect_mqtt(replace(settings, client_id=None))) as connection:
         connection.subscribe(list(settings.topics), settings.qos)
 
 
@@ -29,7 +29,7 @@ def preflight_sink(settings: MqttSinkSettings) -> None:
         TransportRefused: It takes a lower qos only, or refuses the connection.
         TransportUnavailable, TransportWithheld: The broker does not answer, or refuses the login.
     """
-    with closing(connect(settings)) as connection:
+    with closing(connect_mqtt(settings)) as connection:
         refuse_qos(settings, connection.limits.qos)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.errors import FIRST_FAILURE, NOT_DELIVERED, refused_topic
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import refuse_qos
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.connectors.region_port import Numbered, Published, SinkCapabilities, find_fitting
 from resequencer.clock import Clock
 from resequencer.errors import ResequencerError
@@ -99,7 +99,7 @@ class MqttSink:
         self,
         current: Callable[[], MqttSinkSettings],
         clock: Clock,
-        connect: "Callable[[BrokerSettings], MqttConnection]" = connect,
+        connect: "Callable[[BrokerSettings], MqttConnection]" = connect_mqtt,
     ) -> None:
         self._current = current
         self._clock = clock

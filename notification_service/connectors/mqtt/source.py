@@ -10,6 +10,7 @@ from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Line
 from notification_service.connectors.mqtt.errors import SessionTakenOver
 from notification_service.connectors.mqtt.settings import MqttSourceSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from resequencer.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class MqttSource:
         TransportWithheld, TransportRefused: It refuses the login, the session or a topic.
     """
 
-    def __init__(self, settings: MqttSourceSettings, connect: Connect) -> None:
+    def __init__(self, settings: MqttSourceSettings, connect: Connect = connect_mqtt) -> None:
         from notification_service.connectors.mqtt.connection import Session
 
         self._settings = settings

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from guardian.ports import Channel, TransportRefused
 from notification_service.connectors.line_format import Line, encode_line
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSinkSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.connectors.region_port import Repeats
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Copy:
 
         self.close()
         self._came = came = SimpleQueue[Any]()
-        self._connection = connection = connect(self._broker, Session(_KEPT_SECONDS, _UNACKNOWLEDGED), came.put)
+        self._connection = connection = connect_mqtt(self._broker, Session(_KEPT_SECONDS, _UNACKNOWLEDGED), came.put)
         if self._file.exists() and not connection.has_session:
             problem = f"it has no session {self._broker.client_id} any more, so messages are missing. Remove {self._file.parent}"
             raise TransportRefused(self._broker.place, f"{problem}, and begin again")

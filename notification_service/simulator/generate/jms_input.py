@@ -13,10 +13,10 @@ import msgspec
 
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import TransportRefused
-from notification_service.connectors.jms.client import connect
 from notification_service.connectors.jms.messages import Outgoing, outgoing
 from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition, XmsSourceSettings
 from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
+from notification_service.connectors.optional_clients import connect_jms
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class JmsInput:
             with suppress(ResequencerError):
                 if self._connection is not None:
                     self._connection.close()
-            self._connection = connect(self._settings)
+            self._connection = connect_jms(self._settings)
         return self._connection
 
 

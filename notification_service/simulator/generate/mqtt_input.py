@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
 from notification_service.connectors.line_format import Defect, Line, decode_line
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import MqttSourceSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.connectors.region_port import Numbered
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
@@ -101,7 +101,7 @@ class MqttInput:
             with suppress(ResequencerError):
                 if self._connection is not None:
                     self._connection.close()
-            self._connection = connect(self._broker)
+            self._connection = connect_mqtt(self._broker)
         return self._connection
 
 

@@ -16,10 +16,10 @@ from harness.processes.regions import RegionStage
 from harness.waiting import pause_at_random, wait_until
 
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.errors import NOT_DELIVERED
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import BrokerSettings
+from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.status.aggregation import BridgeReport, bridge_file
 from servers.artemis import ArtemisServer
 
@@ -68,7 +68,7 @@ class BridgeStage:
 
     def publish_values(self, *values: bytes) -> int:
         """Publish the values one by one; return how many of them the broker keeps for the bridge."""
-        connection = connect(BrokerSettings(self.broker.mqtt_url))
+        connection = connect_mqtt(BrokerSettings(self.broker.mqtt_url))
         kept = 0
         for value in values:
             connection.publish(outgoing(f"{self.topic}/events", None, (), value), 1)

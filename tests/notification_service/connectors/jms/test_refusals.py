@@ -142,12 +142,17 @@ def refusal(published: JmsSink) -> str | None:
     return None
 
 
-def test_without_the_client_a_service_without_jms_runs_and_one_with_jms_names_the_extra() -> None:
+@pytest.mark.parametrize(("kind", "client", "package"), [("jms", "proton", "python-qpid-proton"), ("mqtt", "paho", "paho-mqtt")])
+def test_without_the_client_a_service_without_it_runs_and_one_that_needs_it_names_the_extra(
+    kind: str, client: str, package: str
+) -> None:
     code = (
-        "import sys; sys.modules['proton'] = None\n"
-        "from notification_service.connectors.jms import client, sink, source\n"
+        f"import sys; sys.modules['{client}'] = None\n"
+        f"from notification_service.connectors.{kind} import sink, source\n"
+        f"from notification_service.connectors.optional_clients import connect_{kind} as connect\n"
         "from resequencer.errors import ConfigurationError\n"
-        "try:\n    client.require_client()\nexcept ConfigurationError as error:\n    print(error)\n"
+        "try:\n    connect(None)\nexcept ConfigurationError as error:\n    print(error)\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "install it by `make setup-jms`" in printed.stdout
+    assert printed.stdout.startswith(f"{package}, the client of ")
+    assert f"install it by `make setup-jms`, or pip install '.[{kind}]'" in printed.stdout

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from guardian.headers import DEAD_LETTER_ERROR, DEAD_LETTER_REASON, DEAD_LETTER_VALUE_LENGTH, ENVELOPE_ID, NOTIFICATION_ID
 from guardian.ports import Channel, OutputRecord, PartitionOutput, TransportRefused, TransportUnavailable, TransportWithheld
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.sink import MqttSink
+from notification_service.connectors.optional_clients import connect_mqtt
 from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.mosquitto import MosquittoServer, MosquittoSettings
 from tests.notification_service.connectors.mqtt.stage import Broker, Subscriber, Topics
@@ -110,7 +110,7 @@ def test_a_broker_that_was_killed_is_connected_to_anew_by_the_next_call_alone(st
 def test_a_connection_that_is_lost_stays_lost(struck_server: OwnServer) -> None:
     """A client that connects again by itself would send what is sent anew by the region, too."""
     topics = Topics.fresh(struck_server(MosquittoServer))
-    with closing(connect(topics.broker)) as connection:
+    with closing(connect_mqtt(topics.broker)) as connection:
         topics.server.restart()
         wait_until(lambda: connection.is_lost, "it is noticed")
         wait_until(lambda: not connection._client.is_running, "the thread that could connect again has ended")

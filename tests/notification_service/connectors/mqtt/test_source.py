@@ -9,11 +9,11 @@ from harness.waiting import wait_until
 
 from guardian.ports import TransportUnavailable, TransportWithheld
 from notification_service.connectors.line_format import Line
-from notification_service.connectors.mqtt.client import connect
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.preflight import preflight_source
 from notification_service.connectors.mqtt.settings import BrokerSettings, MqttSourceSettings
 from notification_service.connectors.mqtt.source import MqttSource
+from notification_service.connectors.optional_clients import connect_mqtt
 from resequencer.errors import ConfigurationError
 from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.mosquitto import MosquittoServer, MosquittoSettings
@@ -37,11 +37,11 @@ class Stage:
         return MqttSourceSettings(**{"url": self.server.mqtt_url, **patient, **names, **given})
 
     def source(self, **given: Any) -> MqttSource:
-        self._opened.append(MqttSource(self.settings(**given), connect))
+        self._opened.append(MqttSource(self.settings(**given)))
         return self._opened[-1]
 
     def publish(self, *values: bytes, key: bytes | None = None, headers: Any = (), qos: int = 1) -> None:
-        connection = connect(BrokerSettings(self.server.mqtt_url, call_timeout_ms=PATIENT_MS))
+        connection = connect_mqtt(BrokerSettings(self.server.mqtt_url, call_timeout_ms=PATIENT_MS))
         for value in values:
             connection.publish(outgoing(f"{self.name}/a", key, headers, value), qos)
             connection.next_confirmation()
@@ -119,7 +119,7 @@ def test_topic_and_properties_count_among_the_bytes_that_are_taken(
     stage = Stage(mosquitto, fresh_name("bridge"))
     source = stage.source()
     properties = tuple((f"name-{number}", "x" * 65_000) for number in range(30))
-    connection = connect(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
+    connection = connect_mqtt(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
     for _ in range(40):
         connection.publish(Outgoing(f"{stage.name}/a", b"", None, properties), 1)
         connection.next_confirmation()
@@ -170,7 +170,7 @@ def test_a_new_session_is_told_of_and_one_that_is_taken_up_is_not(stage: Stage) 
 
 
 def test_a_retained_message_comes_once_and_not_with_each_connection(stage: Stage) -> None:
-    connection = connect(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
+    connection = connect_mqtt(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
     connection._client.publish(f"{stage.name}/kept", b"retained", 1, retain=True).wait_for_publish(PATIENT_MS / 1_000)
     connection.close()
     source = stage.source()
@@ -194,7 +194,7 @@ def test_a_retained_message_comes_once_and_not_with_each_connection(stage: Stage
 def test_a_message_that_the_client_would_not_read_by_itself_comes_as_any_other(stage: Stage, text: str) -> None:
     """By itself the client would close the connection at each delivery, and nothing behind the message would ever come."""
     source = stage.source()
-    connection = connect(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
+    connection = connect_mqtt(BrokerSettings(stage.server.mqtt_url, call_timeout_ms=PATIENT_MS))
     connection.publish(Outgoing(f"{stage.name}/a", b"1", None, (("name", text),)), 1)
     connection.next_confirmation()
     connection.close()
@@ -269,7 +269,7 @@ def test_a_login_that_is_refused_is_named_with_the_remedy(own_server: Callable[.
     server_type, settings_type = kind
     server = own_server(server_type, settings_type(users={"bridge": "right"})).start()
     settings = Stage(server, "login").settings(user="bridge", password="wrong", client_id="login")
-    for call in (lambda: MqttSource(settings, connect), lambda: preflight_source(settings)):
+    for call in (lambda: MqttSource(settings), lambda: preflight_source(settings)):
         with pytest.raises(TransportWithheld, match="refuses the login"):
             call()
 
