@@ -178,7 +178,7 @@ def records_of(servers: Servers, topic: str) -> Iterator[Any]:
 
 
 def seen_at(measurement: Measurement, topic: str, header: str, count: int) -> dict[str, float]:
-    """Return when a record with each of so many values of the header could be read; wait for the next one for so long.
+    """Return when a record with each of so many values of the header could be read; wait so long for the next new one.
 
     Raises:
         WrongResult: Some did not come.
@@ -187,9 +187,9 @@ def seen_at(measurement: Measurement, topic: str, header: str, count: int) -> di
     with reader(measurement.servers, topic) as consumer:
         while len(seen) < count:
             found = consumer.poll(timeout_ms=500)
-            now = time.time()
+            now, before = time.time(), len(seen)
             seen |= {dict(each.headers)[header].decode(): now for records in found.values() for each in records}
-            give_up = now + GIVE_UP_SECONDS if found or give_up is None else give_up
+            give_up = now + GIVE_UP_SECONDS if len(seen) > before or give_up is None else give_up
             if now > give_up:
                 raise WrongResult(f"{len(seen)} of {count} were seen")
     return seen
