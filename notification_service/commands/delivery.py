@@ -28,7 +28,6 @@ from notification_service.delivery.direct.core.partition import DirectOrder, Dir
 from notification_service.delivery.errors import JobRefused, OrderRefused
 from notification_service.delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from notification_service.delivery.ledger.ledger import Ledger
-from notification_service.delivery.ledger.services import Service
 from notification_service.events.identifiers import find_id_flaw
 from notification_service.status.delivery import BlockedStatus, schedule_line
 from notification_service.supervision.exit_code import ExitCode
@@ -50,7 +49,6 @@ from resequencer.printable import counted
 from resequencer.record import Origin
 
 _WAIT_SECONDS = 30.0
-NAMES = frozenset({"blocked", *(each.value for each in DirectOrderKind)})
 
 
 class _Blocked(BlockedStatus, frozen=True, kw_only=True):
@@ -66,24 +64,8 @@ class _Blocked(BlockedStatus, frozen=True, kw_only=True):
         return origin is None or str(origin.partition) != self.lies_in
 
 
-def direct_delivery(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    """Run one of the subcommands."""
-    if arguments.subcommand == "blocked":
-        return _blocked(arguments, configuration)
-    return _order(arguments, configuration, DirectOrderKind(arguments.subcommand))
-
-
-def direct_subcommands() -> tuple[Subcommand, ...]:
-    """Return the subcommands of `delivery` for receivers that are delivered to straight from topics."""
-    return (
-        Subcommand("blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked),
-        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key continues", _add_skip),
-        Subcommand("skip-all", "order that all that fails in a partition becomes dead letters, until `block`", _add_partition),
-        Subcommand("block", "order that what fails in a partition is tried again, as the policy says", _add_partition),
-    )
-
-
-def _blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
+def blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    """List what blocks keys of receivers that are delivered to straight from topics."""
     service = find_running(configuration.notification.run_directory, SystemClock().now())
     found = find_delivery_of(configuration, service).direct
     total = listed = 0
@@ -111,13 +93,14 @@ def _line(each: _Blocked) -> str:
     return f"{each.receiver}  {each.position}  {each.key}  {tried}  {each.error}"
 
 
-def _order(arguments: Namespace, configuration: Configuration, kind: DirectOrderKind) -> ExitCode:
+def _order(arguments: Namespace, configuration: Configuration) -> ExitCode:
     """Give the order, and wait for its outcome.
 
     Raises:
         ReceiverUnknown: There is no such receiver.
         OrderRefused: There is no such partition, or its owner refuses the order.
     """
+    kind = DirectOrderKind(arguments.subcommand)
     partition, offset = arguments.place if kind is DirectOrderKind.SKIP else (arguments.place, None)
     by, at = sign()
     order = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=arguments.because, at=at, offset=offset)
@@ -178,18 +161,7 @@ _MAX_HELD = 100
 
 def delivery(arguments: Namespace) -> ExitCode:
     """Run the subcommand."""
-    configuration = load_for(arguments)
-    if arguments.subcommand in NAMES:
-        return direct_delivery(arguments, configuration)
-    if arguments.subcommand == "schedules":
-        return _schedules(arguments, configuration)
-    service = find_service(configuration) if arguments.subcommand in ("run", "start") else Service()
-    with closing(make_ledger(configuration, getattr(arguments, "slot", None), service)) as ledger:
-        if arguments.subcommand == "run":
-            return _run(arguments, configuration, ledger)
-        if arguments.subcommand == "start":
-            return _start(arguments, configuration, ledger)
-        code: ExitCode = arguments.run_subcommand(arguments, ledger)
+    code: ExitCode = arguments.run_subcommand(arguments, load_for(arguments))
     return code
 
 
@@ -197,8 +169,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the subcommands of `delivery`."""
     add_subcommands(
         parser,
-        Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run),
-        Subcommand("start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start),
+        Subcommand("run", "deliver in the foreground until SIGTERM; any number of processes may do so", _add_run, _run),
+        Subcommand(
+            "start", "start a job: deliver what files, the topic or the archive of notifications hold now", _add_start, _start
+        ),
         Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is", run=_jobs),
         Subcommand("show", "show one job", _add_job, _show),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job, _cancel),
@@ -209,36 +183,55 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver, _open_gate),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
         Subcommand("release", "let a unit that a failed row holds continue", _add_release, _release),
-        *direct_subcommands(),
-        Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made"),
+        Subcommand(
+            "blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked, blocked
+        ),
+        Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key continues", _add_skip, _order),
+        Subcommand(
+            "skip-all", "order that all that fails in a partition becomes dead letters, until `block`", _add_partition, _order
+        ),
+        Subcommand("block", "order that what fails in a partition is tried again, as the policy says", _add_partition, _order),
+        Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made", run=_schedules),
         is_required=True,
     )
 
 
-def _run(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
-    stop = stop_signal(arguments)
-    configure_logs(configuration.logging)
-    report = None if arguments.slot is None else make_report(configuration, arguments.slot)
-    make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set, report)
+def _with_ledger(run: Callable[[Namespace, Ledger], ExitCode]) -> Callable[[Namespace, Configuration], ExitCode]:
+    """Return the function of a subcommand that needs the ledger alone."""
+
+    def run_with_ledger(arguments: Namespace, configuration: Configuration) -> ExitCode:
+        with closing(make_ledger(configuration)) as ledger:
+            return run(arguments, ledger)
+
+    return run_with_ledger
+
+
+def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    with closing(make_ledger(configuration, arguments.slot, find_service(configuration))) as ledger:
+        stop = stop_signal(arguments)
+        configure_logs(configuration.logging)
+        report = None if arguments.slot is None else make_report(configuration, arguments.slot)
+        make_worker(configuration, ledger, arguments.slot).run(lambda: stop.is_set, report)
     return ExitCode.DONE
 
 
-def _start(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
-    if arguments.receiver not in ledger.receivers:
-        raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
-    if arguments.job.startswith((LIVE_JOB, SCHEDULE_JOB)):
-        raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
-    if (flaw := find_id_flaw(arguments.job)) is not None:
-        raise JobRefused(f"the name of the job {flaw}; choose another name")
-    if (found := ledger.find_job(arguments.job)) is not None:
-        # What a source holds now is not what it held then.
-        if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
-            raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
-        say(f"started before {arguments.job}")
+def _start(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    with closing(make_ledger(configuration, None, find_service(configuration))) as ledger:
+        if arguments.receiver not in ledger.receivers:
+            raise JobRefused(f"there is no receiver {arguments.receiver}; known are {', '.join(ledger.receivers)}")
+        if arguments.job.startswith((LIVE_JOB, SCHEDULE_JOB)):
+            raise JobRefused(f"{LIVE_JOB}… and {SCHEDULE_JOB}… are the names of the jobs that never end; choose another name")
+        if (flaw := find_id_flaw(arguments.job)) is not None:
+            raise JobRefused(f"the name of the job {flaw}; choose another name")
+        if (found := ledger.find_job(arguments.job)) is not None:
+            # What a source holds now is not what it held then.
+            if found.receiver != arguments.receiver or not delivers_files(found.source, arguments.files):
+                raise JobRefused(f"there is a job {arguments.job} already, which delivers something else: choose another name")
+            say(f"started before {arguments.job}")
+            return ExitCode.DONE
+        is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
+        say(f"{'started' if is_new else 'started before'} {arguments.job}")
         return ExitCode.DONE
-    is_new = ledger.start_job(arguments.job, arguments.receiver, _source(arguments, configuration), getpass.getuser())
-    say(f"{'started' if is_new else 'started before'} {arguments.job}")
-    return ExitCode.DONE
 
 
 def _source(arguments: Namespace, configuration: Configuration) -> str:
@@ -259,10 +252,12 @@ def _source(arguments: Namespace, configuration: Configuration) -> str:
     return source_of_files(configuration, arguments.files)
 
 
+@_with_ledger
 def _jobs(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, ledger.jobs(), job_line, "job")
 
 
+@_with_ledger
 def _show(arguments: Namespace, ledger: Ledger) -> ExitCode:
     job = ledger.find_job(arguments.job)
     if job is None:
@@ -270,18 +265,21 @@ def _show(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, [job], job_line, "job")
 
 
+@_with_ledger
 def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.cancel_job(arguments.job)
     say(f"cancelled {arguments.job}")
     return ExitCode.DONE
 
 
+@_with_ledger
 def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
     lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
     say(f"{arguments.job} does without {lacks}")
     return ExitCode.DONE
 
 
+@_with_ledger
 def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
     done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
@@ -291,6 +289,7 @@ def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return ExitCode.DONE
 
 
+@_with_ledger
 def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.errors(arguments.job, _MAX_ERRORS)
     job = ledger.find_job(arguments.job)
@@ -299,16 +298,19 @@ def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, found, error_line, "error")
 
 
+@_with_ledger
 def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, ledger.gates(), gate_line, "gate")
 
 
+@_with_ledger
 def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.open_gate(_known(arguments, ledger))
     say(f"opened the gate of {arguments.receiver}")
     return ExitCode.DONE
 
 
+@_with_ledger
 def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.waiting(_known(arguments, ledger), _MAX_WAITING)
     for unit, row in ledger.held(arguments.receiver, _MAX_HELD):
@@ -319,6 +321,7 @@ def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ), "row")  # fmt: skip
 
 
+@_with_ledger
 def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.release_unit(_known(arguments, ledger), arguments.unit)
     say(f"released {arguments.unit}")

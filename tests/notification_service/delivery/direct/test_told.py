@@ -69,7 +69,7 @@ def printed(
     monkeypatch.setattr(command, "find_running", lambda *_: RunningService("running", None, holder))
     monkeypatch.setattr(command, "find_delivery_of", lambda *_: status)
     configuration = load(Path("conf/application.conf"), [])
-    command.direct_delivery(Namespace(subcommand="blocked", receiver=None, json=as_json), configuration)
+    command.blocked(Namespace(receiver=None, json=as_json), configuration)
     return capsys.readouterr()
 
 
